@@ -1,0 +1,51 @@
+# gua: `make help` lists what one can do. Nothing outside this folder is touched.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed
+export PIP_CONSTRAINT = $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-all lint format bench clean
+
+help: ## list what one can do
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+venv: $(STAMP) ## set up the virtual environment (the others do it by themselves)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "gua needs Python 3.10 or newer; name one with make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+	  { echo "this Python has no venv: on Debian and Ubuntu, run: sudo apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## sample a simulated laboratory and show what a card was doing at each tick
+	@$(BIN)/gua demo
+
+test: $(STAMP) ## run all tests
+	$(BIN)/pytest
+
+test-all: ## run all tests on every Python from 3.10 up that this machine has
+	@$(PYTHON) tests/every_python.py
+
+lint: $(STAMP) ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## put the code into the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## print the figures the project holds itself to, as ratios measured in one run
+	$(BIN)/python benchmarks/sampler.py
+
+clean: ## remove the virtual environment and all caches
+	rm -rf .venv* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

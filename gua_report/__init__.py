@@ -1,0 +1,1 @@
+"""Everything that reads partitions. It never writes to one."""
