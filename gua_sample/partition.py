@@ -1,0 +1,38 @@
+"""File names: which file a tick belongs to, and what may lie beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+SUFFIX = ".sqlite"
+JOURNAL_SUFFIX = "-journal"
+PENDING_SUFFIX = ".pending"
+DAY_MS = 86_400_000
+
+_PARTITION = re.compile(r"\d{4}-\d\d-\d\d\.sqlite", re.ASCII)
+
+
+def samples_dir(data_dir: str) -> str:
+    return os.path.join(data_dir, "samples")
+
+
+def day_of(ts_ms: int) -> str:
+    """The UTC day of a time, as it stands in file names."""
+    return time.strftime("%Y-%m-%d", time.gmtime(ts_ms // 1000))
+
+
+def partition_path(folder: str, day: str) -> str:
+    """The file of a UTC day. It is computed at every write, so nothing rotates."""
+    return os.path.join(folder, day + SUFFIX)
+
+
+def is_partition(name: str) -> bool:
+    """Partitions that were set aside, journals and kept ticks have other names."""
+    return _PARTITION.fullmatch(name) is not None
+
+
+def list_partitions(folder: str) -> list[str]:
+    """Paths of all partitions, oldest first."""
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if is_partition(name)]
