@@ -1,0 +1,110 @@
+"""Ticks that could not be written because somebody held the partition: kept beside it, one file each.
+
+Each has a random key that is stored with the tick when it is taken in, in the same transaction. So a
+run that is killed between that and deleting the file does not make the next run take it in again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from gua_sample.errors import StoreError
+from gua_sample.partition import PENDING_SUFFIX, day_of
+from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
+
+VERSION = 1
+UNFINISHED_SUFFIX = ".unfinished"
+# Nobody takes this long to write a few kilobytes: whoever began it was killed.
+ABANDONED_SECONDS = 600
+
+
+class Kept(NamedTuple):
+    path: str
+    day: str
+    key: int
+    tick: Tick
+
+
+def keep(folder: str, tick: Tick) -> str:
+    """Write the tick to a file of its own, whole or not at all; returns its path."""
+    import json
+
+    key = int.from_bytes(os.urandom(7), "big")
+    path = os.path.join(folder, f"{day_of(tick.ts_ms)}.{key:014x}{PENDING_SUFFIX}")
+    document = {"version": VERSION, "key": key, "tick": tick._replace(cursors=[])}
+    try:
+        with open(path + UNFINISHED_SUFFIX, "x", encoding="utf-8") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(path + UNFINISHED_SUFFIX, path)
+    except OSError as error:
+        raise StoreError(f"the partition is held by a reader and {path} can't be written: {error.strerror}") from error
+    return path
+
+
+def load(folder: str) -> tuple[list[Kept], list[str]]:
+    """All kept ticks in time order, and warnings about those that can't be read."""
+    kept, warnings = [], []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if name.endswith(PENDING_SUFFIX):
+            try:
+                kept.append(_load_one(path))
+            except FileNotFoundError:
+                pass  # another run has just taken it in
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                warnings += _set_aside(path, error)
+        elif name.endswith(PENDING_SUFFIX + UNFINISHED_SUFFIX):
+            _remove_abandoned(path)
+    return sorted(kept, key=lambda one: one.tick.ts_ms), warnings
+
+
+def discard(taken_in: list[Kept]) -> None:
+    for kept in taken_in:
+        with suppress(OSError):  # its key is in the partition: it will not be taken in again
+            os.unlink(kept.path)
+
+
+def _load_one(path: str) -> Kept:
+    import json
+
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    if document["version"] != VERSION:
+        raise ValueError(f"version {document['version']} is not {VERSION}")
+    tick = _tick(document["tick"])
+    return Kept(path, day_of(tick.ts_ms), int(document["key"]), tick)
+
+
+def _card(values: list[Any]) -> Card:
+    card = Card(*values)
+    usages = [Usage(*usage) for usage in card.usages]
+    return card._replace(facts=CardFacts(*card.facts), usages=usages)
+
+
+def _tick(values: list[Any]) -> Tick:
+    tick = Tick(*values)
+    return tick._replace(
+        boot=Boot(*tick.boot),
+        cards=[_card(card) for card in values[Tick._fields.index("cards")]],
+        # JSON has only texts as keys.
+        processes={int(pid): Process(*process) for pid, process in tick.processes.items()},
+    )
+
+
+def _set_aside(path: str, error: Exception) -> list[str]:
+    try:
+        os.rename(path, path + ".corrupt")
+    except OSError as problem:
+        return [f"{path} can't be read ({error}) nor renamed ({problem.strerror})"]
+    return [f"{path} can't be read ({error}); it was set aside as {path}.corrupt"]
+
+
+def _remove_abandoned(path: str) -> None:
+    with suppress(OSError):  # gone already, or not ours
+        if time.time() - os.stat(path).st_mtime > ABANDONED_SECONDS:
+            os.unlink(path)

@@ -1,0 +1,174 @@
+"""Writing ticks: the right file, whole or not at all, whatever lies in the way.
+
+What the callers may rely on: a tick is one transaction; a file that is no partition (any more) is
+set aside, never deleted; a tick that can't be written because somebody holds the file is kept beside
+it and taken in once by a later run; all other failures leave the file as it was and raise StoreError.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
+
+from gua_sample import pending
+from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
+from gua_sample.partition import JOURNAL_SUFFIX, day_of, is_partition, list_partitions, partition_path, samples_dir
+from gua_sample.records import Previous, Tick
+from gua_sample.writer import Writer, storage_error
+
+
+class Outcome(NamedTuple):
+    path: str
+    kept: bool  # the partition was held by somebody: the tick waits beside it
+    warnings: list[str]
+
+
+def prepare(data_dir: str) -> str:
+    """The folder of the partitions, made if it is missing. Root becomes its owner first."""
+    folder = samples_dir(data_dir)
+    try:
+        become_owner(folder)
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    return folder
+
+
+def become_owner(path: str) -> None:
+    """As root, go on as the user who owns the folder: a file of root's would lock the service out for the day."""
+    if os.geteuid() != 0:
+        return
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    owner = os.stat(path)
+    if owner.st_uid == 0:
+        return
+    try:
+        os.initgroups(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
+    except KeyError:
+        os.setgroups([])
+    os.setgid(owner.st_gid)
+    os.setuid(owner.st_uid)
+
+
+def heal(folder: str) -> list[str]:
+    """Roll back every partition that a killed writer left half-way, of whatever day; returns warnings.
+
+    A reader without write access can't do that, and a closed day would stay unreadable for ever.
+    """
+    warnings = []
+    for name in sorted(os.listdir(folder)):
+        partition = os.path.join(folder, name[: -len(JOURNAL_SUFFIX)])
+        if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(partition)) and os.path.exists(partition):
+            identity = _identity(partition)
+            try:
+                _check_magic(partition)
+                with Writer(partition) as writer:
+                    writer.roll_back()
+            except PartitionBusy:
+                pass  # a live writer's journal: not ours to touch
+            except CorruptPartition as error:
+                warnings += _set_aside(partition, identity, error)
+            except StoreError as error:
+                warnings.append(str(error))
+    return warnings
+
+
+def read_previous(folder: str, ts_ms: int) -> Previous | None:
+    """What the newest tick before this one left, in today's partition or in the one before it."""
+    today = partition_path(folder, day_of(ts_ms))
+    for path in [path for path in reversed(list_partitions(folder)) if path <= today][:2]:
+        try:
+            with Writer(path) as writer:
+                previous = writer.previous()
+        except StoreError:
+            continue  # the tick can do without; whoever writes to that file will meet it and say so
+        if previous:
+            return previous
+    return None
+
+
+def append(folder: str, tick: Tick) -> Outcome:
+    """Write one tick, and with it what earlier runs had to leave waiting."""
+    waiting, warnings = pending.load(folder)
+    today = day_of(tick.ts_ms)
+    by_day = {day: list(kept) for day, kept in groupby(waiting, key=lambda kept: kept.day)}
+    of_today = by_day.pop(today, [])
+    for day, kept in by_day.items():
+        try:
+            warnings += _append_to_day(partition_path(folder, day), kept, [])
+        except PartitionBusy:
+            pass  # they go on waiting
+        except StoreError as error:
+            warnings.append(f"ticks of {day} are still waiting: {error}")
+    path = partition_path(folder, today)
+    try:
+        warnings += _append_to_day(path, of_today, [tick])
+    except PartitionBusy:
+        return Outcome(pending.keep(folder, tick), True, warnings)
+    return Outcome(path, False, warnings)
+
+
+def append_history(folder: str, ticks: Iterable[Tick]) -> int:
+    """Write many ticks in time order, a transaction for each day; returns how many."""
+    count = 0
+    for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
+        with Writer(partition_path(folder, day)) as writer:
+            count += writer.write([], of_the_day)
+    return count
+
+
+def _append_to_day(path: str, waiting: list[pending.Kept], ticks: list[Tick]) -> list[str]:
+    identity = _identity(path)
+    warnings: list[str] = []
+    try:
+        with Writer(path) as writer:
+            writer.write([(kept.tick, kept.key) for kept in waiting], ticks)
+    except CorruptPartition as error:
+        warnings = _set_aside(path, identity, error)
+        with Writer(path) as writer:
+            writer.write([(kept.tick, kept.key) for kept in waiting], ticks)
+    pending.discard(waiting)
+    return warnings
+
+
+def _check_magic(path: str) -> None:
+    """A killed writer never leaves these bytes wrong, so no journal can mend them; SQLite would use it up trying."""
+    with open(path, "rb") as file:
+        magic = file.read(16)
+    if magic not in (b"", b"SQLite format 3\0"):
+        raise CorruptPartition(f"{path} is not a usable partition (file is not a database)")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition) -> list[str]:
+    """Rename a corrupt partition and its journal, unless another run has done so meanwhile."""
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if _identity(path) != identity:
+            return []
+        number = 1
+        while os.path.exists(f"{path}.corrupt-{number}") or os.path.exists(f"{path}.corrupt-{number}{JOURNAL_SUFFIX}"):
+            number += 1
+        aside = f"{path}.corrupt-{number}"
+        # The journal first: alone under the old name, SQLite would delete it or play it into the new file.
+        if os.path.exists(path + JOURNAL_SUFFIX):
+            os.rename(path + JOURNAL_SUFFIX, aside + JOURNAL_SUFFIX)
+        os.rename(path, aside)
+    except OSError as problem:
+        raise storage_error(problem, path) from problem
+    finally:
+        os.close(folder)
+    return [f"{error}; it was set aside as {aside} and a new one begun"]

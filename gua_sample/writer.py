@@ -1,0 +1,196 @@
+"""One partition open for writing: the only SQL that changes a partition is here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from types import TracebackType
+
+from gua_sample import schema
+from gua_sample.errors import CorruptPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.partition import DAY_MS
+from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick
+
+# How long a reader may hold us up before the tick is kept beside the partition. While it waits to
+# commit, the writer keeps new readers out, so it should not wait long.
+BUSY_SECONDS = 2.0
+
+
+def storage_error(error: OSError | sqlite3.Error, path: str) -> StoreError:
+    """The same trouble as a StoreError that says what to do."""
+    check = "check its owner, mode and mount, or give another --data-dir"
+    if isinstance(error, OSError):
+        return StoreError(f"{path} can't be used ({error.strerror}): {check}")
+    text = str(error)
+    if "locked" in text:
+        return PartitionBusy(f"{path} is held by another process")
+    # CORRUPT and NOTADB are the ones that come as the plain base class.
+    if type(error) is sqlite3.DatabaseError:
+        return CorruptPartition(f"{path} is not a usable partition ({text})")
+    if "full" in text:
+        return StoreError(
+            f"no space left for {path}: free some, or give another --data-dir; what it holds is untouched"
+        )
+    return StoreError(f"{path} can't be written ({text}): {check}")
+
+
+class Writer:
+    """To be used in a `with`: opens the partition, or begins it; all failures leave it as it was."""
+
+    def __init__(self, path: str) -> None:
+        if sqlite3.sqlite_version_info < schema.OLDEST_SQLITE:
+            oldest = ".".join(map(str, schema.OLDEST_SQLITE))
+            raise StoreError(f"SQLite {oldest} or newer is needed, this Python has {sqlite3.sqlite_version}")
+        self._path = path
+        self._sessions: dict[tuple[str, str | None], int] = {}
+        self._cards: dict[CardFacts, tuple[int, int | None]] = {}
+        self._processes: dict[tuple[Process, str], int] = {}
+        try:
+            self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        except sqlite3.Error as error:
+            raise storage_error(error, path) from error
+        self._execute = self._connection.execute
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._connection.close()  # an open transaction is rolled back
+        if isinstance(error, sqlite3.Error):
+            raise storage_error(error, self._path) from error
+
+    def roll_back(self) -> None:
+        """Undo what a killed writer left half-way. Any first read does that, if there is a hot journal."""
+        self._execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def previous(self) -> Previous | None:
+        """What the newest tick left for the next one. No lock outlives this call."""
+        if not self._is_begun():
+            return None
+        session = self._execute(
+            "SELECT boot_id, boot_time_ms, driver_version FROM session"
+            " ORDER BY id = (SELECT max(session_id) FROM cursor) DESC, id DESC LIMIT 1"
+        ).fetchone()
+        rows = self._execute(
+            "SELECT uuid, gpu_index, mig_index, samples_cursor, processes_cursor, uptime_ms FROM cursor"
+        ).fetchall()
+        return Previous(Boot(*session[:2]), session[2], [Cursor(*row) for row in rows]) if session else None
+
+    def write(self, kept: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> int:
+        """Add kept ticks that are not in yet, then new ones, in one transaction; returns how many new ones."""
+        count, tick = 0, None
+        self._execute("BEGIN IMMEDIATE")
+        if not self._is_begun():
+            self._begin()
+        for late, key in kept:
+            if not self._execute("SELECT 1 FROM tick WHERE pending_key = ?", (key,)).fetchone():
+                self._add_tick(late, key)
+        for tick in ticks:
+            self._add_tick(tick, None)
+            count += 1
+        if tick and tick.cursors:
+            self._replace_cursors(tick)
+        self._execute("COMMIT")
+        return count
+
+    def _is_begun(self) -> bool:
+        """Whether there is a schema yet. Raises if the file is not for this program or not for this version."""
+        application_id = self._execute("PRAGMA application_id").fetchone()[0]
+        version = self._execute("PRAGMA user_version").fetchone()[0]
+        if (application_id, version) == (schema.APPLICATION_ID, schema.VERSION):
+            return True
+        if application_id == schema.APPLICATION_ID:
+            raise NewerPartition(
+                f"{self._path} has schema version {version}, this gua writes version {schema.VERSION}:"
+                " install the newer gua again, or move the file away"
+            )
+        if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise CorruptPartition(f"{self._path} is a database of something else")
+        return False
+
+    def _begin(self) -> None:
+        for statement in schema.TABLES + schema.VIEWS:
+            self._execute(statement)
+        self._execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        self._execute(f"PRAGMA user_version = {schema.VERSION}")
+
+    def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
+        ts_ms = tick.ts_ms
+        # A time is one tick's: two samplers in one millisecond, or a clock that was set back, give way (in the day).
+        step = 1 if ts_ms % DAY_MS < DAY_MS // 2 else -1
+        while self._execute("SELECT 1 FROM tick WHERE ts_ms = ?", (ts_ms,)).fetchone():
+            ts_ms += step
+        tick_id = self._execute(
+            "INSERT INTO tick (ts_ms, session_id, interval_ms, nvml_ms, error, pending_key) VALUES (?, ?, ?, ?, ?, ?)",
+            (ts_ms, self._session_id(tick), tick.interval_ms, tick.nvml_ms, tick.error, pending_key),
+        ).lastrowid
+        card_rows, process_rows = [], []
+        for card in tick.cards:
+            card_id, energy_base = self._card_id(card)
+            card_rows.append((tick_id, card_id, *_card_values(card, energy_base)))
+            for usage in card.usages:
+                process_id = self._process_id(tick.processes[usage.pid], usage.type)
+                process_rows.append((tick_id, card_id, process_id, usage.memory_mib, usage.sm_percent))
+        self._connection.executemany("INSERT INTO card_sample VALUES (?, ?, ?, ?, ?, ?, ?, ?)", card_rows)
+        self._connection.executemany("INSERT INTO process_sample VALUES (?, ?, ?, ?, ?)", process_rows)
+
+    def _session_id(self, tick: Tick) -> int:
+        key = (tick.boot.id, tick.driver_version)
+        if key not in self._sessions:
+            row = self._execute("SELECT id FROM session WHERE boot_id = ? AND driver_version IS ?", key).fetchone()
+            self._sessions[key] = row[0] if row else self._insert("session", (*tick.boot, tick.driver_version))
+        return self._sessions[key]
+
+    def _card_id(self, card: Card) -> tuple[int, int | None]:
+        """The id of this set of facts, and what its energy counter is stored relative to."""
+        if not self._cards:
+            for card_id, *facts, base in self._execute("SELECT * FROM card").fetchall():
+                self._cards[CardFacts(*facts)] = (card_id, base)
+        known = self._cards.get(card.facts)
+        if known is None:
+            known = (self._insert("card", (*card.facts, card.energy_joules)), card.energy_joules)
+        elif known[1] is None and card.energy_joules is not None:
+            self._execute("UPDATE card SET energy_base_joules = ? WHERE id = ?", (card.energy_joules, known[0]))
+            known = (known[0], card.energy_joules)
+        self._cards[card.facts] = known
+        return known
+
+    def _process_id(self, process: Process, type_: str) -> int:
+        key = (process, type_)
+        if key not in self._processes:
+            # Only those of this pid: a day may have seen thousands.
+            for process_id, *facts, known_type in self._execute("SELECT * FROM process WHERE pid = ?", (process.pid,)):
+                self._processes[Process(*facts), known_type] = process_id
+        if key not in self._processes:
+            self._processes[key] = self._insert("process", (*process, type_))
+        return self._processes[key]
+
+    def _insert(self, table: str, values: tuple[object, ...]) -> int:
+        marks = ", ".join("?" * len(values))
+        row_id = self._execute(f"INSERT INTO {table} VALUES (NULL, {marks})", values).lastrowid
+        assert row_id is not None  # only None before any INSERT
+        return row_id
+
+    def _replace_cursors(self, tick: Tick) -> None:
+        session_id = self._session_id(tick)
+        self._execute("DELETE FROM cursor")
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO cursor (uuid, session_id, gpu_index, mig_index, samples_cursor, processes_cursor,"
+            " uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
+        )
+
+
+def _card_values(card: Card, energy_base: int | None) -> tuple[int | None, ...]:
+    percent, source = card.utilization_percent, card.utilization_source
+    energy, power = card.energy_joules, card.power_watts
+    return (
+        None if percent is None else round(percent * 100),
+        None if source is None else schema.UTILIZATION_SOURCES.index(source),
+        card.memory_used_mib,
+        None if power is None else round(power * 10),
+        None if energy is None or energy_base is None else energy - energy_base,
+        card.temperature_celsius,
+    )
