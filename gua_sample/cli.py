@@ -1,0 +1,114 @@
+"""The gua-sample command."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from gua_sample import command, settings, tick
+from gua_sample.errors import DriverError, UsageError
+from gua_sample.policy import STATES, card_state
+from gua_sample.records import Previous, Reading, Source
+
+PROG = "gua-sample"
+DESCRIPTION = "Take one snapshot of all NVIDIA cards and their processes into a daily SQLite file, and exit."
+EPILOG = """\
+examples:
+  gua-sample                               one tick into the data folder
+  gua-sample --data-dir ./try              somewhere else
+  gua-sample --simulate --data-dir ./try   no GPU at hand: a made-up laboratory
+  gua-sample --interval 30s                note how often it is run
+
+data folder, first that applies: --data-dir, $GUA_DATA_DIR, $STATE_DIRECTORY,
+/var/lib/gua if it exists, $XDG_STATE_HOME/gua (~/.local/state/gua).
+exit status: 0 recorded, 1 failed (a driver error is recorded all the same),
+2 wrong usage.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return command.run(build_parser(), run, arguments)
+
+
+def build_parser() -> command.Parser:
+    parser = command.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives; made if it is missing")
+    parser.add_argument("--interval", metavar="D", help="how often this is run, such as 30s; stored with the tick")
+    parser.add_argument(
+        "--simulate", metavar="SEED", nargs="?", const="0", help="sample a made-up laboratory; needs --data-dir"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    interval_ms = settings.duration_ms(options.interval) if options.interval is not None else None
+    data_dir = settings.data_dir(options.data_dir)
+    ts_ms = time.time_ns() // 1_000_000
+    source = simulation(options.simulate, options.data_dir, ts_ms) if options.simulate is not None else machine()
+    done = tick.run(data_dir, source, interval_ms, ts_ms)
+    for warning in done.outcome.warnings:
+        command.complain(PROG, f"warning: {warning}")
+    if done.driver_error:
+        raise done.driver_error
+    command.say(PROG, json_summary(done) if options.json else summary(done))
+    return 0
+
+
+def machine() -> Source:
+    """The real thing. If the binding is missing, that too is a driver error to be recorded."""
+    from gua_sample import processes
+
+    try:
+        from gua_sample.nvml import read
+    except ModuleNotFoundError as error:
+        name = "nvidia_ml_py_missing"
+        problem = DriverError(name, f"NVML failed ({name}): {error}; run 'pip install nvidia-ml-py' for this Python")
+
+        def read(previous: Previous | None) -> Reading:
+            raise problem
+
+    return Source(processes.read_boot, read, processes.describe)
+
+
+def simulation(seed: str, data_dir: str | None, ts_ms: int) -> Source:
+    if not data_dir:
+        raise UsageError("--simulate needs --data-dir, so that made-up ticks never mix with real ones")
+    if not (seed.isascii() and seed.isdigit()):
+        raise UsageError(f"bad seed {seed!r} for --simulate: expected a whole number, such as 42")
+    from gua_sample.simulate import Laboratory
+
+    return Laboratory(int(seed)).source(ts_ms)
+
+
+def summary(done: tick.Done) -> str:
+    counts = state_counts(done)
+    shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    cards, processes = plural(len(done.tick.cards), "card"), plural(len(done.tick.processes), "process", "es")
+    where = f"kept in {done.outcome.path} until the partition is free" if done.outcome.kept else done.outcome.path
+    return f"{cards} ({shown}), {processes}, NVML {done.tick.nvml_ms} ms: {where}"
+
+
+def json_summary(done: tick.Done) -> str:
+    import json
+
+    return json.dumps(
+        {
+            "ts_ms": done.tick.ts_ms,
+            "cards": len(done.tick.cards),
+            "states": state_counts(done),
+            "processes": len(done.tick.processes),
+            "nvml_ms": done.tick.nvml_ms,
+            "path": done.outcome.path,
+            "kept": done.outcome.kept,
+        }
+    )
+
+
+def state_counts(done: tick.Done) -> dict[str, int]:
+    states = [card_state(card) for card in done.tick.cards]
+    return {state: states.count(state) for state in STATES}
+
+
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"

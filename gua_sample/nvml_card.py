@@ -1,0 +1,222 @@
+"""What one card tells. A question it does not answer gives None, and `missing` says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from gua_sample.policy import STATUS_OK
+from gua_sample.processes import printable, uptime_ms
+from gua_sample.records import Card, CardFacts, Cursor, Usage
+
+PROCESS_LISTS = (
+    ("compute", "nvmlDeviceGetComputeRunningProcesses"),
+    ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
+    ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
+)
+# Answers that mean the card has failed. All others (not supported, no permission, even "unknown error",
+# which nvidia-smi shows as ERR! on cards that still compute) concern the one figure asked for.
+IN_TROUBLE = frozenset(
+    (
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_INSUFFICIENT_POWER,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_IRQ_ISSUE,
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    )
+)
+NO_SUCH_LIST = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+# Process utilization is recorded about once a second: sooner, no record does not mean idle.
+SHORTEST_PROCESS_WINDOW_MS = 2000
+NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)  # the driver's "N/A" in either width
+LARGEST_TIMESTAMP = 2**63 - 1  # what the store can hold
+LARGEST_PID = 4_194_304  # the kernel's own limit
+IMPLAUSIBLE_PROCESS_LIST = "implausible_process_list"
+
+
+def error_name(error: pynvml.NVMLError) -> str:
+    """NVML's own name of an error, as it stands in `status` and `missing`: gpu_is_lost, not_supported, ..."""
+    if not _error_names:
+        for name, value in vars(pynvml).items():
+            if name.startswith("NVML_ERROR_"):
+                _error_names[value] = name[len("NVML_ERROR_") :].lower()
+    return _error_names.get(error.value, f"nvml_error_{error.value}")
+
+
+_error_names: dict[int, str] = {}
+
+
+class Questions:
+    """Asks a card one thing after the other and remembers what it did not answer."""
+
+    def __init__(self) -> None:
+        self.missing: dict[str, str] = {}
+        self.status = STATUS_OK
+
+    def ask(self, field: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            answer = function(*arguments)
+        except pynvml.NVMLError as error:
+            self.note(field, error)
+            return None
+        if answer in NOT_AVAILABLE:
+            self.missing[field] = "not_available"
+            return None
+        return answer
+
+    def note(self, field: str, error: pynvml.NVMLError) -> None:
+        self.missing[field] = error_name(error)
+        if error.value in IN_TROUBLE:
+            self.fail(error_name(error))
+
+    def fail(self, status: str) -> None:
+        if self.status == STATUS_OK:
+            self.status = status
+
+    def missing_text(self) -> str | None:
+        return " ".join(f"{field}:{name}" for field, name in self.missing.items()) or None
+
+
+def read_card(
+    handle: Any, index: int, mig_index: int | None, parent_uuid: str | None, cursors: dict[str, Cursor]
+) -> tuple[Card, Cursor]:
+    """One card at this moment, and what the next tick needs to know of it. Raises if it can't tell its uuid."""
+    uuid = pynvml.nvmlDeviceGetUUID(handle)
+    before = cursors.get(uuid)
+    now_ms = uptime_ms()
+    questions = Questions()
+    ask = questions.ask
+    name = ask("name", pynvml.nvmlDeviceGetName, handle)
+    total, reserved, used = _memory(questions, handle)
+    percent, source, samples_cursor = _utilization(questions, handle, before.samples_cursor if before else None)
+    power = ask("power", pynvml.nvmlDeviceGetPowerUsage, handle)
+    energy = ask("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    temperature = ask("temperature", pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+    persistence_mode = ask("persistence_mode", pynvml.nvmlDeviceGetPersistenceMode, handle)
+    sm_percent, processes_cursor = _process_utilization(questions, handle, before, now_ms)
+    usages = _usages(questions, handle, total, sm_percent)
+    facts = CardFacts(
+        uuid=uuid,
+        gpu_index=index,
+        mig_index=mig_index,
+        name=None if name is None else printable(name),
+        parent_uuid=parent_uuid,
+        memory_total_mib=total,
+        memory_reserved_mib=reserved,
+        persistence_mode=persistence_mode,
+        status=questions.status,
+        missing=questions.missing_text(),
+    )
+    card = Card(
+        facts,
+        utilization_percent=percent,
+        utilization_source=source,
+        memory_used_mib=used,
+        power_watts=None if power is None else power / 1000,
+        energy_joules=None if energy is None else energy // 1000,
+        temperature_celsius=temperature,
+        usages=usages,
+    )
+    return card, Cursor(uuid, index, mig_index, samples_cursor, processes_cursor, now_ms)
+
+
+def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, int | None]:
+    """Total, reserved and used MiB."""
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
+    except pynvml.NVMLError:  # an old driver, or anything that v1 meets again
+        memory = questions.ask("memory", pynvml.nvmlDeviceGetMemoryInfo, handle)
+        return (None, None, None) if memory is None else (_mib(memory.total), None, _mib(memory.used))
+    # Whether v2's `used` holds the reserve changed over driver versions.
+    return _mib(memory.total), _mib(memory.reserved), _mib(memory.total - memory.free - memory.reserved)
+
+
+def _utilization(questions: Questions, handle: Any, cursor: int | None) -> tuple[float | None, str | None, int | None]:
+    """Percent, source and next cursor: the mean of the driver's buffer since the last tick, else the present rate."""
+    try:
+        samples = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, cursor or 0)[1]
+    except pynvml.NVMLError:  # NOT_FOUND: it runs dry on an idle card. Anything worse, the rate meets again.
+        samples = []
+    new = [sample for sample in samples if (cursor or 0) < sample.timeStamp <= LARGEST_TIMESTAMP]
+    # MIG-enabled cards were seen to fill the buffer with values that are no percentages.
+    values = [value for value in (sample.sampleValue.uiVal for sample in new) if value <= 100]
+    if values:
+        return round(sum(values) / len(values), 2), "samples", max(sample.timeStamp for sample in new)
+    rates = questions.ask("utilization", pynvml.nvmlDeviceGetUtilizationRates, handle)
+    if rates is None or rates.gpu > 100:
+        return None, None, cursor
+    return float(rates.gpu), "rate", cursor
+
+
+def _process_utilization(
+    questions: Questions, handle: Any, before: Cursor | None, now_ms: int
+) -> tuple[Callable[[int], int | None], int | None]:
+    """How busy each pid kept the card since the last tick, and the next cursor.
+
+    The driver lists only processes that did something, so a pid it does not list was idle; but for a
+    look so soon after the last that no record may have been made yet. It counts timestamps from the
+    epoch or from boot, depending on the platform, so the cursor is the largest it gave itself.
+    """
+    cursor = before.processes_cursor if before else None
+    unlisted = None if before and now_ms - before.uptime_ms < SHORTEST_PROCESS_WINDOW_MS else 0
+    try:
+        records = pynvml.nvmlDeviceGetProcessUtilization(handle, cursor or 0)
+    except pynvml.NVMLError_NotFound:  # nothing newer
+        records = []
+    except pynvml.NVMLError as error:
+        questions.note("sm_percent", error)
+        return (lambda pid: None), cursor
+    percents: dict[int, list[int]] = {}
+    newest = cursor or 0
+    for record in records:
+        # nvtop#110 saw 37100 %
+        if (cursor or 0) < record.timeStamp <= LARGEST_TIMESTAMP and record.smUtil <= 100:
+            percents.setdefault(record.pid, []).append(record.smUtil)
+            newest = max(newest, record.timeStamp)
+    # Rounded up: a little work is not none.
+    means = {pid: -(-sum(values) // len(values)) for pid, values in percents.items()}
+    return (lambda pid: means.get(pid, unlisted)), newest or None
+
+
+def _usages(
+    questions: Questions, handle: Any, total_mib: int | None, sm_percent: Callable[[int], int | None]
+) -> list[Usage]:
+    """The processes on the card. If a list can't be had or believed, the card's status says so."""
+    types: dict[int, str] = {}
+    memories: dict[int, int | None] = {}
+    for type_, function in PROCESS_LISTS:
+        try:
+            listed = _running(function, handle)
+        except pynvml.NVMLError as error:
+            # Not every card has graphics, nor every driver MPS: there is then nothing to miss.
+            if type_ == "compute" or error.value not in NO_SUCH_LIST:
+                questions.note(f"{type_}_processes", error)
+                questions.fail(error_name(error))
+            continue
+        for process in listed:
+            pid = process.pid
+            memory = None if process.usedGpuMemory is None else _mib(process.usedGpuMemory)
+            # The longer struct of early 535 drivers shifts all rows but the first (nvitop PR#79, gpustat#157).
+            if not 0 < pid <= LARGEST_PID or (memory and total_mib and memory > total_mib):
+                questions.fail(IMPLAUSIBLE_PROCESS_LIST)
+                continue
+            types[pid] = f"{types[pid]}+{type_}" if pid in types else type_
+            known = [value for value in (memories.get(pid), memory) if value is not None]
+            memories[pid] = max(known, default=None)
+    return [Usage(pid, types[pid], memories[pid], sm_percent(pid)) for pid in types]
+
+
+def _running(function: str, handle: Any) -> list[Any]:
+    try:
+        processes: list[Any] = getattr(pynvml, function + "_v3")(handle)
+    except pynvml.NVMLError_FunctionNotFound:  # drivers before 510
+        processes = getattr(pynvml, function + "_v2")(handle)
+    return processes
+
+
+def _mib(size: int) -> int:
+    return round(size / 1048576)

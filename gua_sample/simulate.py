@@ -1,0 +1,140 @@
+"""A laboratory of cards and people that never was, for demos, tests and benchmarks.
+
+All of it follows from the seed, the number of cards and the moment asked for. The host reboots every
+Monday 04:00 UTC and is back four minutes later with a new boot id, so each week is planned on its own.
+Cards have roles by index; from six cards on, every scene is there:
+
+0           an ollama service that answers in bursts, and a small Xorg beside it
+1           one person trains, another one's forgotten notebook idles on the same card
+2, 8, ...   notebooks: used for an hour, then held until the evening, the next day, or over the weekend
+3, 9, ...   root's docker containers; on card 3, killed work leaves memory behind that no process shows
+4+5, ...    Slurm jobs, each one process on both cards
+6, 12, ...  little to do
+7, 13, ...  two training runs at a time
+last        what its index says, but the driver loses it for one hour of Wednesday afternoon
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from gua_sample.errors import UsageError
+from gua_sample.policy import STATUS_OK
+from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Reading, Source, Tick, Usage
+from gua_sample.simulate_plan import (
+    A100,
+    A6000,
+    FIRST_REBOOT_MS,
+    FOR_BOOT,
+    FOR_CARD,
+    FOR_NOISE,
+    MASK,
+    MINUTE_MS,
+    MOST_CARDS,
+    WEEK_MS,
+    Hardware,
+    Plan,
+    Segment,
+    Week,
+    make_uuid,
+    mix,
+    role,
+)
+
+DRIVER_VERSION = "570.133.20"
+
+
+def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -> Card:
+    if segment.lost:
+        return Card(hardware.facts_when_lost, None, None, None, None, None, None, [])
+    noise = (noise ^ hardware.noise_key) * 0xBF58476D1CE4E5B9 & MASK
+    joules = int(segment.joules + segment.watts * (ts_ms - segment.begin_ms) / 1000)
+    milliwatts = segment.watts * 1000 + (noise >> 52) - 2048
+    used_mib = segment.memory_used_mib
+    if not segment.utilization_percent:
+        # An idle card's sample buffer runs dry, and the sampler asks for the rate.
+        watts, celsius = int(milliwatts) / 1000, 31 + (noise >> 40 & 1)
+        return Card(hardware.facts, 0.0, "rate", used_mib, watts, joules, celsius, segment.usages[:])
+    points = ((noise >> 40 & 1023) - 512) / 100
+    percent = int((segment.utilization_percent + points) * 100) / 100
+    usages = []
+    for usage, share in zip(segment.usages, segment.shares, strict=True):
+        if share:
+            pid, kind, memory_mib, _ = usage
+            if memory_mib and not (ts_ms // (10 * MINUTE_MS) * 40503 + pid * 69069) >> 11 & 7:
+                used_mib += memory_mib >> 6  # it needs a little more now and then
+                memory_mib += memory_mib >> 6
+            usage = Usage(pid, kind, memory_mib, int(percent * share + 0.5))
+        usages.append(usage)
+    watts = int(milliwatts + points * 1000 * hardware.watts_per_percent) / 1000
+    celsius = 34 + int(percent * 0.42) + (noise >> 38 & 3)
+    return Card(hardware.facts, percent, "samples", used_mib, watts, joules, celsius, usages)
+
+
+class Laboratory:
+    """A simulated host. Equal seeds and numbers of cards give equal answers, in any order of asking."""
+
+    def __init__(self, seed: int = 0, cards: int = 8) -> None:
+        if not 1 <= cards <= MOST_CARDS:
+            raise UsageError(f"a laboratory has 1 to {MOST_CARDS} cards, not {cards}")
+        self.seed = seed
+        self.hardware = [self._install(index) for index in range(cards)]
+        self._weeks: dict[int, Week] = {}
+
+    def source(self, ts_ms: int) -> Source:
+        """The host at that moment; while it is down, as it will come up. Pids that never were have only None."""
+        week = self._week(ts_ms)
+
+        def read(previous: Previous | None) -> Reading:
+            return self._look(week, max(ts_ms, week.boot.time_ms))
+
+        def describe(pid: int, boot: Boot) -> Process:
+            return week.processes.get(pid) or Process(pid, None, None, None, None, None, None, None)
+
+        return Source(lambda: week.boot, read, describe)
+
+    def history(self, start_ms: int, end_ms: int, interval_ms: int) -> Iterator[Tick]:
+        """A tick at `start_ms` and at every interval before `end_ms`, except while the host is down."""
+        for ts_ms in range(start_ms, end_ms, interval_ms):
+            week = self._week(ts_ms)
+            if ts_ms >= week.boot.time_ms:
+                driver_version, cards, cursors = self._look(week, ts_ms)
+                processes = {usage.pid: week.processes[usage.pid] for card in cards for usage in card.usages}
+                nvml_ms = 4 + mix(FOR_NOISE, ts_ms, self.seed) % 17
+                yield Tick(ts_ms, interval_ms, week.boot, driver_version, nvml_ms, None, cards, processes, cursors)
+
+    def _install(self, index: int) -> Hardware:
+        name, total_mib, reserved_mib, idle_watts, watts_per_percent = A6000 if role(index) in (0, 4) else A100
+        uuid = "GPU-" + make_uuid(FOR_CARD, self.seed, index)
+        facts = CardFacts(uuid, index, None, name, None, total_mib, reserved_mib, 1, STATUS_OK, None)
+        lost = CardFacts(uuid, index, None, None, None, None, None, None, "gpu_is_lost", None)
+        return Hardware(facts, lost, idle_watts, watts_per_percent, mix(FOR_NOISE, self.seed, index))
+
+    def _week(self, ts_ms: int) -> Week:
+        number = (ts_ms - FIRST_REBOOT_MS) // WEEK_MS
+        if number not in self._weeks:
+            if len(self._weeks) > 3:  # a year of history must not fill the memory
+                self._weeks.clear()
+            self._weeks[number] = self._plan_week(number)
+        return self._weeks[number]
+
+    def _plan_week(self, number: int) -> Week:
+        last = len(self.hardware) - 1
+        plans = [Plan(self.seed, number, index, index == last) for index in range(last + 1)]
+        weeks = [plan.segments(hardware) for plan, hardware in zip(plans, self.hardware, strict=True)]
+        timelines = [([segment.begin_ms for segment in week], week) for week in weeks]
+        processes = {session.process.pid: session.process for plan in plans for session in plan.sessions}
+        return Week(Boot(make_uuid(FOR_BOOT, self.seed, number), plans[0].boot_ms), timelines, processes)
+
+    def _look(self, week: Week, ts_ms: int) -> Reading:
+        noise = mix(FOR_NOISE, self.seed, ts_ms)
+        ts_us, uptime_ms = ts_ms * 1000, ts_ms - week.boot.time_ms
+        cards = []
+        cursors = []
+        for hardware, (begins, segments) in zip(self.hardware, week.timelines, strict=True):
+            segment = segments[bisect_right(begins, ts_ms) - 1]
+            cards.append(look_at_card(hardware, segment, ts_ms, noise))
+            facts = hardware.facts
+            cursors.append(Cursor(facts.uuid, facts.gpu_index, None, ts_us, ts_us, uptime_ms))
+        return Reading(DRIVER_VERSION, cards, cursors)
