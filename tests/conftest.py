@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.driver import build
+from tests.machine import Machine
+
+# What the user who runs the tests may have set must not decide where anything is written.
+for variable in ("GUA_DATA_DIR", "STATE_DIRECTORY", "XDG_STATE_HOME", "LD_PRELOAD"):
+    os.environ.pop(variable, None)
+
+
+def _open_folder() -> Path:
+    """Unlike tmp_path, other users may enter it."""
+    folder = Path(tempfile.mkdtemp(prefix="gua-test-"))
+    folder.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[Path]:
+    """The folder of the compiled stand-in driver."""
+    folder = _open_folder()
+    yield build(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    folder = _open_folder()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def machine(driver: Path, open_folder: Path) -> Machine:
+    return Machine(driver, open_folder)

@@ -1,0 +1,257 @@
+"""Two at once, readers in the way, clocks and midnight, kill -9: no lost or doubled tick, never half of one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gua_report.load import open_partition
+from tests.machine import Machine, query
+from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
+
+DAY_MS = 86_400_000
+MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16 00:00 UTC
+CARDS = 4
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture
+def lab(machine: Machine) -> Machine:
+    for _ in range(CARDS):
+        machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    return machine
+
+
+def assert_whole(machine: Machine, ticks: int) -> None:
+    """Every tick has all its cards and processes, and the files are sound."""
+    for path in machine.partitions():
+        assert query(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+    times = [tick["ts_ms"] for tick in machine.ticks()]
+    assert len(times) == len(set(times)) == ticks
+    for view in ("card_ticks", "process_ticks"):
+        assert {row["ts_ms"] for row in machine.rows(view)} == set(times)
+        assert len(machine.rows(view)) == ticks * CARDS
+
+
+def count_read_by_report(path: Path) -> int:
+    """What a reader sees, whatever state the file is in."""
+    with open_partition(str(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        ticks: int = connection.execute("SELECT count(*) FROM ticks").fetchone()[0]
+        assert connection.execute("SELECT count(*) FROM card_ticks").fetchone()[0] == ticks * CARDS
+    return ticks
+
+
+def test_samplers_at_the_same_time_each_record_their_tick(lab: Machine) -> None:
+    variables = lab.environment()
+    samplers = [subprocess.Popen(lab.command(), env=variables, stdout=subprocess.DEVNULL) for _ in range(8)]
+    assert [sampler.wait() for sampler in samplers] == [0] * 8
+    assert_whole(lab, 8)
+
+
+@pytest.mark.parametrize("clock_ms", [MIDNIGHT_MS, MIDNIGHT_MS - 1, MIDNIGHT_MS + DAY_MS // 3])
+def test_samplers_in_the_same_millisecond_each_record_their_tick_in_their_day(lab: Machine, clock_ms: int) -> None:
+    variables = lab.environment(clock_ms=clock_ms)
+    samplers = [subprocess.Popen(lab.command(), env=variables, stdout=subprocess.DEVNULL) for _ in range(4)]
+    assert [sampler.wait() for sampler in samplers] == [0] * 4
+    assert_whole(lab, 4)
+    assert {tick["ts_ms"] // DAY_MS for tick in lab.ticks()} == {clock_ms // DAY_MS}
+
+
+def test_a_clock_set_back_loses_and_doubles_nothing(lab: Machine) -> None:
+    for offset_ms in (0, -3_600_000, -2 * DAY_MS, 0, DAY_MS, 0):
+        lab.tick(clock_offset_ms=offset_ms)
+    assert_whole(lab, 6)
+    assert len(lab.partitions()) == 3
+
+
+def test_midnight_separates_the_files_and_nothing_else(lab: Machine) -> None:
+    lab.scenario.cards[0].update(samples=[(1000, 10)], utilization_percent=7)
+    lab.tick(clock_ms=MIDNIGHT_MS - 1)
+    lab.tick(clock_ms=MIDNIGHT_MS)
+    assert [path.name for path in lab.partitions()] == ["2026-11-15.sqlite", "2026-11-16.sqlite"]
+    assert [tick["ts_ms"] for tick in lab.ticks()] == [MIDNIGHT_MS - 1, MIDNIGHT_MS]
+    # The new day knows how far the old one had read the driver's buffer.
+    assert [row["utilization_source"] for row in lab.cards("gpu_index = 0")] == ["samples", "rate"]
+
+
+def test_ticks_are_kept_while_a_reader_holds_the_file_and_taken_in_once(lab: Machine) -> None:
+    lab.tick()
+    with closing(sqlite3.connect(lab.partitions()[0], isolation_level=None)) as reader:
+        cursor = reader.execute("SELECT * FROM card_ticks")  # a notebook with an open cursor
+        cursor.fetchone()
+        for kept in (1, 2):
+            done = lab.sample()
+            assert (done.returncode, done.stderr) == (0, "")
+            assert "kept in" in done.stdout
+            assert len([name for name in lab.files() if name.endswith(".pending")]) == kept
+        cursor.close()
+    lab.tick()
+    assert_whole(lab, 4)
+    assert lab.files() == [lab.partitions()[0].name]
+
+
+def test_a_kept_tick_holds_all_that_a_written_one_does(lab: Machine) -> None:
+    lab.tick()
+    with closing(sqlite3.connect(lab.partitions()[0], isolation_level=None)) as reader:
+        cursor = reader.execute("SELECT * FROM card_ticks")
+        cursor.fetchone()
+        assert "kept in" in lab.sample("--interval", "30s").stdout
+        cursor.close()
+    lab.tick("--interval", "30s")
+    _, kept, last = lab.ticks()
+    assert {**kept, "ts_ms": 0, "nvml_ms": 0} == {**last, "ts_ms": 0, "nvml_ms": 0}
+    for view in ("card_ticks", "process_ticks"):
+        late, normal = (
+            [{**row, "ts_ms": 0, "sm_percent": None} for row in lab.rows(view, f"ts_ms = {tick['ts_ms']}")]
+            for tick in (kept, last)
+        )
+        assert [{**row, "utilization_source": "", "utilization_percent": 0} for row in late] == [
+            {**row, "utilization_source": "", "utilization_percent": 0} for row in normal
+        ]
+
+
+def test_ticks_kept_yesterday_are_taken_into_yesterday(lab: Machine) -> None:
+    lab.tick(clock_ms=MIDNIGHT_MS - 60_000)
+    with closing(sqlite3.connect(lab.partitions()[0], isolation_level=None)) as reader:
+        cursor = reader.execute("SELECT * FROM card_ticks")
+        cursor.fetchone()
+        assert "kept in" in lab.sample(clock_ms=MIDNIGHT_MS - 30_000).stdout
+        lab.tick(clock_ms=MIDNIGHT_MS)  # still held: it waits on, and today is not held up by it
+        cursor.close()
+    lab.tick(clock_ms=MIDNIGHT_MS + 30_000)
+    assert_whole(lab, 4)
+    assert [len(query(path, "SELECT * FROM ticks")) for path in lab.partitions()] == [2, 2]
+
+
+def test_a_kept_tick_is_taken_in_once_even_if_the_run_that_does_it_is_killed_at_any_moment(lab: Machine) -> None:
+    lab.tick()
+    (partition,) = lab.partitions()
+    with closing(sqlite3.connect(partition, isolation_level=None)) as reader:
+        cursor = reader.execute("SELECT * FROM card_ticks")
+        cursor.fetchone()
+        lab.sample()
+        cursor.close()
+    saved = {name: (lab.samples / name).read_bytes() for name in lab.files()}
+    for moment in range(1, 200):
+        for name in lab.files():
+            (lab.samples / name).unlink()
+        for name, content in saved.items():
+            (lab.samples / name).write_bytes(content)
+        killed = lab.sample(kill_at=moment).returncode == KILLED
+        lab.tick()
+        ticks = len(lab.ticks())
+        assert ticks in (3, 4)  # the first, the kept one and the last; the killed one, if it came so far
+        assert_whole(lab, ticks)
+        assert not [name for name in lab.files() if name.endswith(".pending")]
+        if not killed:
+            assert moment > 20
+            return
+    pytest.fail("it never survived")
+
+
+def test_a_kept_tick_that_can_not_be_read_is_set_aside(lab: Machine) -> None:
+    lab.tick()
+    (lab.samples / "2026-11-16.00000000000001.pending").write_text('{"version": 1, "key"')
+    done = lab.sample()
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1
+    assert "2026-11-16.00000000000001.pending.corrupt" in lab.files()
+    lab.tick()
+    assert_whole(lab, 3)
+
+
+def test_leftovers_of_a_killed_keeper_go_away_after_a_while(lab: Machine) -> None:
+    lab.tick()
+    old, fresh = (lab.samples / f"2026-11-16.{name}.pending.unfinished" for name in ("old", "fresh"))
+    for path in (old, fresh):
+        path.write_text("{")
+    os.utime(old, (time.time() - 3600, time.time() - 3600))
+    lab.tick()
+    assert not old.exists()
+    assert fresh.exists()  # somebody may be writing it right now
+
+
+def test_being_killed_at_any_moment_leaves_whole_ticks_readable_at_once_and_healed_by_the_next(lab: Machine) -> None:
+    expected = 0
+    for moment in range(1, 200):
+        done = lab.sample(kill_at=moment)
+        partitions = lab.partitions()
+        if partitions and partitions[0].stat().st_size:
+            # Readable meanwhile, journal or not: either the tick is in, or it is not.
+            found = count_read_by_report(partitions[0])
+            assert found - expected in (0, 1)
+            expected = found
+        lab.tick()
+        expected += 1
+        assert_whole(lab, expected)
+        assert lab.files() == [partitions[0].name]
+        if done.returncode == 0:
+            assert moment > 20
+            return
+        assert done.returncode == KILLED
+    pytest.fail("it never survived")
+
+
+def test_kill_9_in_a_loop_leaves_whole_ticks(lab: Machine) -> None:
+    lab.tick()
+    variables = lab.environment()
+    moments = random.Random(1)
+    for _ in range(40):
+        with subprocess.Popen(lab.command(), env=variables, stdout=subprocess.DEVNULL) as sampler:
+            time.sleep(moments.uniform(0.02, 0.25))
+            sampler.kill()
+    lab.tick()
+    assert_whole(lab, len(lab.ticks()))
+
+
+def leave_hot_journal(machine: Machine, clock_ms: int) -> Path:
+    """Kill a sampler right before it would have committed by deleting its journal."""
+    survivor = next(
+        moment for moment in range(1, 200) if machine.sample(clock_ms=clock_ms, kill_at=moment).returncode == 0
+    )
+    assert machine.sample(clock_ms=clock_ms + 1000, kill_at=survivor - 1).returncode == KILLED
+    path = machine.samples / (time.strftime("%Y-%m-%d", time.gmtime(clock_ms / 1000)) + ".sqlite")
+    assert path.with_name(path.name + "-journal").stat().st_size > 0
+    return path
+
+
+def test_hot_journals_of_today_and_yesterday_are_healed_by_the_next_run_and_readable_meanwhile(lab: Machine) -> None:
+    yesterday = leave_hot_journal(lab, MIDNIGHT_MS - 60_000)
+    # Until then nobody rolls it back: today's first tick would, so its journal is put back.
+    hot = {path: path.read_bytes() for path in (yesterday, yesterday.with_name(yesterday.name + "-journal"))}
+    today = leave_hot_journal(lab, MIDNIGHT_MS + 60_000)
+    for path, content in hot.items():
+        path.write_bytes(content)
+    before = {name: (lab.samples / name).read_bytes() for name in lab.files()}
+    assert len(before) == 4
+
+    assert count_read_by_report(yesterday) == 1
+    assert count_read_by_report(today) == 1
+    assert {name: (lab.samples / name).read_bytes() for name in lab.files()} == before  # reading wrote nothing
+
+    lab.tick(clock_ms=MIDNIGHT_MS + 90_000)
+    assert lab.files() == [yesterday.name, today.name]
+    assert_whole(lab, 3)
+
+
+@needs_root
+def test_a_hot_journal_is_readable_without_write_access(lab: Machine, open_folder: Path) -> None:
+    partition = leave_hot_journal(lab, MIDNIGHT_MS)
+    command = sampler_for_others(open_folder)
+    package = Path(__file__).parents[2] / "gua_report"
+    subprocess.run(["cp", "-r", str(package), str(open_folder / "library")], check=True)
+    code = command[2].split("from gua_sample")[0] + (
+        f"from gua_report.load import open_partition\nwith open_partition({str(partition)!r}) as connection:\n"
+        " print(connection.execute('SELECT count(*) FROM card_ticks').fetchone()[0])"
+    )
+    done = run_as_somebody([command[0], "-c", code.replace("; from", "\nfrom")], os.environ, SOMEBODY)
+    assert (done.stdout, done.stderr) == (f"{CARDS}\n", "")

@@ -1,0 +1,171 @@
+"""Who is on a card, for real processes with real, and really hostile, names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gua_sample.processes import describe, printable, read_boot
+from tests.machine import Machine
+from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
+
+NAME_ITSELF = (
+    "import sys, time; open('/proc/self/comm', 'wb').write(bytes.fromhex(sys.argv[1]));"
+    " print('ready', flush=True); time.sleep(60)"
+)
+
+
+@contextmanager
+def process_named(name: bytes) -> Iterator[int]:
+    """A real process that has given itself this command name."""
+    with subprocess.Popen([sys.executable, "-c", NAME_ITSELF, name.hex()], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_a_process_is_described_by_its_owner_start_command_and_cgroup(machine: Machine) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    with process_named(b"train") as pid:
+        machine.scenario.add_card(compute=[(pid, 8192)])
+        machine.tick()
+        (row,) = machine.processes()
+        assert (row["pid"], row["command"], row["uid"]) == (pid, "train", os.getuid())
+        assert row["user"] == subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+        assert before_ms - 50 <= row["start_time_ms"] <= time.time_ns() // 1_000_000
+        paths = {line.split(":", 2)[2] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()}
+        assert set(row["cgroup"].split(";")) == (paths - {"/"} or {"/"})
+        login_uid = int(Path(f"/proc/{pid}/loginuid").read_text())
+        assert row["login_uid"] == (None if login_uid == 4294967295 else login_uid)
+
+
+def test_the_start_of_a_process_does_not_move_when_the_clock_is_set(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    machine.tick()
+    machine.tick(clock_offset_ms=3_600_000)
+    machine.tick(clock_offset_ms=86_400_000)  # and not across midnight either
+    assert len(machine.partitions()) == 2
+    assert len({row["start_time_ms"] for row in machine.processes()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        (b"two\nlines", r"two\nlines"),
+        (b"\x1b[31mred\x07", r"\x1b[31mred\x07"),
+        (b"\xff\xfe", r"\xff\xfe"),
+        ("käse".encode(), "käse"),
+        ("a\u202eb".encode(), r"a\u202eb"),
+        (b"a) R 1 (b", "a) R 1 (b"),
+        (b"=cmd|'/c x'", "=cmd|'/c x'"),
+    ],
+)
+def test_hostile_command_names_are_stored_as_printable_text(machine: Machine, name: bytes, stored: str) -> None:
+    with process_named(name) as pid:
+        machine.scenario.add_card(compute=[(pid, 8192)])
+        machine.tick()
+        (row,) = machine.processes()
+    assert row["command"] == stored
+    assert row["start_time_ms"] is not None
+
+
+def test_a_process_that_has_ended_is_recorded_as_far_as_known(machine: Machine) -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    machine.scenario.add_card(compute=[(process.pid, 8192)])
+    machine.tick()
+    (row,) = machine.processes()
+    assert (row["pid"], row["memory_mib"], row["type"]) == (process.pid, 8192, "compute")
+    unknown = ("start_time_ms", "uid", "login_uid", "user", "login_user", "command", "cgroup")
+    assert {row[key] for key in unknown} == {None}
+
+
+@needs_root
+def test_a_user_without_a_passwd_entry_is_recorded_by_number(machine: Machine) -> None:
+    with subprocess.Popen(["/bin/sleep", "60"], user=SOMEBODY, cwd="/") as process:
+        machine.scenario.add_card(compute=[(process.pid, 8192)])
+        machine.tick()
+        process.kill()
+    (row,) = machine.processes()
+    assert (row["uid"], row["user"], row["command"]) == (SOMEBODY, None, "sleep")
+
+
+@needs_root
+def test_processes_hidden_by_hidepid_are_recorded_with_what_the_driver_tells(
+    machine: Machine, open_folder: Path
+) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    machine.data_dir.mkdir()
+    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
+    sampler = [*sampler_for_others(open_folder), "--data-dir", str(machine.data_dir)]
+    become = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]
+    script = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", *become, *sampler]
+    done = subprocess.run(command, env=machine.environment(), cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (row,) = machine.processes()
+    assert (row["pid"], row["memory_mib"]) == (os.getpid(), 8192)
+    assert (row["uid"], row["command"], row["start_time_ms"]) == (None, None, None)
+
+
+@needs_root
+def test_others_are_described_to_an_unprivileged_sampler(machine: Machine, open_folder: Path) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    machine.data_dir.mkdir()
+    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
+    sampler = [*sampler_for_others(open_folder), "--data-dir", str(machine.data_dir)]
+    assert run_as_somebody(sampler, machine.environment()).returncode == 0
+    (row,) = machine.processes()
+    assert (row["uid"], row["user"]) == (0, "root")
+    assert row["start_time_ms"] is not None
+    assert row["cgroup"] is not None
+
+
+def fake_proc(folder: Path, **files: str | bytes) -> str:
+    (folder / "42").mkdir()
+    for name, content in files.items():
+        (folder / "42" / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(folder)
+
+
+def test_all_distinct_cgroup_paths_of_a_v1_host_are_kept(tmp_path: Path) -> None:
+    cgroup = (
+        "9:memory:/slurm/uid_1000/job_7/step_0/task_0\n8:cpu,cpuacct:/\n1:name=systemd:/system.slice/slurmd.service\n"
+    )
+    proc = fake_proc(tmp_path, cgroup=cgroup)
+    found = describe(42, read_boot(), proc).cgroup
+    assert found == "/slurm/uid_1000/job_7/step_0/task_0;/system.slice/slurmd.service"
+
+
+def test_a_colon_in_a_cgroup_path_is_part_of_it(tmp_path: Path) -> None:
+    proc = fake_proc(tmp_path, cgroup="0::/kubepods/pod1/cri-containerd:abc\n")
+    assert describe(42, read_boot(), proc).cgroup == "/kubepods/pod1/cri-containerd:abc"
+
+
+def test_the_login_user_is_told_apart_from_an_unset_one(tmp_path: Path) -> None:
+    proc = fake_proc(tmp_path, loginuid="0", status="Name:\tx\nUid:\t1000\t0\t0\t0\n")
+    found = describe(42, read_boot(), proc)
+    assert (found.uid, found.login_uid, found.login_user) == (1000, 0, "root")
+    (tmp_path / "42" / "loginuid").write_text("4294967295")
+    assert describe(42, read_boot(), proc).login_uid is None
+
+
+def test_truncated_proc_files_are_unknown_not_a_crash(tmp_path: Path) -> None:
+    proc = fake_proc(tmp_path, stat="42 (x) R 1", loginuid="", status="", comm="", cgroup="")
+    found = describe(42, read_boot(), proc)
+    assert (found.start_time_ms, found.login_uid, found.cgroup) == (None, None, None)
+
+
+def test_printable_keeps_what_is_printable() -> None:
+    assert printable("python3 [x]\\n") == "python3 [x]\\n"
+    assert printable(b"") == ""

@@ -1,0 +1,247 @@
+"""The disk in trouble: a clear line, and what was there is untouched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gua_sample import schema
+from tests.machine import Machine, one_line
+from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def small_disk(machine: Machine) -> Iterator[Path]:
+    """The machine's data folder on a file system of 256 KiB."""
+    machine.data_dir.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(machine.data_dir)], check=True)
+    yield machine.data_dir
+    subprocess.run(["umount", str(machine.data_dir)], check=True)
+
+
+def fill(folder: Path, leave: int = 0) -> None:
+    with open(folder / "ballast", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            pass
+        file.truncate(max(0, file.tell() - leave))
+
+
+@needs_root
+@pytest.mark.parametrize("leave", [0, 4096, 8192, 16384])
+def test_a_full_disk_fails_with_one_line_and_leaves_the_partition_as_it_was(
+    machine: Machine, small_disk: Path, leave: int
+) -> None:
+    for _ in range(8):
+        machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    machine.tick()
+    (partition,) = machine.partitions()
+    before = digest(partition)
+    fill(small_disk, leave)
+    done = machine.sample()
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert "no space left" in done.stderr
+    assert digest(partition) == before
+    assert machine.files() == [partition.name]
+    # And once there is space again, it goes on.
+    (small_disk / "ballast").unlink()
+    machine.tick()
+    assert len(machine.ticks()) == 2
+
+
+@needs_root
+def test_a_disk_full_before_the_first_tick_leaves_nothing_that_hinders_the_next(
+    machine: Machine, small_disk: Path
+) -> None:
+    machine.scenario.add_card()
+    (small_disk / "samples").mkdir()
+    fill(small_disk)
+    done = machine.sample()
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    (small_disk / "ballast").unlink()
+    machine.tick()
+    assert len(machine.ticks()) == 1
+
+
+@needs_root
+def test_a_read_only_file_system_fails_with_one_line(machine: Machine, small_disk: Path) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    before = digest(machine.partitions()[0])
+    done = machine.sample()
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert str(machine.partitions()[0]) in done.stderr
+    assert digest(machine.partitions()[0]) == before
+
+
+def test_a_folder_that_can_not_be_made_fails_with_one_line(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.data_dir.write_text("a file where the folder should be")
+    done = machine.sample()
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert str(machine.samples) in done.stderr
+    assert "--data-dir" in done.stderr
+
+
+@needs_root
+def test_a_folder_without_write_permission_fails_with_one_line(machine: Machine, open_folder: Path) -> None:
+    machine.scenario.add_card()
+    machine.tick()  # root's
+    command = [*sampler_for_others(open_folder), "--data-dir", str(machine.data_dir)]
+    done = run_as_somebody(command, machine.environment())
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert str(machine.partitions()[0]) in done.stderr
+    assert len(machine.ticks()) == 1
+
+
+@needs_root
+@pytest.mark.parametrize("exists", [True, False])
+def test_root_by_hand_leaves_the_files_to_the_owner_of_the_folder(machine: Machine, exists: bool) -> None:
+    machine.scenario.add_card()
+    if exists:
+        machine.data_dir.mkdir()
+        os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
+    else:
+        os.chown(machine.folder, SOMEBODY, SOMEBODY)
+    machine.tick()
+    for path in (machine.data_dir, machine.samples, machine.partitions()[0]):
+        assert (path.stat().st_uid, path.stat().st_gid) == (SOMEBODY, SOMEBODY)
+
+
+@needs_root
+def test_root_on_a_folder_of_its_own_stays_root(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    assert machine.partitions()[0].stat().st_uid == 0
+
+
+def test_a_partition_of_a_newer_version_is_left_untouched(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    (partition,) = machine.partitions()
+    connection = sqlite3.connect(partition)
+    connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    connection.close()
+    before = digest(partition)
+    done = machine.sample()
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert f"schema version {schema.VERSION + 1}" in done.stderr
+    assert digest(partition) == before
+    assert machine.files() == [partition.name]
+
+
+def damage_header(partition: Path) -> None:
+    partition.write_bytes(b"not a database at all, " * 100)
+
+
+def damage_pages(partition: Path) -> None:
+    """The header is fine, the trees are not."""
+    content = bytearray(partition.read_bytes())
+    content[4096:] = b"\xde\xad" * ((len(content) - 4096) // 2)
+    partition.write_bytes(bytes(content))
+
+
+def damage_schema(partition: Path) -> None:
+    content = bytearray(partition.read_bytes())
+    content[100:4096] = b"\xff" * 3996
+    partition.write_bytes(bytes(content))
+
+
+def replace_with_another_database(partition: Path) -> None:
+    partition.unlink()
+    connection = sqlite3.connect(partition)
+    connection.execute("CREATE TABLE somebody_elses (x)")
+    connection.close()
+
+
+@pytest.mark.parametrize("damage", [damage_header, damage_pages, damage_schema, replace_with_another_database])
+def test_a_corrupt_partition_is_set_aside_and_the_tick_recorded(machine: Machine, damage: object) -> None:
+    assert callable(damage)
+    machine.scenario.add_card()
+    machine.tick()
+    (partition,) = machine.partitions()
+    damage(partition)
+    damaged = digest(partition)
+    done = machine.sample()
+    assert done.returncode == 0
+    assert one_line(done.stderr)
+    assert "warning" in done.stderr
+    aside = partition.with_name(partition.name + ".corrupt-1")
+    assert str(aside) in done.stderr
+    assert digest(aside) == damaged
+    assert len(machine.ticks()) == 1
+    machine.tick()  # silently again
+    assert len(machine.ticks()) == 2
+
+
+def test_a_corrupt_partition_takes_its_journal_along(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    (partition,) = machine.partitions()
+    damage_header(partition)
+    journal = partition.with_name(partition.name + "-journal")
+    journal.write_bytes(b"what a killed writer left")
+    assert machine.sample().returncode == 0
+    aside = partition.with_name(partition.name + ".corrupt-1-journal")
+    assert aside.read_bytes() == b"what a killed writer left"
+    assert not journal.exists()
+
+
+def test_several_corrupt_partitions_of_a_day_get_several_names(machine: Machine) -> None:
+    machine.scenario.add_card()
+    for _ in range(3):
+        machine.sample()
+        damage_header(machine.partitions()[0])
+    machine.sample()
+    name = machine.partitions()[0].name
+    assert machine.files() == [name, f"{name}.corrupt-1", f"{name}.corrupt-2", f"{name}.corrupt-3"]
+
+
+def test_samplers_that_meet_a_corrupt_partition_together_set_it_aside_once(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    damage_header(machine.partitions()[0])
+    variables = machine.environment()
+    samplers = [subprocess.Popen(machine.command(), env=variables, stdout=subprocess.DEVNULL) for _ in range(6)]
+    assert [sampler.wait() for sampler in samplers] == [0] * 6
+    assert len([name for name in machine.files() if "corrupt" in name]) == 1
+    assert len(machine.ticks()) == 6
+
+
+def test_a_name_that_is_a_directory_fails_with_one_line(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    (partition,) = machine.partitions()
+    partition.unlink()
+    partition.mkdir()
+    done = machine.sample()
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+
+
+def test_a_data_folder_with_odd_characters_works(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.data_dir = machine.folder / "50% #1? ü"
+    machine.samples = machine.data_dir / "samples"
+    machine.tick()
+    machine.tick()
+    assert len(machine.files()) == 1

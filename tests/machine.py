@@ -1,0 +1,95 @@
+"""A machine under test: the real gua-sample in a real process, on the stand-in driver, in a data folder of its own."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gua_sample.partition import list_partitions
+from tests.driver import Scenario, environment, with_clock
+
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+
+
+class Machine:
+    def __init__(self, driver: Path, folder: Path) -> None:
+        self.driver = driver
+        self.folder = folder
+        self.scenario = Scenario()
+        self.data_dir = folder / "data"
+        self.samples = self.data_dir / "samples"
+
+    def environment(
+        self, clock_offset_ms: int | None = None, clock_ms: int | None = None, kill_at: int | None = None
+    ) -> dict[str, str]:
+        """Of a process on this machine, with the driver as the scenario is now."""
+        scenario = self.scenario.write(self.folder / "scenario")
+        variables = environment(self.driver, scenario)
+        if clock_offset_ms is not None or clock_ms is not None:
+            variables = with_clock(variables, self.driver, clock_offset_ms, clock_ms)
+        if kill_at is not None:
+            preload = [variables.get("LD_PRELOAD", ""), str(self.driver / "kill_at.so")]
+            variables["LD_PRELOAD"] = ":".join(filter(None, preload))
+            variables["GUA_TEST_KILL_DIR"] = str(self.data_dir)
+            variables["GUA_TEST_KILL_AT"] = str(kill_at)
+        return variables
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(SCRIPTS / "gua-sample"), "--data-dir", str(self.data_dir), *arguments]
+
+    def sample(
+        self,
+        *arguments: str,
+        clock_offset_ms: int | None = None,
+        clock_ms: int | None = None,
+        kill_at: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run gua-sample once, with these changes to its environment."""
+        environment = self.environment(clock_offset_ms, clock_ms, kill_at) | dict(variables or {})
+        return subprocess.run(self.command(*arguments), env=environment, capture_output=True, text=True, check=False)
+
+    def tick(self, *arguments: str, **keywords: Any) -> None:
+        """Run gua-sample once; it must succeed and have nothing to complain about."""
+        done = self.sample(*arguments, **keywords)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def partitions(self) -> list[Path]:
+        return [Path(path) for path in list_partitions(str(self.samples))]
+
+    def rows(self, view: str, where: str = "1") -> list[dict[str, Any]]:
+        """The rows of a view over all partitions, in time order."""
+        found: list[dict[str, Any]] = []
+        for path in self.partitions():
+            found += query(path, f"SELECT * FROM {view} WHERE {where} ORDER BY ts_ms")
+        return found
+
+    def cards(self, where: str = "1") -> list[dict[str, Any]]:
+        return self.rows("card_ticks", where)
+
+    def processes(self, where: str = "1") -> list[dict[str, Any]]:
+        return self.rows("process_ticks", where)
+
+    def ticks(self) -> list[dict[str, Any]]:
+        return self.rows("ticks")
+
+    def files(self) -> list[str]:
+        return sorted(os.listdir(self.samples))
+
+
+def query(path: Path, sql: str) -> list[dict[str, Any]]:
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute(sql)]
+    finally:
+        connection.close()
+
+
+def one_line(text: str) -> bool:
+    return text.count("\n") == 1 and text.endswith("\n")
