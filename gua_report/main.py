@@ -1,0 +1,53 @@
+"""The gua command: one verb after another, each imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from gua_sample import __version__, command
+from gua_sample.errors import UsageError
+
+VERBS = {
+    "sample": ("gua_sample.cli", "take one snapshot of all cards, and exit"),
+    "report": ("gua_report.cli", "list what every card was doing"),
+    "demo": ("gua_report.demo", "show that on a made-up laboratory; needs no GPU"),
+}
+HELP = """\
+usage: gua VERB [OPTION ...]
+
+sar for idle GPUs: how much GPU memory is held by whom, on cards that do no work.
+
+verbs:
+{verbs}
+  version  print the version
+
+gua VERB --help says more, with examples.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    verb, rest = (words[0], words[1:]) if words else ("--help", [])
+    if verb in ("-h", "--help", "help"):
+        command.say("gua", help_text())
+        return 0
+    if verb in ("--version", "version"):
+        command.say("gua", f"gua {__version__}")
+        return 0
+    if verb not in VERBS:
+        command.complain("gua", f"error: {unknown(verb)}")
+        return UsageError.exit_code
+    status: int = importlib.import_module(VERBS[verb][0]).main(rest)
+    return status
+
+
+def help_text() -> str:
+    return HELP.format(verbs="\n".join(f"  {verb:<7}  {text}" for verb, (_, text) in VERBS.items())).rstrip()
+
+
+def unknown(verb: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(verb, [*VERBS, "version"], 1)
+    return f"unknown verb {verb!r}" + (f": did you mean {near[0]}?" if near else " (see gua --help)")
