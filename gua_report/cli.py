@@ -8,7 +8,9 @@ import time
 from gua_sample import command, settings
 
 PROG = "gua-report"
-DESCRIPTION = "List what every card was doing at every tick: active, idle-held, truly-idle or unknown."
+DESCRIPTION = """\
+List what every card was doing at every tick: active, idle-held, truly-idle or
+unknown."""
 EPILOG = """\
 examples:
   gua-report                               the last ten minutes

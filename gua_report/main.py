@@ -16,13 +16,18 @@ VERBS = {
 HELP = """\
 usage: gua VERB [OPTION ...]
 
-sar for idle GPUs: how much GPU memory is held by whom, on cards that do no work.
+sar for idle GPUs: memory held on cards that do no work.
 
 verbs:
 {verbs}
   version  print the version
 
-gua VERB --help says more, with examples.
+examples:
+  gua demo                          see it without a GPU
+  gua sample --data-dir ./try       one tick
+  gua report --data-dir ./try       what the cards were doing
+
+gua VERB --help says more.
 """
 
 

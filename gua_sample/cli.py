@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import NoReturn
 
 from gua_sample import command, settings, tick
 from gua_sample.errors import DriverError, UsageError
@@ -11,7 +12,9 @@ from gua_sample.policy import STATES, card_state
 from gua_sample.records import Previous, Reading, Source
 
 PROG = "gua-sample"
-DESCRIPTION = "Take one snapshot of all NVIDIA cards and their processes into a daily SQLite file, and exit."
+DESCRIPTION = """\
+Take one snapshot of all NVIDIA cards and their processes into a daily SQLite
+file, and exit. A systemd timer runs it every 30 s."""
 EPILOG = """\
 examples:
   gua-sample                               one tick into the data folder
@@ -24,6 +27,11 @@ data folder, first that applies: --data-dir, $GUA_DATA_DIR, $STATE_DIRECTORY,
 exit status: 0 recorded, 1 failed (a driver error is recorded all the same),
 2 wrong usage.
 """
+
+
+def entry() -> NoReturn:
+    """The console script."""
+    command.leave(main())
 
 
 def main(arguments: list[str] | None = None) -> int:

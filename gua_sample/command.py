@@ -44,6 +44,13 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], int], arguments: li
         return 130
 
 
+def leave(status: int) -> NoReturn:
+    """End at once: to tear the interpreter down would take a sixth of a tick's CPU."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def say(prog: str, text: str) -> None:
     """Print, and don't mind if nobody listens any more."""
     try:

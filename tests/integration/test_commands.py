@@ -1,0 +1,182 @@
+"""The commands as a person types them: help, versions, mistakes, and what they import."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gua_sample import __version__
+from tests.machine import SCRIPTS, Machine, one_line
+from tests.users import SOMEBODY, needs_root
+
+
+def run(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [str(SCRIPTS / name), *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--interval", "soon"], "'soon'"),
+        (["--interval", ""], "''"),
+        (["--interval", "0s"], "'0s'"),
+        (["--interval"], "expected one argument"),
+        (["--data-dir", ""], "--data-dir is empty"),
+        (["--simulate"], "needs --data-dir"),
+        (["--simulate", "x", "--data-dir", "nowhere"], "'x'"),
+        (["--simulate", "-1", "--data-dir", "nowhere"], "-1"),
+        (["--simulat", "1"], "--simulat"),
+        (["now"], "now"),
+    ],
+)
+def test_bad_values_exit_2_in_one_line_and_write_nothing(
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("gua-sample", *arguments, XDG_STATE_HOME=str(tmp_path / "state"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done.stderr)
+    assert expected in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["gua-sample"], ["gua-report"], ["gua"], ["gua", "demo"], ["gua", "sample"]])
+def test_help_has_examples_and_fits_a_narrow_terminal(command: list[str]) -> None:
+    done = run(*command, "--help", COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "examples" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("command", [["gua-sample", "--version"], ["gua-report", "--version"], ["gua", "version"]])
+def test_versions_are_told(command: list[str]) -> None:
+    assert run(*command).stdout == f"{command[0]} {__version__}\n"
+
+
+def test_gua_runs_the_verbs(machine: Machine) -> None:
+    machine.scenario.add_card()
+    command = [str(SCRIPTS / "gua"), "sample", "--data-dir", str(machine.data_dir)]
+    done = subprocess.run(command, env=machine.environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(machine.ticks()) == 1
+
+
+def test_an_unknown_verb_is_corrected() -> None:
+    done = run("gua", "reprot")
+    assert done.returncode == 2
+    assert done.stderr == "gua: error: unknown verb 'reprot': did you mean report?\n"
+    assert run("gua", "zzz").stderr == "gua: error: unknown verb 'zzz' (see gua --help)\n"
+
+
+def test_debug_shows_where_it_went_wrong(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a folder")
+    done = run("gua-sample", "--data-dir", str(tmp_path / "data"), "--debug")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_simulated_ticks_are_taken_now_and_follow_from_the_seed(tmp_path: Path) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    uuids = []
+    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        done = run("gua-sample", "--simulate", seed, "--data-dir", str(tmp_path / name))
+        assert (done.returncode, done.stderr) == (0, "")
+        (path,) = (tmp_path / name / "samples").iterdir()
+        connection = sqlite3.connect(path)
+        rows = connection.execute("SELECT ts_ms, gpu_uuid FROM card_ticks").fetchall()
+        connection.close()
+        assert len(rows) == 8
+        assert before_ms <= rows[0][0] <= time.time_ns() // 1_000_000
+        uuids.append({row[1] for row in rows})
+    assert uuids[0] == uuids[1]
+    assert uuids[0] != uuids[2]
+
+
+def test_a_tick_imports_nothing_that_it_does_not_need(machine: Machine) -> None:
+    """Imports are most of what a tick costs, and it runs 2,880 times a day."""
+
+    def imported(*command: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", *command], env=machine.environment(), capture_output=True, check=True
+        )
+        return {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+
+    machine.scenario.add_card(compute=[(os.getpid(), 100)])
+    ours = imported(*machine.command()) - imported("-c", "import pynvml, sqlite3")
+    others = {name for name in ours if not name.startswith("gua_sample")}
+    assert others <= {"argparse", "gettext", "typing", "_typing", "pwd", "fcntl", "copyreg", "annotationlib"}
+    assert "gua_sample.simulate" not in ours
+    assert "gua_sample.nvml_gpm" not in ours
+
+
+@pytest.mark.parametrize("command", [["gua-report", "--help"], ["gua", "--help"], ["gua", "version"]])
+def test_pandas_is_not_imported_to_show_help(command: list[str]) -> None:
+    script = str(SCRIPTS / command[0])
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", script, *command[1:]], capture_output=True, text=True, check=True
+    )
+    assert "pandas" not in done.stderr
+
+
+def test_the_listing_shows_each_card_at_each_tick_with_its_state(machine: Machine) -> None:
+    machine.scenario.add_card(utilization_percent=80, compute=[(os.getpid(), 4000)])
+    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
+    machine.scenario.add_card()
+    machine.scenario.add_card().error("nvmlDeviceGetHandleByIndex_v2", 15)
+    mig = machine.scenario.add_card()
+    mig.add_mig()
+    mig.add_mig(compute=[(os.getpid(), 4000)])
+    machine.tick()
+    machine.tick()
+    done = run("gua-report", "--data-dir", str(machine.data_dir), "--json")
+    states = [row["state"] for row in json.loads(done.stdout)]
+    assert states == ["active", "idle-held", "truly-idle", "unknown", "truly-idle", "unknown"] * 2
+    text = run("gua-report", "--data-dir", str(machine.data_dir)).stdout
+    assert max(len(line) for line in text.splitlines()) <= 78
+    assert [line.split()[2] for line in text.splitlines()[4:10]] == ["0", "1", "2", "3", "4:0", "4:1"]
+
+
+def test_a_report_without_data_says_what_to_check_and_exits_3(tmp_path: Path) -> None:
+    done = run("gua-report", "--data-dir", str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert one_line(done.stderr)
+    assert "gua-sample" in done.stderr
+    assert list(tmp_path.iterdir()) == []  # reading creates nothing
+
+
+def test_a_report_skips_a_corrupt_partition_and_says_so(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick(clock_offset_ms=-86_400_000)
+    machine.tick()
+    machine.partitions()[0].write_text("garbage, more than sixteen bytes of it")
+    done = run("gua-report", "--since", "2d", "--data-dir", str(machine.data_dir))
+    assert done.returncode == 0
+    assert one_line(done.stderr)
+    assert str(machine.partitions()[0]) in done.stderr
+    assert machine.partitions()[0].read_text().startswith("garbage")
+
+
+def test_the_demo_needs_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    done = run("gua", "demo", TMPDIR=str(tmp_path), HOME=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(len(line) for line in done.stdout.splitlines()) <= 78
+    assert {"active", "idle-held", "truly-idle"} <= set(done.stdout.split())
+    assert list(tmp_path.iterdir()) == []
+    assert run("gua", "demo", "--seed", "x").returncode == 2
+
+
+@needs_root
+def test_another_user_may_read_what_the_service_wrote(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.data_dir.mkdir()
+    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
+    machine.tick()
+    assert machine.partitions()[0].stat().st_mode & 0o444 == 0o444

@@ -1,0 +1,66 @@
+"""The documents say what is true."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import subprocess
+from pathlib import Path
+
+from gua_sample import policy, schema
+from tests.machine import SCRIPTS
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    shown = (ROOT / "README.md").read_text().split("$ make demo\n")[1].split("...\n")[0]
+    printed = subprocess.run([str(SCRIPTS / "gua"), "demo"], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith(shown)
+    assert shown.count("\n") > 8
+
+
+def test_the_readme_tells_the_thresholds_of_the_policy() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert f"utilization of {policy.DEFAULT.utilization_percent:g} % or more" in readme
+    assert f"more than {policy.DEFAULT.process_memory_mib:g} MiB held by processes" in readme
+    assert f"more than {policy.DEFAULT.unattributed_memory_mib:g} MiB held by nobody" in readme
+
+
+def first_column(table: str) -> list[str]:
+    """The names in backquotes in the first column of a markdown table."""
+    return re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)))
+
+
+def test_every_column_of_every_view_and_every_table_is_documented() -> None:
+    page = (ROOT / "docs" / "schema.md").read_text()
+    connection = sqlite3.connect(":memory:")
+    for statement in schema.TABLES + schema.VIEWS:
+        connection.execute(statement)
+    for view in ("ticks", "card_ticks", "process_ticks"):
+        section = page.split(f"## View {view}:")[1].split("\n## ")[0]
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})")]
+        assert sorted(first_column(section)) == sorted(columns)
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    section = page.split("\n## Tables")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))) == sorted(
+        tables
+    )
+    connection.close()
+    assert f"{schema.APPLICATION_ID:#x}" in page
+    assert f"`user_version` {schema.VERSION}" in page
+
+
+def test_every_module_is_described() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    for package in ("gua_sample", "gua_report"):
+        for module in (ROOT / package).glob("*.py"):
+            assert module.stem == "__init__" or f"`{module.stem}`" in page, module
+
+
+def test_every_make_target_is_listed_by_make_help() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony
+    shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[1] for line in shown.splitlines()] == phony[1].split()

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gua_sample.policy import (
+    ACTIVE,
+    DEFAULT,
+    IDLE_HELD,
+    NAN,
+    STATES,
+    TRULY_IDLE,
+    UNKNOWN,
+    Policy,
+    card_state,
+    card_states,
+)
+from gua_sample.records import Card, CardFacts, Usage
+
+numbers = st.one_of(st.just(NAN), st.floats(0, 200_000), st.sampled_from([0.0, 9.99, 10.0, 100.0, 100.01, 1024.0]))
+percents = st.one_of(st.just(NAN), st.floats(0, 100), st.sampled_from([0.0, 9.99, 10.0]))
+
+
+def state_of(utilization: float, failed: bool, process_memory: float, memory_used: float) -> str:
+    states = card_states(utilization, failed, process_memory, memory_used)
+    (state,) = [name for name, holds in states.items() if holds]
+    return state
+
+
+@pytest.mark.parametrize(
+    ("utilization", "failed", "process_memory", "memory_used", "state"),
+    [
+        (10.0, False, 0, 0, ACTIVE),
+        (9.99, False, 0, 0, TRULY_IDLE),
+        (50.0, True, NAN, NAN, ACTIVE),  # a measured utilization outweighs a failed process list
+        (0.0, True, 0, 0, UNKNOWN),
+        (0.0, False, 100, 100, TRULY_IDLE),
+        (0.0, False, 101, 101, IDLE_HELD),
+        (0.0, False, 45, 45, TRULY_IDLE),  # a desktop
+        (0.0, False, 0, 1024, TRULY_IDLE),
+        (0.0, False, 0, 1025, IDLE_HELD),  # memory that no process shows
+        (0.0, False, 8000, NAN, IDLE_HELD),  # unified memory: the card can't tell, its processes can
+        (0.0, False, 0, NAN, TRULY_IDLE),  # ... and nothing is inferred
+        (0.0, False, NAN, NAN, UNKNOWN),
+        (0.0, False, NAN, 101, IDLE_HELD),  # WSL: memory in use stands in for the processes'
+        (0.0, False, NAN, 100, TRULY_IDLE),
+        (NAN, False, 101, 101, UNKNOWN),  # held, and whether it works can't be told (MIG before Hopper)
+        (NAN, False, 0, 0, TRULY_IDLE),
+        (NAN, False, NAN, 101, UNKNOWN),
+    ],
+)
+def test_the_rule_at_its_edges(
+    utilization: float, failed: bool, process_memory: float, memory_used: float, state: str
+) -> None:
+    assert state_of(utilization, failed, process_memory, memory_used) == state
+
+
+@given(percents, st.booleans(), numbers, numbers)
+def test_exactly_one_state_holds(utilization: float, failed: bool, process_memory: float, memory_used: float) -> None:
+    assert sum(card_states(utilization, failed, process_memory, memory_used).values()) == 1
+
+
+@given(percents, st.booleans(), numbers, numbers)
+def test_what_is_not_known_is_never_called_idle(
+    utilization: float, failed: bool, process_memory: float, memory_used: float
+) -> None:
+    state = state_of(utilization, failed, process_memory, memory_used)
+    if state == IDLE_HELD:
+        assert not math.isnan(utilization)
+    if state in (IDLE_HELD, TRULY_IDLE):
+        assert not failed
+        assert not (math.isnan(process_memory) and math.isnan(memory_used))
+
+
+rows = st.lists(st.tuples(percents, st.booleans(), numbers, numbers), min_size=1, max_size=20)
+
+
+@given(rows)
+def test_columns_are_classified_as_their_rows_are(table: list[tuple[float, bool, float, float]]) -> None:
+    expected = [state_of(*row) for row in table]
+    frame = pd.DataFrame(table, columns=["utilization", "failed", "process_memory", "memory_used"])
+    for columns in ([frame[name] for name in frame], [frame[name].to_numpy() for name in frame]):
+        states = card_states(*columns)
+        found = np.select([np.asarray(states[name], dtype=bool) for name in STATES], STATES, "none")
+        assert list(found) == expected
+
+
+def test_thresholds_are_the_policys() -> None:
+    assert card_states(5.0, False, 50.0, 50.0, Policy(5.0))[ACTIVE]
+    assert card_states(0.0, False, 50.0, 50.0, Policy(process_memory_mib=49))[IDLE_HELD]
+    assert card_states(0.0, False, 0.0, 50.0, Policy(unattributed_memory_mib=49))[IDLE_HELD]
+    assert Policy(10, 100, 1024) == DEFAULT
+
+
+def make_card(memories: list[int | None], status: str = "ok", utilization: float | None = 0.0) -> Card:
+    facts = CardFacts("GPU-0", 0, None, None, None, 81920, 500, 1, status, None)
+    usages = [Usage(number, "compute", memory, 0) for number, memory in enumerate(memories, 1)]
+    return Card(facts, utilization, "rate", 90, None, None, None, usages)
+
+
+def test_a_record_is_classified_by_the_same_rule() -> None:
+    assert card_state(make_card([])) == TRULY_IDLE
+    assert card_state(make_card([60, 60])) == IDLE_HELD
+    assert card_state(make_card([60, None])) == TRULY_IDLE  # 90 MiB in use stand in
+    assert card_state(make_card([], "gpu_is_lost", None)) == UNKNOWN
+    assert card_state(make_card([60, 60], "ok", 10.0)) == ACTIVE
