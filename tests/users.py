@@ -16,7 +16,15 @@ import gua_sample
 
 SOMEBODY = 54321  # no passwd entry
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount and become another user")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def can_mount() -> bool:
+    probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return os.geteuid() == 0 and subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+needs_mounts = pytest.mark.skipif(not can_mount(), reason="mounting takes root and a mount namespace")
 
 
 def reachable_python() -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from gua_sample.processes import describe, printable, read_boot
 from tests.machine import Machine
-from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
+from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
 
 NAME_ITSELF = (
     "import sys, time; open('/proc/self/comm', 'wb').write(bytes.fromhex(sys.argv[1]));"
@@ -100,7 +100,7 @@ def test_a_user_without_a_passwd_entry_is_recorded_by_number(machine: Machine) -
     assert (row["uid"], row["user"], row["command"]) == (SOMEBODY, None, "sleep")
 
 
-@needs_root
+@needs_mounts
 def test_processes_hidden_by_hidepid_are_recorded_with_what_the_driver_tells(
     machine: Machine, open_folder: Path
 ) -> None:

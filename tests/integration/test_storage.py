@@ -13,7 +13,7 @@ import pytest
 
 from gua_sample import schema
 from tests.machine import Machine, one_line
-from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
+from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
 
 
 def digest(path: Path) -> str:
@@ -39,7 +39,7 @@ def fill(folder: Path, leave: int = 0) -> None:
         file.truncate(max(0, file.tell() - leave))
 
 
-@needs_root
+@needs_mounts
 @pytest.mark.parametrize("leave", [0, 4096, 8192, 16384])
 def test_a_full_disk_fails_with_one_line_and_leaves_the_partition_as_it_was(
     machine: Machine, small_disk: Path, leave: int
@@ -62,7 +62,7 @@ def test_a_full_disk_fails_with_one_line_and_leaves_the_partition_as_it_was(
     assert len(machine.ticks()) == 2
 
 
-@needs_root
+@needs_mounts
 def test_a_disk_full_before_the_first_tick_leaves_nothing_that_hinders_the_next(
     machine: Machine, small_disk: Path
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_disk_full_before_the_first_tick_leaves_nothing_that_hinders_the_next(
     assert len(machine.ticks()) == 1
 
 
-@needs_root
+@needs_mounts
 def test_a_read_only_file_system_fails_with_one_line(machine: Machine, small_disk: Path) -> None:
     machine.scenario.add_card()
     machine.tick()
