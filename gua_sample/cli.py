@@ -19,7 +19,7 @@ EPILOG = """\
 examples:
   gua-sample                               one tick into the data folder
   gua-sample --data-dir ./try              somewhere else
-  gua-sample --simulate --data-dir ./try   no GPU at hand: a made-up laboratory
+  gua-sample --simulate --data-dir ./try   no GPU here: a made-up laboratory
   gua-sample --interval 30s                note how often it is run
 
 data folder, first that applies: --data-dir, $GUA_DATA_DIR, $STATE_DIRECTORY,
@@ -54,9 +54,7 @@ def run(options: argparse.Namespace) -> int:
     data_dir = settings.data_dir(options.data_dir)
     ts_ms = time.time_ns() // 1_000_000
     source = simulation(options.simulate, options.data_dir, ts_ms) if options.simulate is not None else machine()
-    done = tick.run(data_dir, source, interval_ms, ts_ms)
-    for warning in done.outcome.warnings:
-        command.complain(PROG, f"warning: {warning}")
+    done = tick.run(data_dir, source, interval_ms, ts_ms, lambda text: command.complain(PROG, f"warning: {text}"))
     if done.driver_error:
         raise done.driver_error
     command.say(PROG, json_summary(done) if options.json else summary(done))
@@ -81,12 +79,11 @@ def machine() -> Source:
 
 def simulation(seed: str, data_dir: str | None, ts_ms: int) -> Source:
     if not data_dir:
-        raise UsageError("--simulate needs --data-dir, so that made-up ticks never mix with real ones")
-    if not (seed.isascii() and seed.isdigit()):
-        raise UsageError(f"bad seed {seed!r} for --simulate: expected a whole number, such as 42")
+        raise UsageError("--simulate needs --data-dir: made-up ticks do not belong into the real history")
+    number = settings.seed(seed, "--simulate")
     from gua_sample.simulate import Laboratory
 
-    return Laboratory(int(seed)).source(ts_ms)
+    return Laboratory(number).source(ts_ms)
 
 
 def summary(done: tick.Done) -> str:

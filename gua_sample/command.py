@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -33,6 +34,9 @@ class Parser(argparse.ArgumentParser):
 def run(parser: Parser, body: Callable[[argparse.Namespace], int], arguments: list[str] | None) -> int:
     """Parse, call, and turn whatever goes wrong into a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not if it is closed, nor in a notebook
+            stream.reconfigure(errors="backslashreplace")
     try:
         return body(parser.parse_args(arguments))
     except (GuaError, OSError) as error:
@@ -45,9 +49,10 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], int], arguments: li
 
 
 def leave(status: int) -> NoReturn:
-    """End at once: to tear the interpreter down would take a sixth of a tick's CPU."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """End at once: to tear the interpreter down would take a sixth of what a tick or a short report costs."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     os._exit(status)
 
 

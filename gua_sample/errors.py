@@ -6,6 +6,7 @@ GuaError                exit 1   one line on stderr: what happened and what to d
 ├── DriverError         exit 1   NVML could not be used at all; the tick is recorded with its `name`
 └── StoreError          exit 1   the partition could not be written or read
     ├── CorruptPartition         it is no partition (any more): the writer sets it aside
+    ├── EmptyPartition           nothing has been written to it yet
     ├── NewerPartition           it was written by a newer gua
     └── PartitionBusy            somebody holds it: the writer keeps the tick beside it
 """
@@ -34,6 +35,10 @@ class StoreError(GuaError):
 
 
 class CorruptPartition(StoreError):
+    pass
+
+
+class EmptyPartition(StoreError):
     pass
 
 

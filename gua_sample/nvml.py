@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gua_sample.errors import DriverError
-from gua_sample.nvml_card import IN_TROUBLE, error_name, read_card
+from gua_sample.nvml_card import IN_TROUBLE, error_name, read_card, text
 from gua_sample.processes import uptime_ms
 from gua_sample.records import Card, CardFacts, Cursor, Previous, Reading
 
@@ -27,12 +27,22 @@ OTHER_REMEDY = "check nvidia-smi and 'dmesg | grep -i nvrm'"
 
 
 class Found(NamedTuple):
-    """A card that answers: a physical one, or a MIG instance of it."""
+    """A card that is there: a physical one, or a MIG instance of it."""
 
     handle: Any
     mig_index: int | None
     parent_uuid: str | None
     meter: Any  # nvml_gpm.Meter or None
+
+
+class Failed(NamedTuple):
+    """A card that does not answer, or (without a mig_index) all that is at an index."""
+
+    gpu_index: int
+    mig_index: int | None
+    uuid: str | None  # if it told at least that
+    parent_uuid: str | None
+    status: str
 
 
 def read(previous: Previous | None) -> Reading:
@@ -55,7 +65,7 @@ def driver_error(name: str) -> DriverError:
 
 
 def _read_all(previous: Previous | None) -> Reading:
-    driver_version = _or_default(None, pynvml.nvmlSystemGetDriverVersion)
+    driver_version = _or_default(None, text, pynvml.nvmlSystemGetDriverVersion)
     count = pynvml.nvmlDeviceGetCount()
     if count == 0:
         raise driver_error("no_cards")
@@ -66,48 +76,57 @@ def _read_all(previous: Previous | None) -> Reading:
     cards: list[Card] = []
     new_cursors: list[Cursor] = []
     meters: dict[int, Any] = {}
-    failed: dict[int, str] = {}
-    uuids: dict[int, str] = {}
+    failed: list[Failed] = []
     for index in range(count):
-        try:
-            for found in _find(index, uuids):
-                card, cursor = read_card(found.handle, index, found.mig_index, found.parent_uuid, cursors)
-                if found.meter is not None:
-                    meters[len(cards)] = found.meter
-                cards.append(card)
-                new_cursors.append(cursor)
-        except pynvml.NVMLError as error:
-            failed[index] = error_name(error)
+        found, missing = _find(index)
+        failed += missing
+        for one in found:
+            try:
+                card, cursor = read_card(one.handle, index, one.mig_index, one.parent_uuid, cursors)
+            except pynvml.NVMLError as error:  # it can't even tell its uuid
+                failed.append(Failed(index, one.mig_index, None, one.parent_uuid, error_name(error)))
+                continue
+            if one.meter is not None:
+                meters[len(cards)] = one.meter
+            cards.append(card)
+            new_cursors.append(cursor)
     for position, meter in meters.items():
         cards[position] = meter.read(cards[position])
 
     present = {card.facts.uuid for card in cards}
-    for index, status in failed.items():
-        for lost in _last_seen(index, seen, present, uuids.get(index)):
-            cards.append(_failed_card(lost, status))
-            new_cursors.append(lost)
+    for failure in failed:
+        for cursor in _last_seen(failure, seen, present):
+            cards.append(_failed_card(cursor, failure.status))
+            new_cursors.append(cursor)
     return Reading(driver_version, cards, new_cursors)
 
 
-def _find(index: int, uuids: dict[int, str]) -> list[Found]:
-    """The card at this index, or its MIG instances if it has any. Raises if the card is lost."""
-    parent = pynvml.nvmlDeviceGetHandleByIndex(index)
-    uuids[index] = pynvml.nvmlDeviceGetUUID(parent)
+def _find(index: int) -> tuple[list[Found], list[Failed]]:
+    """The card at this index, or its MIG instances if it has any; and those that are there but fail."""
+    uuid = None
+    try:
+        parent = pynvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = text(pynvml.nvmlDeviceGetUUID, parent)
+        is_mig = _or_default([0], pynvml.nvmlDeviceGetMigMode, parent)[0]
+        places = range(_or_default(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, parent) if is_mig else 0)
+    except pynvml.NVMLError as error:
+        return [], [Failed(index, None, uuid, None, error_name(error))]
     instances: list[tuple[int, Any]] = []
-    if _or_default([0], pynvml.nvmlDeviceGetMigMode, parent)[0]:
-        for mig_index in range(_or_default(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, parent)):
-            handle = _or_default(None, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, parent, mig_index)
-            if handle is not None:
-                instances.append((mig_index, handle))
+    failed: list[Failed] = []
+    for mig_index in places:
+        try:
+            instances.append((mig_index, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, mig_index)))
+        except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
+            pass  # nothing there
+        except pynvml.NVMLError as error:
+            failed.append(Failed(index, mig_index, None, uuid, error_name(error)))
     if not instances:
-        return [Found(parent, None, None, None)]
+        return ([] if failed else [Found(parent, None, None, None)]), failed
     from gua_sample import nvml_gpm  # most hosts have no MIG, and imports count
 
     meters = nvml_gpm.start(parent, [handle for _, handle in instances])
-    return [
-        Found(handle, mig_index, uuids[index], meter)
-        for (mig_index, handle), meter in zip(instances, meters, strict=True)
-    ]
+    found = [Found(handle, place, uuid, meter) for (place, handle), meter in zip(instances, meters, strict=True)]
+    return found, failed
 
 
 def _or_default(default: Any, function: Any, *arguments: Any) -> Any:
@@ -119,17 +138,18 @@ def _or_default(default: Any, function: Any, *arguments: Any) -> Any:
         return default
 
 
-def _last_seen(index: int, seen: dict[str, Cursor], present: set[str], uuid: str | None) -> list[Cursor]:
-    """Who a card that fails is: what it says itself, else who was last seen at its index in this boot."""
+def _last_seen(failure: Failed, seen: dict[str, Cursor], present: set[str]) -> list[Cursor]:
+    """Who a card that fails is: what it says itself, else who was last seen at its place in this boot."""
+    index, mig_index = failure.gpu_index, failure.mig_index
     last = [cursor for cursor in seen.values() if cursor.gpu_index == index and cursor.uuid not in present]
-    instances = [cursor for cursor in last if cursor.mig_index is not None]
-    if instances:
-        return instances
-    if uuid is None and last:
-        return last
-    return [Cursor(uuid or f"unknown:index-{index}", index, None, None, None, uptime_ms())]
+    if mig_index is not None:
+        last = [cursor for cursor in last if cursor.mig_index == mig_index]
+    elif failure.uuid is not None:  # it says who it is; it may still have been its instances that were cards
+        last = [cursor for cursor in last if cursor.mig_index is not None]
+    name = f"unknown:index-{index}" if mig_index is None else f"unknown:index-{index}-mig-{mig_index}"
+    return last or [Cursor(failure.uuid or name, index, mig_index, failure.parent_uuid, None, None, uptime_ms())]
 
 
 def _failed_card(cursor: Cursor, status: str) -> Card:
-    facts = CardFacts(cursor.uuid, cursor.gpu_index, cursor.mig_index, None, None, None, None, None, status, None)
+    facts = CardFacts(*cursor[:3], None, cursor.parent_uuid, None, None, None, status, None)
     return Card(facts, None, None, None, None, None, None, [])

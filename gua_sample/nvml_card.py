@@ -50,6 +50,14 @@ def error_name(error: pynvml.NVMLError) -> str:
 _error_names: dict[int, str] = {}
 
 
+def text(function: Callable[..., Any], *arguments: Any) -> str:
+    """What a function says, as printable text."""
+    try:
+        return printable(function(*arguments))
+    except UnicodeDecodeError:  # pynvml insists on UTF-8
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) from None
+
+
 class Questions:
     """Asks a card one thing after the other and remembers what it did not answer."""
 
@@ -68,6 +76,10 @@ class Questions:
             return None
         return answer
 
+    def doubt(self, field: str) -> None:
+        """What the card answers can't be."""
+        self.missing[field] = "implausible"
+
     def note(self, field: str, error: pynvml.NVMLError) -> None:
         self.missing[field] = error_name(error)
         if error.value in IN_TROUBLE:
@@ -85,12 +97,12 @@ def read_card(
     handle: Any, index: int, mig_index: int | None, parent_uuid: str | None, cursors: dict[str, Cursor]
 ) -> tuple[Card, Cursor]:
     """One card at this moment, and what the next tick needs to know of it. Raises if it can't tell its uuid."""
-    uuid = pynvml.nvmlDeviceGetUUID(handle)
+    uuid = text(pynvml.nvmlDeviceGetUUID, handle)
     before = cursors.get(uuid)
     now_ms = uptime_ms()
     questions = Questions()
     ask = questions.ask
-    name = ask("name", pynvml.nvmlDeviceGetName, handle)
+    name = ask("name", text, pynvml.nvmlDeviceGetName, handle)
     total, reserved, used = _memory(questions, handle)
     percent, source, samples_cursor = _utilization(questions, handle, before.samples_cursor if before else None)
     power = ask("power", pynvml.nvmlDeviceGetPowerUsage, handle)
@@ -103,7 +115,7 @@ def read_card(
         uuid=uuid,
         gpu_index=index,
         mig_index=mig_index,
-        name=None if name is None else printable(name),
+        name=name,
         parent_uuid=parent_uuid,
         memory_total_mib=total,
         memory_reserved_mib=reserved,
@@ -121,7 +133,7 @@ def read_card(
         temperature_celsius=temperature,
         usages=usages,
     )
-    return card, Cursor(uuid, index, mig_index, samples_cursor, processes_cursor, now_ms)
+    return card, Cursor(uuid, index, mig_index, parent_uuid, samples_cursor, processes_cursor, now_ms)
 
 
 def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, int | None]:
@@ -132,22 +144,47 @@ def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, 
         memory = questions.ask("memory", pynvml.nvmlDeviceGetMemoryInfo, handle)
         return (None, None, None) if memory is None else (_mib(memory.total), None, _mib(memory.used))
     # Whether v2's `used` holds the reserve changed over driver versions.
-    return _mib(memory.total), _mib(memory.reserved), _mib(memory.total - memory.free - memory.reserved)
+    used = memory.total - memory.free - memory.reserved
+    if used < 0:
+        questions.doubt("memory_used")
+    return _mib(memory.total), _mib(memory.reserved), _mib(used) if used >= 0 else None
+
+
+def _newer(fetch: Callable[[int], list[Any]], cursor: int | None) -> list[Any]:
+    """The records a buffer has got since the cursor.
+
+    Timestamps are of the epoch or of boot, depending on the platform, so the cursor is the largest that
+    the driver itself gave. If all it has now is older, its clock was set back: then all of it is new.
+    """
+    since = cursor or 0
+    new = [record for record in fetch(since) if since < record.timeStamp <= LARGEST_TIMESTAMP]
+    if not new and cursor:
+        everything = fetch(0)
+        if everything and max(record.timeStamp for record in everything) < cursor:
+            return everything
+    return new
 
 
 def _utilization(questions: Questions, handle: Any, cursor: int | None) -> tuple[float | None, str | None, int | None]:
     """Percent, source and next cursor: the mean of the driver's buffer since the last tick, else the present rate."""
-    try:
-        samples = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, cursor or 0)[1]
-    except pynvml.NVMLError:  # NOT_FOUND: it runs dry on an idle card. Anything worse, the rate meets again.
-        samples = []
-    new = [sample for sample in samples if (cursor or 0) < sample.timeStamp <= LARGEST_TIMESTAMP]
+
+    def fetch(since: int) -> list[Any]:
+        try:
+            samples: list[Any] = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, since)[1]
+        except pynvml.NVMLError:  # NOT_FOUND: it runs dry on an idle card. Anything worse, the rate meets again.
+            return []
+        return samples
+
+    new = _newer(fetch, cursor)
     # MIG-enabled cards were seen to fill the buffer with values that are no percentages.
     values = [value for value in (sample.sampleValue.uiVal for sample in new) if value <= 100]
     if values:
         return round(sum(values) / len(values), 2), "samples", max(sample.timeStamp for sample in new)
     rates = questions.ask("utilization", pynvml.nvmlDeviceGetUtilizationRates, handle)
-    if rates is None or rates.gpu > 100:
+    if rates is None:
+        return None, None, cursor
+    if rates.gpu > 100:
+        questions.doubt("utilization")
         return None, None, cursor
     return float(rates.gpu), "rate", cursor
 
@@ -158,28 +195,32 @@ def _process_utilization(
     """How busy each pid kept the card since the last tick, and the next cursor.
 
     The driver lists only processes that did something, so a pid it does not list was idle; but for a
-    look so soon after the last that no record may have been made yet. It counts timestamps from the
-    epoch or from boot, depending on the platform, so the cursor is the largest it gave itself.
+    look so soon after the last that no record may have been made yet, and a pid whose record can't be.
     """
+
+    def fetch(since: int) -> list[Any]:
+        try:
+            records: list[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
+        except pynvml.NVMLError_NotFound:
+            return []
+        return records
+
     cursor = before.processes_cursor if before else None
     unlisted = None if before and now_ms - before.uptime_ms < SHORTEST_PROCESS_WINDOW_MS else 0
     try:
-        records = pynvml.nvmlDeviceGetProcessUtilization(handle, cursor or 0)
-    except pynvml.NVMLError_NotFound:  # nothing newer
-        records = []
+        new = _newer(fetch, cursor)
     except pynvml.NVMLError as error:
         questions.note("sm_percent", error)
         return (lambda pid: None), cursor
     percents: dict[int, list[int]] = {}
-    newest = cursor or 0
-    for record in records:
-        # nvtop#110 saw 37100 %
-        if (cursor or 0) < record.timeStamp <= LARGEST_TIMESTAMP and record.smUtil <= 100:
-            percents.setdefault(record.pid, []).append(record.smUtil)
-            newest = max(newest, record.timeStamp)
-    # Rounded up: a little work is not none.
-    means = {pid: -(-sum(values) // len(values)) for pid, values in percents.items()}
-    return (lambda pid: means.get(pid, unlisted)), newest or None
+    for record in new:
+        percents.setdefault(record.pid, []).append(record.smUtil)
+    means: dict[int, int | None] = {}
+    for pid, values in percents.items():
+        known = [value for value in values if value <= 100]  # nvtop#110 saw 37100 %
+        means[pid] = -(-sum(known) // len(known)) if known else None  # rounded up: a little work is not none
+    newest = max((record.timeStamp for record in new), default=cursor)
+    return (lambda pid: means.get(pid, unlisted)), newest
 
 
 def _usages(
@@ -207,6 +248,8 @@ def _usages(
             types[pid] = f"{types[pid]}+{type_}" if pid in types else type_
             known = [value for value in (memories.get(pid), memory) if value is not None]
             memories[pid] = max(known, default=None)
+    if total_mib and sum(memory or 0 for memory in memories.values()) > total_mib:
+        questions.fail(IMPLAUSIBLE_PROCESS_LIST)
     return [Usage(pid, types[pid], memories[pid], sm_percent(pid)) for pid in types]
 
 

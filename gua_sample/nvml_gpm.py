@@ -6,6 +6,7 @@ On anything older it is not measurable, and stays None.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pynvml
@@ -60,8 +61,7 @@ def _between(parent: Any, gpu_instance: int, first: Any) -> float | None:
         return None if second is None else _utilization(first, second)
     finally:
         for sample in (first, second):
-            if sample is not None:
-                pynvml.nvmlGpmSampleFree(sample)
+            _free(sample)
 
 
 def _sample(parent: Any, gpu_instance: int) -> Any:
@@ -72,8 +72,14 @@ def _sample(parent: Any, gpu_instance: int) -> Any:
     try:
         return pynvml.nvmlGpmMigSampleGet(parent, gpu_instance, sample)
     except pynvml.NVMLError:
-        pynvml.nvmlGpmSampleFree(sample)
+        _free(sample)
         return None
+
+
+def _free(sample: Any) -> None:
+    if sample is not None:
+        with suppress(pynvml.NVMLError):  # the process ends anyway
+            pynvml.nvmlGpmSampleFree(sample)
 
 
 def _utilization(first: Any, second: Any) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -46,9 +47,9 @@ def keep(folder: str, tick: Tick) -> str:
     return path
 
 
-def load(folder: str) -> tuple[list[Kept], list[str]]:
-    """All kept ticks in time order, and warnings about those that can't be read."""
-    kept, warnings = [], []
+def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
+    """All kept ticks in time order. Those that can't be understood are set aside, with a warning."""
+    kept = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if name.endswith(PENDING_SUFFIX):
@@ -56,11 +57,22 @@ def load(folder: str) -> tuple[list[Kept], list[str]]:
                 kept.append(_load_one(path))
             except FileNotFoundError:
                 pass  # another run has just taken it in
-            except (OSError, ValueError, TypeError, KeyError) as error:
-                warnings += _set_aside(path, error)
+            except OSError as error:
+                warn(f"{path} can't be read ({error.strerror}): the tick goes on waiting")
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                set_aside(path, error, warn)
         elif name.endswith(PENDING_SUFFIX + UNFINISHED_SUFFIX):
             _remove_abandoned(path)
-    return sorted(kept, key=lambda one: one.tick.ts_ms), warnings
+    return sorted(kept, key=lambda one: one.tick.ts_ms)
+
+
+def set_aside(path: str, error: Exception, warn: Callable[[str], None]) -> None:
+    try:
+        os.rename(path, path + ".corrupt")
+    except OSError as problem:
+        warn(f"{path} can't be understood ({error}) nor renamed ({problem.strerror})")
+    else:
+        warn(f"{path} can't be understood ({error}): it was set aside as {path}.corrupt")
 
 
 def discard(taken_in: list[Kept]) -> None:
@@ -77,7 +89,11 @@ def _load_one(path: str) -> Kept:
     if document["version"] != VERSION:
         raise ValueError(f"version {document['version']} is not {VERSION}")
     tick = _tick(document["tick"])
-    return Kept(path, day_of(tick.ts_ms), int(document["key"]), tick)
+    try:
+        day = day_of(tick.ts_ms)
+    except OSError as error:  # out of the C library's calendar
+        raise ValueError(f"{tick.ts_ms} is no time") from error
+    return Kept(path, day, int(document["key"]), tick)
 
 
 def _card(values: list[Any]) -> Card:
@@ -94,14 +110,6 @@ def _tick(values: list[Any]) -> Tick:
         # JSON has only texts as keys.
         processes={int(pid): Process(*process) for pid, process in tick.processes.items()},
     )
-
-
-def _set_aside(path: str, error: Exception) -> list[str]:
-    try:
-        os.rename(path, path + ".corrupt")
-    except OSError as problem:
-        return [f"{path} can't be read ({error}) nor renamed ({problem.strerror})"]
-    return [f"{path} can't be read ({error}); it was set aside as {path}.corrupt"]
 
 
 def _remove_abandoned(path: str) -> None:

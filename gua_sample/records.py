@@ -64,6 +64,7 @@ class Cursor(NamedTuple):
     uuid: str
     gpu_index: int
     mig_index: int | None
+    parent_uuid: str | None
     samples_cursor: int | None  # in whatever clock the driver uses
     processes_cursor: int | None
     uptime_ms: int

@@ -92,6 +92,7 @@ TABLES = (
         session_id INTEGER NOT NULL REFERENCES session,
         gpu_index INTEGER NOT NULL,
         mig_index INTEGER,
+        parent_uuid TEXT,
         samples_cursor INTEGER,
         processes_cursor INTEGER,
         uptime_ms INTEGER NOT NULL

@@ -136,5 +136,5 @@ class Laboratory:
             segment = segments[bisect_right(begins, ts_ms) - 1]
             cards.append(look_at_card(hardware, segment, ts_ms, noise))
             facts = hardware.facts
-            cursors.append(Cursor(facts.uuid, facts.gpu_index, None, ts_us, ts_us, uptime_ms))
+            cursors.append(Cursor(facts.uuid, facts.gpu_index, None, None, ts_us, ts_us, uptime_ms))
         return Reading(DRIVER_VERSION, cards, cursors)

@@ -3,6 +3,7 @@
 What the callers may rely on: a tick is one transaction; a file that is no partition (any more) is
 set aside, never deleted; a tick that can't be written because somebody holds the file is kept beside
 it and taken in once by a later run; all other failures leave the file as it was and raise StoreError.
+What went wrong and was mended is told to `warn`, a line each.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple
 
@@ -20,18 +21,19 @@ from gua_sample.partition import JOURNAL_SUFFIX, day_of, is_partition, list_part
 from gua_sample.records import Previous, Tick
 from gua_sample.writer import Writer, storage_error
 
+Warn = Callable[[str], None]
+
 
 class Outcome(NamedTuple):
     path: str
     kept: bool  # the partition was held by somebody: the tick waits beside it
-    warnings: list[str]
 
 
 def prepare(data_dir: str) -> str:
-    """The folder of the partitions, made if it is missing. Root becomes its owner first."""
+    """The folder of the partitions, made if it is missing. Root becomes the owner of the data folder first."""
     folder = samples_dir(data_dir)
     try:
-        become_owner(folder)
+        become_owner(data_dir)
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise storage_error(error, folder) from error
@@ -55,62 +57,63 @@ def become_owner(path: str) -> None:
     os.setuid(owner.st_uid)
 
 
-def heal(folder: str) -> list[str]:
-    """Roll back every partition that a killed writer left half-way, of whatever day; returns warnings.
+def heal(folder: str, warn: Warn) -> None:
+    """Roll back every partition that a killed writer left half-way, of whatever day.
 
     A reader without write access can't do that, and a closed day would stay unreadable for ever.
     """
-    warnings = []
     for name in sorted(os.listdir(folder)):
-        partition = os.path.join(folder, name[: -len(JOURNAL_SUFFIX)])
-        if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(partition)) and os.path.exists(partition):
-            identity = _identity(partition)
+        path = os.path.join(folder, name[: -len(JOURNAL_SUFFIX)])
+        if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(path)) and os.path.exists(path):
+            identity = _identity(path)
             try:
-                _check_magic(partition)
-                with Writer(partition) as writer:
+                _check_magic(path)
+                with Writer(path) as writer:
                     writer.roll_back()
             except PartitionBusy:
                 pass  # a live writer's journal: not ours to touch
             except CorruptPartition as error:
-                warnings += _set_aside(partition, identity, error)
+                _set_aside(path, identity, error, warn)
             except StoreError as error:
-                warnings.append(str(error))
-    return warnings
+                warn(str(error))
 
 
-def read_previous(folder: str, ts_ms: int) -> Previous | None:
-    """What the newest tick before this one left, in today's partition or in the one before it."""
+def read_previous(folder: str, ts_ms: int, boot_id: str) -> Previous | None:
+    """What the newest tick of this boot left: in today's partition, or beside it if the day or the clock changed."""
+    paths = list_partitions(folder)
     today = partition_path(folder, day_of(ts_ms))
-    for path in [path for path in reversed(list_partitions(folder)) if path <= today][:2]:
+    earlier, later = [path for path in paths if path < today], [path for path in paths if path > today]
+    for path in [today, *earlier[-1:], *later[:1]]:
         try:
-            with Writer(path) as writer:
-                previous = writer.previous()
+            if path in paths:
+                with Writer(path) as writer:
+                    previous = writer.previous()
+                if previous and previous.boot.id == boot_id:
+                    return previous
         except StoreError:
             continue  # the tick can do without; whoever writes to that file will meet it and say so
-        if previous:
-            return previous
     return None
 
 
-def append(folder: str, tick: Tick) -> Outcome:
+def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
     """Write one tick, and with it what earlier runs had to leave waiting."""
-    waiting, warnings = pending.load(folder)
+    waiting = [kept for kept in pending.load(folder, warn) if _fits(kept, warn)]
     today = day_of(tick.ts_ms)
     by_day = {day: list(kept) for day, kept in groupby(waiting, key=lambda kept: kept.day)}
     of_today = by_day.pop(today, [])
     for day, kept in by_day.items():
         try:
-            warnings += _append_to_day(partition_path(folder, day), kept, [])
+            _append_to_day(partition_path(folder, day), kept, [], warn)
         except PartitionBusy:
             pass  # they go on waiting
         except StoreError as error:
-            warnings.append(f"ticks of {day} are still waiting: {error}")
+            warn(f"ticks of {day} are still waiting: {error}")
     path = partition_path(folder, today)
     try:
-        warnings += _append_to_day(path, of_today, [tick])
+        _append_to_day(path, of_today, [tick], warn)
     except PartitionBusy:
-        return Outcome(pending.keep(folder, tick), True, warnings)
-    return Outcome(path, False, warnings)
+        return Outcome(pending.keep(folder, tick), True)
+    return Outcome(path, False)
 
 
 def append_history(folder: str, ticks: Iterable[Tick]) -> int:
@@ -122,24 +125,37 @@ def append_history(folder: str, ticks: Iterable[Tick]) -> int:
     return count
 
 
-def _append_to_day(path: str, waiting: list[pending.Kept], ticks: list[Tick]) -> list[str]:
+def _fits(kept: pending.Kept, warn: Warn) -> bool:
+    """Whether a partition would take it: tried on one in memory, so that it can't cost this run its own tick."""
+    try:
+        with Writer(":memory:") as writer:
+            writer.write([(kept.tick, kept.key)], [])
+    except (StoreError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        pending.set_aside(kept.path, error, warn)
+        return False
+    return True
+
+
+def _append_to_day(path: str, waiting: list[pending.Kept], ticks: list[Tick], warn: Warn) -> None:
     identity = _identity(path)
-    warnings: list[str] = []
+    kept = [(one.tick, one.key) for one in waiting]
     try:
         with Writer(path) as writer:
-            writer.write([(kept.tick, kept.key) for kept in waiting], ticks)
+            writer.write(kept, ticks)
     except CorruptPartition as error:
-        warnings = _set_aside(path, identity, error)
+        _set_aside(path, identity, error, warn)
         with Writer(path) as writer:
-            writer.write([(kept.tick, kept.key) for kept in waiting], ticks)
+            writer.write(kept, ticks)
     pending.discard(waiting)
-    return warnings
 
 
 def _check_magic(path: str) -> None:
     """A killed writer never leaves these bytes wrong, so no journal can mend them; SQLite would use it up trying."""
-    with open(path, "rb") as file:
-        magic = file.read(16)
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(16)
+    except OSError as error:
+        raise storage_error(error, path) from error
     if magic not in (b"", b"SQLite format 3\0"):
         raise CorruptPartition(f"{path} is not a usable partition (file is not a database)")
 
@@ -152,13 +168,13 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition) -> list[str]:
+def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition, warn: Warn) -> None:
     """Rename a corrupt partition and its journal, unless another run has done so meanwhile."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         if _identity(path) != identity:
-            return []
+            return
         number = 1
         while os.path.exists(f"{path}.corrupt-{number}") or os.path.exists(f"{path}.corrupt-{number}{JOURNAL_SUFFIX}"):
             number += 1
@@ -171,4 +187,4 @@ def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartit
         raise storage_error(problem, path) from problem
     finally:
         os.close(folder)
-    return [f"{error}; it was set aside as {aside} and a new one begun"]
+    warn(f"{error}: it was set aside as {aside}")

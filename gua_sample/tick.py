@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from gua_sample import store
 from gua_sample.errors import DriverError
-from gua_sample.records import Previous, Reading, Source, Tick
+from gua_sample.records import Boot, Previous, Reading, Source, Tick
+from gua_sample.writer import storage_error
 
 
 class Done(NamedTuple):
@@ -16,24 +17,26 @@ class Done(NamedTuple):
     driver_error: DriverError | None  # recorded with the tick
 
 
-def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int) -> Done:
+def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, warn: store.Warn) -> Done:
     """Take one tick and store it. No lock is held while the driver is asked: it may take its time."""
     folder = store.prepare(data_dir)
-    warnings = store.heal(folder)
-    tick, driver_error = take(source, interval_ms, ts_ms, store.read_previous(folder, ts_ms))
-    outcome = store.append(folder, tick)
-    return Done(tick, outcome._replace(warnings=warnings + outcome.warnings), driver_error)
+    try:
+        store.heal(folder, warn)
+        boot = source.boot()
+        previous = store.read_previous(folder, ts_ms, boot.id)
+        tick, driver_error = take(source, interval_ms, ts_ms, boot, previous)
+        outcome = store.append(folder, tick, warn)
+    except OSError as error:
+        raise storage_error(error, error.filename or folder) from error
+    return Done(tick, outcome, driver_error)
 
 
 def take(
-    source: Source, interval_ms: int | None, ts_ms: int, previous: Previous | None
+    source: Source, interval_ms: int | None, ts_ms: int, boot: Boot, previous: Previous | None
 ) -> tuple[Tick, DriverError | None]:
     """Look at the cards and at who is on them. A driver that can't be used gives a tick without cards."""
-    boot = source.boot()
-    if previous and previous.boot.id == boot.id:
-        boot = previous.boot
-    else:
-        previous = None
+    if previous:
+        boot = previous.boot  # its time, as first seen: the clock may have been set since
     started = time.monotonic()
     reading, error = Reading(None, [], []), None
     try:

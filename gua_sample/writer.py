@@ -16,7 +16,12 @@ from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process,
 BUSY_SECONDS = 2.0
 
 
-def storage_error(error: OSError | sqlite3.Error, path: str) -> StoreError:
+# What SQLite says when the trouble is around the file. Everything else (malformed, no such table, a text
+# that can't be decoded, ...) speaks of what is in it.
+AROUND_THE_FILE = ("readonly", "unable to open", "disk I/O error", "out of memory", "interrupted")
+
+
+def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
     """The same trouble as a StoreError that says what to do."""
     check = "check its owner, mode and mount, or give another --data-dir"
     if isinstance(error, OSError):
@@ -24,14 +29,11 @@ def storage_error(error: OSError | sqlite3.Error, path: str) -> StoreError:
     text = str(error)
     if "locked" in text:
         return PartitionBusy(f"{path} is held by another process")
-    # CORRUPT and NOTADB are the ones that come as the plain base class.
-    if type(error) is sqlite3.DatabaseError:
-        return CorruptPartition(f"{path} is not a usable partition ({text})")
     if "full" in text:
-        return StoreError(
-            f"no space left for {path}: free some, or give another --data-dir; what it holds is untouched"
-        )
-    return StoreError(f"{path} can't be written ({text}): {check}")
+        return StoreError(f"no space left for {path}: free some, or give another --data-dir; what it holds is safe")
+    if any(words in text for words in AROUND_THE_FILE):
+        return StoreError(f"{path} can't be used ({text}): {check}")
+    return CorruptPartition(f"{path} is not a usable partition ({text})")
 
 
 class Writer:
@@ -58,7 +60,7 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._connection.close()  # an open transaction is rolled back
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise storage_error(error, self._path) from error
 
     def roll_back(self) -> None:
@@ -74,7 +76,7 @@ class Writer:
             " ORDER BY id = (SELECT max(session_id) FROM cursor) DESC, id DESC LIMIT 1"
         ).fetchone()
         rows = self._execute(
-            "SELECT uuid, gpu_index, mig_index, samples_cursor, processes_cursor, uptime_ms FROM cursor"
+            "SELECT uuid, gpu_index, mig_index, parent_uuid, samples_cursor, processes_cursor, uptime_ms FROM cursor"
         ).fetchall()
         return Previous(Boot(*session[:2]), session[2], [Cursor(*row) for row in rows]) if session else None
 
@@ -177,8 +179,8 @@ class Writer:
         session_id = self._session_id(tick)
         self._execute("DELETE FROM cursor")
         self._connection.executemany(
-            "INSERT OR REPLACE INTO cursor (uuid, session_id, gpu_index, mig_index, samples_cursor, processes_cursor,"
-            " uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO cursor (uuid, session_id, gpu_index, mig_index, parent_uuid, samples_cursor,"
+            " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
         )
 

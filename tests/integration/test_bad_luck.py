@@ -240,3 +240,75 @@ def test_one_slow_card_does_not_hold_a_lock(machine: Machine) -> None:
     assert slow.poll() is None  # it was in the driver all the while
     assert slow.wait() == 0
     assert len(machine.ticks()) == 2
+
+
+def test_utilization_beyond_100_percent_is_not_believed(machine: Machine) -> None:
+    machine.scenario.add_card(samples=None, utilization_percent=250)
+    machine.tick()
+    (row,) = machine.cards()
+    assert (row["utilization_percent"], row["missing"]) == (None, "utilization:implausible")
+
+
+def test_memory_that_does_not_add_up_is_null(machine: Machine) -> None:
+    machine.scenario.add_card(memory_total_mib=81920, memory_reserved_mib=500, memory_free_mib=81900)
+    machine.tick()
+    (row,) = machine.cards()
+    assert (row["memory_used_mib"], row["missing"]) == (None, "memory_used:implausible")
+
+
+@pytest.mark.parametrize("processes", [[(PID, 90_000)], [(PID, 45_000), (PID + 1, 45_000)]])
+def test_processes_that_hold_more_than_the_card_has_are_not_believed(
+    machine: Machine, processes: list[tuple[int, int]]
+) -> None:
+    machine.scenario.add_card(compute=processes, memory_free_mib=81_000)
+    machine.tick()
+    assert machine.cards()[0]["status"] == "implausible_process_list"
+
+
+def test_a_card_that_is_lost_only_for_one_figure_has_failed(machine: Machine) -> None:
+    machine.scenario.add_card().error("nvmlDeviceGetPowerUsage", 15)
+    machine.tick()
+    assert machine.cards()[0]["status"] == "gpu_is_lost"
+
+
+def test_one_bad_mig_instance_costs_its_siblings_nothing(machine: Machine) -> None:
+    parent = machine.scenario.add_card()
+    uuids = [parent.add_mig().settings["uuid"] for _ in range(3)]
+    parent.instances[1].error("nvmlDeviceGetUUID", 999)
+    machine.tick()
+    assert {row["gpu_uuid"]: row["status"] for row in machine.cards()} == {
+        uuids[0]: "ok",
+        uuids[2]: "ok",
+        "unknown:index-0-mig-1": "unknown",
+    }
+    assert {row["parent_uuid"] for row in machine.cards()} == {parent.settings["uuid"]}
+
+
+def test_lost_mig_instances_keep_their_uuid_and_their_parent(machine: Machine) -> None:
+    parent = machine.scenario.add_card()
+    uuids = [parent.add_mig().settings["uuid"] for _ in range(3)]
+    machine.tick()
+    parent.instances[1].error("nvmlDeviceGetUUID", 999)
+    machine.tick()
+    parent.error("nvmlDeviceGetHandleByIndex_v2", 15)
+    machine.tick()
+    for tick in machine.ticks():
+        rows = machine.cards(f"ts_ms = {tick['ts_ms']}")
+        assert {row["gpu_uuid"] for row in rows} == set(uuids)
+        assert {row["parent_uuid"] for row in rows} == {parent.settings["uuid"]}
+
+
+def test_trouble_with_gpm_costs_no_card(machine: Machine) -> None:
+    parent = machine.scenario.add_card(gpm_supported=1)
+    parent.add_mig(gpm_utilization_percent=42.5)
+    machine.scenario.error("nvmlGpmSampleFree", 999)
+    machine.tick()
+    assert [row["utilization_percent"] for row in machine.cards()] == [42.5]
+
+
+def test_names_from_the_driver_are_stored_as_printable_text(machine: Machine) -> None:
+    machine.scenario.settings["driver_version"] = "580\x1b[31m"
+    machine.scenario.add_card(name="A100\x1b[31m")
+    machine.tick()
+    assert machine.cards()[0]["gpu_name"] == r"A100\x1b[31m"
+    assert machine.ticks()[0]["driver_version"] == r"580\x1b[31m"

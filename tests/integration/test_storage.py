@@ -6,6 +6,7 @@ import hashlib
 import os
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -166,6 +167,16 @@ def damage_schema(partition: Path) -> None:
     partition.write_bytes(bytes(content))
 
 
+def damage_names(partition: Path) -> None:
+    """The trees are fine, what is written in the schema is not."""
+    content = partition.read_bytes()
+    partition.write_bytes(content.replace(b"CREATE TABLE session", b"CREATE TABLE sess\xfeon", 1))
+
+
+def damage_texts(partition: Path) -> None:
+    partition.write_bytes(partition.read_bytes().replace(b"GPU-0000", b"GPU-\xff\xfe00"))
+
+
 def replace_with_another_database(partition: Path) -> None:
     partition.unlink()
     connection = sqlite3.connect(partition)
@@ -173,7 +184,10 @@ def replace_with_another_database(partition: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("damage", [damage_header, damage_pages, damage_schema, replace_with_another_database])
+DAMAGES = [damage_header, damage_pages, damage_schema, damage_names, damage_texts, replace_with_another_database]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_corrupt_partition_is_set_aside_and_the_tick_recorded(machine: Machine, damage: object) -> None:
     assert callable(damage)
     machine.scenario.add_card()
@@ -245,3 +259,30 @@ def test_a_data_folder_with_odd_characters_works(machine: Machine) -> None:
     machine.tick()
     machine.tick()
     assert len(machine.files()) == 1
+
+
+@needs_root
+def test_root_leaves_its_groups_behind(machine: Machine) -> None:
+    """Or what it writes could reach further than the service's user can."""
+    machine.data_dir.mkdir()
+    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
+    code = (
+        "import os, sys; from gua_sample.store import become_owner; os.setgroups([0, 4]); become_owner(sys.argv[1]);"
+        " print(os.getuid(), os.getgid(), os.getgroups())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(machine.data_dir)], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert done.stdout == f"{SOMEBODY} {SOMEBODY} []\n"
+
+
+@needs_root
+def test_a_folder_that_can_not_be_listed_fails_with_one_line_and_a_remedy(machine: Machine, open_folder: Path) -> None:
+    machine.scenario.add_card()
+    machine.samples.mkdir(parents=True)
+    machine.samples.chmod(0o700)
+    command = [*sampler_for_others(open_folder), "--data-dir", str(machine.data_dir)]
+    done = run_as_somebody(command, machine.environment())
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert "check its owner" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -176,11 +177,29 @@ def test_process_utilization_is_zero_for_the_idle_and_unknown_right_after_a_tick
     machine.tick()
     last = machine.ticks()[-1]["ts_ms"]
     assert [row["sm_percent"] for row in machine.processes(f"ts_ms = {last}")] == [0, 0]
-    # Absurd percentages and pids that are not on the card are not believed.
-    card.update(process_utilization=[(PID, 9000, 37100), (999_999, 9500, 50), (PID + 1, 9900, 1)])
+    card.update(process_utilization=[(999_999, 9500, 50), (PID + 1, 9900, 1)])
     machine.tick()
     last = machine.ticks()[-1]["ts_ms"]
     assert {row["pid"]: row["sm_percent"] for row in machine.processes(f"ts_ms = {last}")} == {PID: None, PID + 1: 1}
+
+
+def test_an_absurd_process_utilization_is_unknown_not_idle(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(PID, 8192), (PID + 1, 500)], process_utilization=[(PID, 9000, 37100)])
+    machine.tick()
+    assert {row["pid"]: row["sm_percent"] for row in machine.processes()} == {PID: None, PID + 1: 0}
+
+
+def test_a_driver_whose_clock_was_set_back_is_still_understood(machine: Machine) -> None:
+    card = machine.scenario.add_card(
+        compute=[(PID, 8192)], process_utilization=[(PID, 9_000_000, 85)], samples=[(9_000_000, 85)]
+    )
+    machine.tick()
+    card.update(process_utilization=[(PID, 5_000_000, 90)], samples=[(5_000_000, 90)])
+    machine.tick()
+    card.update(process_utilization=[(PID, 6_000_000, 70)], samples=[(6_000_000, 70)])
+    machine.tick()
+    assert [row["sm_percent"] for row in machine.processes()] == [85, 90, 70]
+    assert [row["utilization_percent"] for row in machine.cards()] == [85, 90, 70]
 
 
 def test_process_utilization_that_is_not_supported_is_unknown_not_idle(machine: Machine) -> None:
@@ -281,9 +300,25 @@ def test_json_output_is_one_object(machine: Machine) -> None:
     assert found["path"] == str(machine.partitions()[0])
 
 
-def test_it_does_not_mind_a_closed_or_full_standard_output(machine: Machine) -> None:
-    import subprocess
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_it_does_not_mind_closed_descriptors(machine: Machine, redirection: str) -> None:
+    machine.scenario.add_card()
+    command = ["sh", "-c", f'"$@" {redirection}', "sh", *machine.command()]
+    done = subprocess.run(command, env=machine.environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(machine.ticks()) == 1
 
+
+def test_it_does_not_mind_an_ascii_terminal(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.data_dir = machine.folder / "käse"
+    machine.samples = machine.data_dir / "samples"
+    done = machine.sample(variables={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"k\xe4se" in done.stdout
+
+
+def test_it_does_not_mind_a_full_or_broken_standard_output(machine: Machine) -> None:
     machine.scenario.add_card()
     variables = machine.environment()
     with open("/dev/full", "w") as full:

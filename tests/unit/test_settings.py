@@ -76,6 +76,18 @@ def test_a_relative_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.
     assert settings.data_dir("try") == str(tmp_path / "try")
 
 
+def test_whatever_the_environment_says_the_folder_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "SYSTEM_DATA_DIR", str(tmp_path / "none"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert settings.data_dir(None, {"GUA_DATA_DIR": "x"}) == str(tmp_path / "x")
+    assert settings.data_dir(None, {"STATE_DIRECTORY": "x"}) == str(tmp_path / "x")
+    assert settings.data_dir(None, {"XDG_STATE_HOME": "x"}) == "/home/ada/.local/state/gua"
+    monkeypatch.setenv("HOME", "x")
+    with pytest.raises(UsageError, match="--data-dir"):
+        settings.data_dir(None, {})
+
+
 def test_an_empty_folder_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="empty"):
         settings.data_dir("")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gua_sample import pending, schema, store
+from gua_sample.errors import CorruptPartition
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Process, Tick, Usage
 from tests.machine import query
 
@@ -60,7 +65,7 @@ def ticks(draw: st.DrawFn) -> Tick:
         for pid in range(1, 6)
     }
     found = [draw(cards(index)) for index in range(draw(st.integers(0, 3)))]
-    cursors = [Cursor(card.facts.uuid, card.facts.gpu_index, None, 7, None, 9) for card in found]
+    cursors = [Cursor(card.facts.uuid, card.facts.gpu_index, None, None, 7, None, 9) for card in found]
     return Tick(
         ts_ms=draw(st.integers(MIDNIGHT_MS, MIDNIGHT_MS + DAY_MS - 1)),
         interval_ms=draw(st.none() | st.integers(1, DAY_MS)),
@@ -122,31 +127,32 @@ def test_what_is_stored_is_what_the_views_show(history: list[Tick], one_by_one: 
 def test_a_kept_tick_is_the_tick(tick: Tick) -> None:
     with tempfile.TemporaryDirectory() as folder:
         pending.keep(folder, tick)
-        (kept,), warnings = pending.load(folder)
+        (kept,) = pending.load(folder, pytest.fail)
         assert kept.tick == tick._replace(cursors=[])
-        assert warnings == []
 
 
 def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_last_day(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    assert store.read_previous(folder, MIDNIGHT_MS) is None
+    assert store.read_previous(folder, MIDNIGHT_MS, "boot") is None
     facts = CardFacts("GPU-0", 0, None, None, None, None, None, None, "ok", None)
     card = Card(facts, None, None, None, None, None, None, [])
-    cursor = Cursor("GPU-0", 0, None, 11, 22, 33)
+    cursor = Cursor("GPU-0", 0, None, None, 11, 22, 33)
     boot = Boot("boot", 5)
-    store.append(folder, Tick(MIDNIGHT_MS - DAY_MS, None, boot, "580", 1, None, [card], {}, [cursor]))
+    store.append(folder, Tick(MIDNIGHT_MS - DAY_MS, None, boot, "580", 1, None, [card], {}, [cursor]), pytest.fail)
     # A driver error after it leaves the cursors as they were.
-    store.append(folder, Tick(MIDNIGHT_MS - 1, None, boot, None, 1, "driver_not_loaded", [], {}, []))
-    for ts_ms in (MIDNIGHT_MS - 1, MIDNIGHT_MS, MIDNIGHT_MS + 40 * DAY_MS):
-        previous = store.read_previous(folder, ts_ms)
+    failed = Tick(MIDNIGHT_MS - 1, None, boot, None, 1, "driver_not_loaded", [], {}, [])
+    store.append(folder, failed, pytest.fail)
+    # On that day, later, or earlier: the clock may have been set back.
+    for ts_ms in (MIDNIGHT_MS - 1, MIDNIGHT_MS, MIDNIGHT_MS + 40 * DAY_MS, MIDNIGHT_MS - 2 * DAY_MS):
+        previous = store.read_previous(folder, ts_ms, "boot")
         assert previous is not None
         assert (previous.boot, previous.driver_version, previous.cursors) == (boot, "580", [cursor])
-    assert store.read_previous(folder, MIDNIGHT_MS - 2 * DAY_MS) is None
+    assert store.read_previous(folder, MIDNIGHT_MS, "another boot") is None
 
 
 def test_a_partition_says_what_it_is_and_its_tables_are_strict(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    store.append(folder, Tick(MIDNIGHT_MS, None, Boot("boot", 5), None, None, "x", [], {}, []))
+    store.append(folder, Tick(MIDNIGHT_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
     path = Path(folder) / "2026-11-16.sqlite"
     assert query(path, "PRAGMA application_id") == [{"application_id": schema.APPLICATION_ID}]
     assert query(path, "PRAGMA user_version") == [{"user_version": schema.VERSION}]
@@ -166,9 +172,139 @@ def test_a_partition_says_what_it_is_and_its_tables_are_strict(tmp_path: Path) -
 
 def test_a_window_of_a_view_is_read_through_the_index(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    store.append(folder, Tick(MIDNIGHT_MS, None, Boot("boot", 5), None, None, "x", [], {}, []))
+    store.append(folder, Tick(MIDNIGHT_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
     connection = sqlite3.connect(Path(folder) / "2026-11-16.sqlite")
     for view in ("card_ticks", "process_ticks"):
         plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM {view} WHERE ts_ms BETWEEN 1 AND 2").fetchall()
         assert not [row for row in plan if "SCAN" in row[3]], plan
     connection.close()
+
+
+def make_tick(ts_ms: int, energy: int | None = None) -> Tick:
+    facts = CardFacts("GPU-0", 0, None, None, None, None, None, None, "ok", None)
+    card = Card(facts, None, None, None, None, energy, None, [])
+    return Tick(ts_ms, None, Boot("boot", 5), "580", 1, None, [card], {}, [])
+
+
+def test_energy_that_is_known_only_later_is_kept(tmp_path: Path) -> None:
+    folder = store.prepare(str(tmp_path))
+    for second, energy in enumerate([None, 5000, 7000]):
+        store.append(folder, make_tick(MIDNIGHT_MS + second, energy), pytest.fail)
+    rows = query(Path(folder) / "2026-11-16.sqlite", "SELECT energy_joules FROM card_ticks ORDER BY ts_ms")
+    assert [row["energy_joules"] for row in rows] == [None, 5000, 7000]
+
+
+def test_a_partition_that_another_run_has_already_replaced_is_not_set_aside(tmp_path: Path) -> None:
+    folder = store.prepare(str(tmp_path))
+    store.append(folder, make_tick(MIDNIGHT_MS), pytest.fail)
+    path = Path(folder) / "2026-11-16.sqlite"
+    corrupt = store._identity(str(path))
+    path.rename(path.with_name("aside"))
+    store.append(folder, make_tick(MIDNIGHT_MS), pytest.fail)
+    store._set_aside(str(path), corrupt, CorruptPartition("x"), pytest.fail)
+    assert path.exists()
+
+
+def test_setting_aside_waits_for_whoever_is_at_it(tmp_path: Path) -> None:
+    folder = store.prepare(str(tmp_path))
+    path = Path(folder) / "2026-11-16.sqlite"
+    path.write_text("garbage")
+    holder = os.open(folder, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    arguments = (str(path), store._identity(str(path)), CorruptPartition("x"), list[str]().append)
+    thread = threading.Thread(target=store._set_aside, args=arguments)
+    thread.start()
+    thread.join(0.3)
+    assert path.exists()
+    os.close(holder)
+    thread.join(5)
+    assert not path.exists()
+
+
+def test_a_journal_is_renamed_before_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in between the other way round, SQLite would play it into the new partition."""
+    folder = store.prepare(str(tmp_path))
+    path = Path(folder) / "2026-11-16.sqlite"
+    path.write_text("garbage")
+    path.with_name(path.name + "-journal").write_text("journal")
+    renamed = []
+    rename = os.rename
+    monkeypatch.setattr(os, "rename", lambda source, target: (renamed.append(source), rename(source, target)))
+    store._set_aside(str(path), store._identity(str(path)), CorruptPartition("x"), list[str]().append)
+    assert renamed == [f"{path}-journal", str(path)]
+
+
+POISON = {
+    "no object": "[]",
+    "no tick": '{"version": 1, "key": 1}',
+    "a tick of nothing": '{"version": 1, "key": 1, "tick": [1, 2]}',
+    "a text for a number": (
+        '{"version": 1, "key": 1, "tick": [1794787200000, "x", ["boot", 5], null, null, null, [], {}, []]}'
+    ),
+    "too large a key": (
+        '{"version": 1, "key": 99999999999999999999,'
+        ' "tick": [1794787200000, null, ["b", 5], null, 1, null, [], {}, []]}'
+    ),
+    "a process that is not described": (
+        '{"version": 1, "key": 1, "tick": [1794787200000, null, ["b", 5], null, 1, null,'
+        ' [[["u", 0, null, null, null, null, null, null, "ok", null], 1, "rate", 1, 1, 1, 1, [[7, "compute", 1, 1]]]],'
+        " {}, []]}"
+    ),
+    "a time beyond all days": (
+        '{"version": 1, "key": 1, "tick": [99999999999999999999, null, ["b", 5], null, 1, null, [], {}, []]}'
+    ),
+    "another version": '{"version": 2, "key": 1, "tick": []}',
+}
+
+
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
+def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(tmp_path: Path, poison: str) -> None:
+    folder = store.prepare(str(tmp_path))
+    (Path(folder) / "2026-11-16.00000000000001.pending").write_text(poison)
+    warnings: list[str] = []
+    outcome = store.append(folder, make_tick(MIDNIGHT_MS), warnings.append)
+    assert not outcome.kept
+    assert len(query(Path(outcome.path), "SELECT * FROM ticks")) == 1
+    assert len(warnings) == 1
+    assert (Path(folder) / "2026-11-16.00000000000001.pending.corrupt").exists()
+
+
+def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path) -> None:
+    folder = store.prepare(str(tmp_path))
+    (Path(folder) / "2026-11-16.00000000000001.pending").mkdir()
+    warnings: list[str] = []
+    store.append(folder, make_tick(MIDNIGHT_MS), warnings.append)
+    assert len(warnings) == 1
+    assert (Path(folder) / "2026-11-16.00000000000001.pending").exists()
+
+
+def test_trouble_with_another_day_is_a_warning_only(tmp_path: Path) -> None:
+    folder = store.prepare(str(tmp_path))
+    pending.keep(folder, make_tick(MIDNIGHT_MS - 1))
+    (Path(folder) / "2026-11-15.sqlite").mkdir()
+    warnings: list[str] = []
+    store.append(folder, make_tick(MIDNIGHT_MS), warnings.append)
+    assert len(warnings) == 1
+    assert "2026-11-15" in warnings[0]
+    assert len(query(Path(folder) / "2026-11-16.sqlite", "SELECT * FROM ticks")) == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 255))
+def test_a_partition_with_a_damaged_byte_never_costs_the_tick(position: int, value: int) -> None:
+    with tempfile.TemporaryDirectory() as data_dir:
+        folder = store.prepare(data_dir)
+        store.append(folder, make_tick(MIDNIGHT_MS), pytest.fail)
+        path = Path(folder) / "2026-11-16.sqlite"
+        content = bytearray(path.read_bytes())
+        content[position % len(content)] = value
+        # The version in the header may become another version's, which is not ours to touch.
+        content[60:64] = schema.VERSION.to_bytes(4, "big")
+        path.write_bytes(bytes(content))
+        warnings: list[str] = []
+        outcome = store.append(folder, make_tick(MIDNIGHT_MS + 1), warnings.append)
+        assert Path(outcome.path) == path
+        assert len(warnings) <= 1
+        if warnings:
+            assert len(query(path, "SELECT * FROM ticks")) == 1
+            assert path.with_name(path.name + ".corrupt-1").read_bytes() == bytes(content)
