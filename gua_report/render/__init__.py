@@ -1,0 +1,31 @@
+"""A report as text, markdown, JSON, CSV or HTML. Renderers take a Report and how to show it, nothing else."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gua_report.build import Report
+
+SECTIONS = ("headline", "capacity", "gpus", "identities", "heatmap", "episodes", "coverage")
+# Format to module: only the renderer that is used is imported.
+FORMATS = {name: f"{__name__}.{name}" for name in ("text", "markdown", "json", "csv", "html")}
+
+
+class Options(NamedTuple):
+    sections: tuple[str, ...] = SECTIONS
+    top: int = 10  # rows of long tables in text, markdown and HTML; JSON and CSV always have all
+    width: int = 78  # columns of text
+    ascii: bool = False
+    color: bool = False  # text only
+
+
+DEFAULTS = Options()
+
+
+def renderer(name: str) -> Callable[[Report, Options], str]:
+    """The `render` function of one of FORMATS. What it returns ends with a newline."""
+    render: Callable[[Report, Options], str] = importlib.import_module(FORMATS[name]).render
+    return render

@@ -1,0 +1,89 @@
+"""CSV for spreadsheets: the table of one section, with a row of column names.
+
+All rows, whatever --top says; lines end with a newline alone, as Unix tools like them.
+The rules of reclaiming are not in the capacity table, and the coverage table is the gaps: JSON has everything.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from gua_report.build import Report
+from gua_report.render import DEFAULTS, SECTIONS, Options
+from gua_report.render.values import (
+    CAPACITY,
+    EPISODE,
+    GPU,
+    HEATMAP,
+    IDENTITY,
+    Value,
+    by_state,
+    changes,
+    currency,
+    episodes,
+    gaps,
+    records,
+    value,
+)
+from gua_report.render.words import to_ascii
+from gua_sample.errors import UsageError
+from gua_sample.policy import STATES
+
+DEFAULT_SECTION = "gpus"
+# Spreadsheets take a text that begins so for a formula; some also with the wide forms of these characters.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def render(report: Report, options: Options = DEFAULTS) -> str:
+    """Raises UsageError unless one section is asked for, or all: that means the GPUs."""
+    columns, rows = _table(report, _section(options.sections))
+    output = io.StringIO()
+    writer = csv.DictWriter(output, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _safe(row[name], options.ascii) for name in columns} for row in rows)
+    return output.getvalue()
+
+
+def _section(sections: tuple[str, ...]) -> str:
+    if set(sections) == set(SECTIONS):
+        return DEFAULT_SECTION
+    if len(set(sections)) != 1:
+        raise UsageError(f"csv is one table: give exactly one --section, one of {', '.join(SECTIONS)}")
+    return sections[0]
+
+
+def _table(report: Report, section: str) -> tuple[list[str], list[dict[str, Value]]]:
+    if section == "headline":
+        change = changes(report) or dict.fromkeys(STATES)
+        states = by_state(report.headline, ["share", "gpu_hours"])
+        rows = [{"state": state, **states[state], "change_share": change[state]} for state in STATES]
+        return ["state", "share", "gpu_hours", "change_share"], rows
+    if section == "capacity":
+        priced = currency(report)
+        capacity = by_state(report.capacity, CAPACITY)
+        rows = [{"state": state, **capacity[state], "currency": priced} for state in STATES]
+        return ["state", *CAPACITY, "currency"], rows
+    if section == "gpus":
+        columns = list(GPU)
+        for state in STATES:
+            prefix = state.replace("-", "_")
+            columns += [f"{prefix}_gpu_hours", f"{prefix}_share"]
+        return columns, records(report.gpus, columns)
+    if section == "identities":
+        return IDENTITY, records(report.identities, IDENTITY)
+    if section == "heatmap":
+        return HEATMAP, records(report.heatmap, HEATMAP)
+    if section == "episodes":
+        return EPISODE, episodes(report)
+    seconds = ((report.gaps["end_ms"] - report.gaps["start_ms"]) / 1000).tolist()
+    stretches = zip(gaps(report), seconds, strict=True)
+    return ["from", "to", "seconds", "kind"], [{**gap, "seconds": value("seconds", long)} for gap, long in stretches]
+
+
+def _safe(item: Value, ascii_only: bool) -> Value:
+    """Numbers stay numbers. A text never becomes a formula."""
+    if not isinstance(item, str):
+        return item
+    text = to_ascii(item) if ascii_only else item
+    return f"'{text}" if text.lstrip().startswith(FORMULA) else text

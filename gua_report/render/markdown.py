@@ -1,0 +1,69 @@
+"""Markdown for wikis, issues and chat: the same content as the text. Names are escaped."""
+
+from __future__ import annotations
+
+import re
+
+from tabulate import tabulate
+
+from gua_report.build import Report
+from gua_report.render import DEFAULTS, Options
+from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table
+from gua_report.render.sections import build_sections, header, title
+from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
+from gua_report.render.words import to_ascii
+
+BAR_CELLS, SMALL_BAR_CELLS = 60, 12
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})  # &#64;: nobody is to be notified
+SPECIAL = re.compile(r"([\\`*_{}\[\]|~$])")
+
+
+def render(report: Report, options: Options = DEFAULTS) -> str:
+    options = options._replace(color=False)
+    parts = [f"# {escape(title(report))}", *(escape(line) for line in header(report))]
+    for section in build_sections(report, options):
+        parts += _section(section, options)
+    text = "\n\n".join(parts) + "\n"
+    return to_ascii(text) if options.ascii else text
+
+
+def _section(section: Section, options: Options) -> list[str]:
+    return [
+        f"## {escape(section.title)}",
+        f"*{escape(section.caption)}*",
+        *(_block(block, options) for block in section.blocks),
+    ]
+
+
+def _block(block: Block, options: Options) -> str:
+    if isinstance(block, str):
+        return escape(block)
+    if isinstance(block, Bar):
+        return f"`{draw_bar(block, BAR_CELLS, options)}`"
+    if isinstance(block, Heatmap):
+        return "\n".join(["```text", *draw_heatmap(block, options.ascii), "```"])
+    return _table(block, options)
+
+
+def _table(table: Table, options: Options) -> str:
+    return tabulate(
+        [[_cell(cell, options) for cell in row] for row in table.rows],
+        [escape(column.title) for column in table.columns],
+        tablefmt="pipe",
+        disable_numparse=True,
+        colalign=["right" if column.right else "left" for column in table.columns],
+    )
+
+
+def _cell(cell: Cell, options: Options) -> str:
+    if isinstance(cell, Bar):
+        bar = draw_bar(cell, SMALL_BAR_CELLS, options)
+        return f"`{bar}`" if bar else ""
+    if isinstance(cell, State):
+        return f"`{(ASCII_GLYPHS if options.ascii else GLYPHS)[cell.name]}` {cell.name}"
+    return escape(cell)
+
+
+def escape(text: str) -> str:
+    """The text as itself: no markup, no HTML, no link, no end of a table's cell. It is of one line, see `clean`."""
+    return SPECIAL.sub(r"\\\1", text.translate(ENTITIES))

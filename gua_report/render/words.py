@@ -1,0 +1,114 @@
+"""How values are spelled: each kind in one place. What is not known is never spelled as 0."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from typing import Any
+
+import pandas as pd
+
+from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN, Policy
+from gua_sample.processes import printable
+
+MISSING = "—"
+NOT_KNOWN = "?"
+# Not strftime's: those follow the locale.
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+ASCII = str.maketrans({"—": "-", "…": "...", "§": ""})
+
+
+def clean(text: Any) -> str:
+    """Any text that a user may have chosen passes here: nothing in it steers a terminal or breaks a line."""
+    return NOT_KNOWN if is_missing(text) else printable(str(text))
+
+
+def is_missing(value: Any) -> bool:
+    return value is None or bool(pd.isna(value))
+
+
+def to_ascii(text: str) -> str:
+    return text.translate(ASCII).encode("ascii", "backslashreplace").decode()
+
+
+def percent(share: Any) -> str:
+    """With one decimal; neither a little nor almost all is rounded away."""
+    if is_missing(share):
+        return MISSING
+    rounded = f"{share:.1%}"
+    if rounded == "0.0%" and share > 0:
+        return "<0.1%"
+    if rounded == "100.0%" and share < 1:
+        return ">99.9%"
+    return rounded
+
+
+def points(change: Any) -> str:
+    """A difference of two shares, in percentage points."""
+    if is_missing(change):
+        return MISSING
+    rounded = f"{change * 100:+.1f}"
+    return "0.0" if rounded in ("+0.0", "-0.0") else rounded
+
+
+def amount(value: Any) -> str:
+    """GPU-hours, kWh, money: with one decimal."""
+    if is_missing(value):
+        return MISSING
+    return "<0.1" if 0 < value < 0.05 else f"{value:,.1f}"
+
+
+def gib(mib: Any) -> str:
+    return amount(mib / 1024 if not is_missing(mib) else None)
+
+
+def number(value: float) -> str:
+    """A threshold or a price as the administrator wrote it."""
+    return f"{value:.10g}"
+
+
+def duration(seconds: Any) -> str:
+    """The two largest units: 1d 3h, 2h 05m, 12m, 30s."""
+    if is_missing(seconds):
+        return MISSING
+    whole = int(seconds)
+    if whole < MINUTE:
+        return f"{whole}s"
+    if whole < HOUR:
+        return f"{whole // MINUTE}m"
+    if whole < DAY:
+        minutes = whole % HOUR // MINUTE
+        return f"{whole // HOUR}h {minutes:02}m" if minutes else f"{whole // HOUR}h"
+    hours = whole % DAY // HOUR
+    return f"{whole // DAY}d {hours}h" if hours else f"{whole // DAY}d"
+
+
+def moment(ts_ms: Any, zone: tzinfo) -> str:
+    """Short, for tables: 13 Nov 11:34. The header names the zone."""
+    local = datetime.fromtimestamp(ts_ms / 1000, zone)
+    return f"{local:%d} {MONTHS[local.month - 1]} {local:%H:%M}"
+
+
+def gpu(index: Any, mig_index: Any) -> str:
+    """As in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
+    card = NOT_KNOWN if is_missing(index) else f"{int(index)}"
+    return card if is_missing(mig_index) else f"{card}:{int(mig_index)}"
+
+
+def gpu_name(name: Any) -> str:
+    return clean(name).removeprefix("NVIDIA ")
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def meanings(policy: Policy) -> dict[str, str]:
+    """What each state means, with the thresholds in force."""
+    return {
+        ACTIVE: f"at work: utilization {number(policy.utilization_percent)}% or more",
+        IDLE_HELD: f"no work, but over {number(policy.process_memory_mib)} MiB held",
+        TRULY_IDLE: "no work, and no memory held",
+        UNKNOWN: "the driver did not tell",
+    }
