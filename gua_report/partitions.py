@@ -1,4 +1,4 @@
-"""Reading partitions: any user who may read the files, while the sampler writes, never in its way."""
+"""Opening partitions to read them: any user who may read the files, while the sampler writes, never in its way."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 from gua_sample import schema
-from gua_sample.errors import CorruptPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy
 from gua_sample.partition import JOURNAL_SUFFIX
+from gua_sample.writer import storage_error
 
 BUSY_SECONDS = 5.0
 COPY_ATTEMPTS = 5
@@ -27,8 +28,8 @@ def open_partition(path: str) -> Iterator[sqlite3.Connection]:
     try:
         with _open(path) as connection:
             yield connection
-    except sqlite3.Error as error:
-        raise _load_error(error, path) from error
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
+        raise storage_error(error, path) from error
 
 
 @contextmanager
@@ -54,9 +55,12 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    connection.execute("BEGIN")  # so that all of the visit sees the same state of the file
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if (application_id, version, tables) == (0, 0, 0):
+        raise EmptyPartition(f"{path} has only just been created")
     if application_id != schema.APPLICATION_ID:
         raise CorruptPartition(f"{path} is not a partition")
     if version > schema.VERSION:
@@ -87,11 +91,3 @@ def _stamps(path: str) -> list[tuple[int, int, int] | None]:
         except FileNotFoundError:
             stamps.append(None)
     return stamps
-
-
-def _load_error(error: sqlite3.Error, path: str) -> StoreError:
-    if "locked" in str(error):
-        return PartitionBusy(f"{path} is held by another process: try again")
-    if type(error) is sqlite3.DatabaseError:
-        return CorruptPartition(f"{path} is not a usable partition ({error})")
-    return StoreError(f"{path} can't be read ({error}): check that it exists and that you may read it")

@@ -1,0 +1,49 @@
+"""How much of a window was observed, and what kept the rest from being."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+NOT_RUNNING = "sampler not running"
+DRIVER_ERROR = "driver error"
+KILLED = "sampler killed (timeout)"
+HOST_DOWN = "host down"
+# The error that the unit records for a run it had to kill.
+TIMEOUT = "timeout"
+
+
+def find_gaps(ticks: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
+    """Stretches of the window without card time, in time order: start_ms, end_ms, kind.
+
+    `ticks` have their weights; those just before and after the window belong to them.
+    """
+    times = ticks["ts_ms"].to_numpy(dtype=np.int64)
+    ends = times + ticks["weight_ms"].to_numpy(dtype=np.int64)
+    boots = ticks["boot_id"].to_numpy(dtype=object)
+    errors = ticks["error"].to_numpy(dtype=object)
+    gaps: list[tuple[int, int, str]] = []
+    failed = ~pd.isna(ticks["error"]).to_numpy()
+    for position in np.flatnonzero(failed):
+        kind = KILLED if errors[position] == TIMEOUT else DRIVER_ERROR
+        gaps.append((int(times[position]), int(ends[position]), kind))
+    for position in np.flatnonzero(times[1:] > ends[:-1]):
+        kind = NOT_RUNNING if boots[position] == boots[position + 1] else HOST_DOWN
+        gaps.append((int(ends[position]), int(times[position + 1]), kind))
+    if len(times):
+        gaps += [(start_ms, int(times[0]), NOT_RUNNING), (int(ends[-1]), end_ms, NOT_RUNNING)]
+    else:
+        gaps.append((start_ms, end_ms, NOT_RUNNING))
+    return _merge([(max(start, start_ms), min(end, end_ms), kind) for start, end, kind in sorted(gaps)])
+
+
+def _merge(gaps: list[tuple[int, int, str]]) -> pd.DataFrame:
+    merged: list[tuple[int, int, str]] = []
+    for start, end, kind in gaps:
+        if end <= start:
+            continue
+        if merged and merged[-1][2] == kind and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], end, kind)
+        else:
+            merged.append((start, end, kind))
+    return pd.DataFrame(merged, columns=["start_ms", "end_ms", "kind"])

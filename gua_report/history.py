@@ -1,0 +1,144 @@
+"""A data folder as a whole: which partitions a window needs, and some days with what lies around them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gua_report.columns import TICK_COLUMNS, Rows, concat_rows, read_rows, read_ticks
+from gua_report.partitions import open_partition
+from gua_report.weights import TICKS_AROUND, with_weights
+from gua_sample.errors import EmptyPartition, StoreError
+from gua_sample.partition import DAY_MS, day_of, list_partitions, samples_dir
+
+
+class Stretch(NamedTuple):
+    """The rows of ticks that follow one another, with some context on either side where there is any."""
+
+    rows: Rows
+    ticks: pd.DataFrame  # the rows' ticks, with weights
+    inside: tuple[int, int]  # positions of the ticks that were asked for
+
+
+class History:
+    """Reads each partition's ticks once. Partitions that can't be read are left out, and named in `warnings`."""
+
+    def __init__(self, data_dir: str) -> None:
+        folder = samples_dir(data_dir)
+        paths = list_partitions(folder) if os.path.isdir(folder) else []
+        self.paths = {os.path.basename(path)[:10]: path for path in paths}
+        self.days = sorted(self.paths)
+        self.warnings: list[str] = []
+        self.unreadable: set[str] = set()
+        self._ticks: dict[str, pd.DataFrame] = {}
+
+    def ticks_of(self, day: str) -> pd.DataFrame:
+        """The ticks of a day in time order; none if there is no such partition or it can't be read."""
+        if day not in self._ticks:
+            frame = pd.DataFrame(columns=["id", *TICK_COLUMNS])
+            if day in self.paths:
+                try:
+                    with open_partition(self.paths[day]) as connection:
+                        frame = read_ticks(connection)
+                except EmptyPartition:
+                    pass  # the first tick of the day is just being written
+                except StoreError as error:
+                    self.warnings.append(f"skipped: {error}")
+            self._ticks[day] = frame
+        return self._ticks[day]
+
+    def oldest_ms(self) -> int | None:
+        return self._edge(self.days, 0)
+
+    def newest_ms(self) -> int | None:
+        return self._edge(self.days[::-1], -1)
+
+    def days_of(self, start_ms: int, end_ms: int) -> list[str]:
+        """The days with ticks that reach into a window, oldest first."""
+        # The last tick of an earlier day may reach over midnight.
+        first, last = day_of(start_ms - DAY_MS), day_of(end_ms)
+        days = [day for day in self.days if first <= day <= last and len(self.ticks_of(day))]
+        while len(days) > 1 and self._ends_before(days[0], start_ms):
+            days.pop(0)
+        return days
+
+    def day_next_to(self, ts_ms: int, back: bool) -> str | None:
+        """The nearest day that has a tick before that time, or after it."""
+        today = day_of(ts_ms)
+        for day in [day for day in reversed(self.days) if day <= today] if back else self.days:
+            if day >= today or back:
+                times = self.ticks_of(day)["ts_ms"]
+                if len(times) and (times.iloc[0] < ts_ms if back else times.iloc[-1] > ts_ms):
+                    return day
+        return None
+
+    def timeline(self, days: list[str]) -> pd.DataFrame:
+        """The ticks of these days and some around them in time order, with `id` and `day` to find them, and weights."""
+        if not days:
+            return pd.DataFrame(columns=["id", *TICK_COLUMNS, "weight_ms", "joined", "day"])
+        before, after = self._neighbour(days[0], -1), self._neighbour(days[-1], 1)
+        parts = [self.ticks_of(day).assign(day=day) for day in days]
+        if before:
+            parts.insert(0, self.ticks_of(before).iloc[-TICKS_AROUND:].assign(day=before))
+        if after:
+            parts.append(self.ticks_of(after).iloc[:TICKS_AROUND].assign(day=after))
+        return with_weights(pd.concat(parts, ignore_index=True))
+
+    def read(self, timeline: pd.DataFrame, first: int, last: int, uuids: Sequence[str] | None = None) -> Stretch | None:
+        """All that is known of the timeline's ticks from position `first` to before `last`, or of some cards in them.
+
+        None, with warnings, if nothing of it can be read any more.
+        """
+        # A process is idle by this tick and the one before, and ticks without cards may lie between.
+        ticks = timeline.iloc[max(0, first - TICKS_AROUND) : last + TICKS_AROUND]
+        groups = [(str(day), ticks.iloc[where]) for day, where in ticks.groupby("day", sort=True).indices.items()]
+        # Some at a time: SQLite works without the interpreter's lock.
+        if len(groups) > 3:
+            with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+                parts = list(pool.map(lambda group: self._read_partition(group[0], group[1], uuids), groups))
+        else:
+            parts = [self._read_partition(day, group, uuids) for day, group in groups]
+        read = [(part, group) for part, (_, group) in zip(parts, groups, strict=True) if part is not None]
+        if not read:
+            return None
+        rows = concat_rows([part for part, _ in read], [len(group) for _, group in read])
+        ticks = pd.concat([group for _, group in read])
+        own = np.flatnonzero((ticks.index >= first) & (ticks.index < last))
+        return Stretch(rows, ticks.reset_index(drop=True), (int(own[0]), int(own[-1]) + 1)) if len(own) else None
+
+    def _read_partition(self, day: str, ticks: pd.DataFrame, uuids: Sequence[str] | None) -> Rows | None:
+        try:
+            with open_partition(self.paths[day]) as connection:
+                return read_rows(connection, ticks, uuids)
+        except StoreError as error:
+            if day not in self.unreadable:
+                self.warnings.append(f"skipped: {error}")
+            self.unreadable.add(day)
+            return None
+
+    def _ends_before(self, day: str, start_ms: int) -> bool:
+        """Whether the day's last tick, for as long as it may stand for, ends before that time."""
+        times = self.ticks_of(day)["ts_ms"].to_numpy()
+        longest = np.diff(times[-TICKS_AROUND:]).max(initial=0)
+        told = self.ticks_of(day)["interval_ms"].max()
+        return bool(times[-1] + 3 * max(longest, 0 if np.isnan(told) else told, 60_000) < start_ms)
+
+    def _neighbour(self, day: str, step: int) -> str | None:
+        position = self.days.index(day) + step
+        while 0 <= position < len(self.days):
+            if len(self.ticks_of(self.days[position])):
+                return self.days[position]
+            position += step
+        return None
+
+    def _edge(self, days: list[str], position: int) -> int | None:
+        for day in days:
+            ticks = self.ticks_of(day)
+            if len(ticks):
+                return int(ticks["ts_ms"].iloc[position])
+        return None

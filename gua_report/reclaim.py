@@ -1,0 +1,56 @@
+"""What a rule "take the memory back after so long idle" would have freed."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gua_report.window import HOUR_MS, Window
+
+Intervals = npt.NDArray[np.int64]  # rows of start, end
+
+
+def freed_gpu_hours(
+    holds: pd.DataFrame, episodes: pd.DataFrame, window: Window, after_ms: tuple[int, ...]
+) -> pd.DataFrame:
+    """For each time: the idle-held GPU-hours in the window in which every holder had been idle for at least as long.
+
+    Memory that no process shows can't be taken back from anybody, so it frees nothing.
+    """
+    freed = np.zeros(len(after_ms))
+    uuids = episodes["gpu_uuid"].to_numpy(dtype=object)
+    times = episodes[["start_ms", "end_ms"]].to_numpy(dtype=np.int64)
+    for uuid, held in holds.groupby("gpu_uuid", sort=False):
+        mine = times[uuids == uuid]
+        edges = np.clip(held[["start_ms", "end_ms"]].to_numpy(dtype=np.int64), window.start_ms, window.end_ms)
+        share = held["share"].to_numpy(dtype="float64")
+        anybody = overlap(union(mine), edges[:, 0], edges[:, 1])
+        for number, after in enumerate(after_ms):
+            young = union(np.column_stack((mine[:, 0], np.minimum(mine[:, 1], mine[:, 0] + after))))
+            freed[number] += float(((anybody - overlap(young, edges[:, 0], edges[:, 1])) * share).sum())
+    seconds = [after / 1000 for after in after_ms]
+    return pd.DataFrame({"after_seconds": seconds, "freed_gpu_hours": freed / HOUR_MS})
+
+
+def union(intervals: Intervals) -> Intervals:
+    """The same points in time as disjoint intervals, in order."""
+    if not len(intervals):
+        return intervals
+    ordered = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(ordered[:, 1])
+    first = np.append(True, ordered[1:, 0] > reached[:-1])
+    last = np.append(first[1:], True)
+    return np.column_stack((ordered[first, 0], reached[last]))
+
+
+def overlap(intervals: Intervals, start: Intervals, end: Intervals) -> npt.NDArray[np.float64]:
+    """How much of each [start, end) the disjoint intervals cover."""
+    if not len(intervals):
+        return np.zeros(len(start))
+    # What they cover up to a point in time: it grows within the intervals and stays between them.
+    covered = np.cumsum(intervals[:, 1] - intervals[:, 0])
+    points = intervals.ravel()
+    values = np.column_stack((np.append(0, covered[:-1]), covered)).ravel()
+    result: npt.NDArray[np.float64] = np.interp(end, points, values) - np.interp(start, points, values)
+    return result

@@ -1,0 +1,70 @@
+"""How long each tick stands for, and how that time falls into windows and hours.
+
+A tick is the interval [t, t + weight). Windows, hours and days cut it, so any division of time adds up
+to the whole, and missed ticks, mixed intervals and manual runs can't distort a share.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gua_report.window import HOUR_MS
+from gua_sample.policy import LONGEST_GAP_INTERVALS
+
+Integers = npt.NDArray[np.int64]
+
+# A tick that was told no interval takes the median gap of so many ticks around it.
+TICKS_AROUND = 20
+# A history of a single tick has no gap to go by; this is what the timer has.
+DEFAULT_INTERVAL_MS = 30_000
+
+
+class Pieces(NamedTuple):
+    """Parts of ticks, in time order, that lie within one hour each."""
+
+    tick: Integers  # position of the tick
+    hour_ms: Integers  # when that hour begins
+    weight_ms: Integers
+
+
+def with_weights(ticks: pd.DataFrame) -> pd.DataFrame:
+    """The ticks in time order, with `interval_ms` filled in, `weight_ms`, and whether the next one is `joined`.
+
+    Needs the ticks around: to be right at the edge of a window, take some more on either side.
+    """
+    ticks = ticks.sort_values("ts_ms", kind="stable", ignore_index=True)
+    times = ticks["ts_ms"].to_numpy()
+    gaps = np.diff(times, append=times[-1:])
+    typical = pd.Series(gaps[:-1], dtype="float64").rolling(TICKS_AROUND, center=True, min_periods=1).median()
+    around = np.append(typical.to_numpy(), typical.iloc[-1] if len(typical) else DEFAULT_INTERVAL_MS)
+    told = ticks["interval_ms"].to_numpy(dtype="float64")
+    interval = np.maximum(1, np.where(np.isnan(told), around, told))
+    boot = ticks["boot_id"].to_numpy(dtype=object)
+    joined = np.append(boot[1:] == boot[:-1], False) & (gaps <= LONGEST_GAP_INTERVALS * interval)
+    weight = np.where(joined, gaps, np.rint(interval)).astype(np.int64)
+    # Ticks of two boots may be closer than one interval: no time counts twice.
+    weight[:-1] = np.minimum(weight[:-1], gaps[:-1])
+    return ticks.assign(interval_ms=interval, weight_ms=weight, joined=joined)
+
+
+def cut(
+    ticks: pd.DataFrame, start_ms: int, end_ms: int, hour_offset_ms: int = 0, hour_length_ms: int = HOUR_MS
+) -> Pieces:
+    """The ticks' time within a window, cut at every full hour, which may begin `hour_offset_ms` after that of UTC."""
+    times = ticks["ts_ms"].to_numpy()
+    begin = np.maximum(times, start_ms)
+    end = np.minimum(times + ticks["weight_ms"].to_numpy(), end_ms)
+    (inside,) = np.nonzero(end > begin)
+    begin, end = begin[inside], end[inside]
+    first = (begin - hour_offset_ms) // hour_length_ms
+    count = (end - 1 - hour_offset_ms) // hour_length_ms - first + 1
+    tick = np.repeat(inside, count)
+    nth = np.arange(len(tick)) - np.repeat(np.cumsum(count) - count, count)
+    hour = (np.repeat(first, count) + nth) * hour_length_ms + hour_offset_ms
+    begin = np.maximum(np.repeat(begin, count), hour)
+    end = np.minimum(np.repeat(end, count), hour + hour_length_ms)
+    return Pieces(tick, hour, end - begin)

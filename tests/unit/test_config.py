@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gua_report import config
+from gua_report.config import Config, load_config
+from gua_sample.errors import UsageError
+from gua_sample.policy import DEFAULT, Policy
+
+DEFAULTS = Config(DEFAULT, None, None, "USD", {})
+
+Load = Callable[[str], Config]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def write_and_load(text: str) -> Config:
+        path = tmp_path / "gua.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_config(str(path))
+
+    return write_and_load
+
+
+def test_every_key_is_read(load: Load) -> None:
+    assert load(
+        """
+        [policy]
+        utilization_percent = 5
+        process_memory_mib = 200.5
+        unattributed_memory_mib = 2048
+        [price]
+        per_gpu_hour = 2
+        per_kwh = 0.31
+        currency = "€"
+        [retention]
+        raw_days = 90
+        csv_days = 30
+        rollup_days = 3650
+        [people]
+        "docker:3f2a9c81d0b7" = "alice"
+        "uid:1005" = "Bob Müller"
+        """
+    ) == Config(Policy(5.0, 200.5, 2048.0), 2.0, 0.31, "€", {"docker:3f2a9c81d0b7": "alice", "uid:1005": "Bob Müller"})
+
+
+def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
+    assert load("") == DEFAULTS
+    assert load("[policy]\n[price]\n[people]\n[retention]\n") == DEFAULTS
+    assert load("policy.process_memory_mib = 0") == DEFAULTS._replace(policy=DEFAULT._replace(process_memory_mib=0.0))
+
+
+def test_numbers_are_floats_however_they_are_written(load: Load) -> None:
+    read = load("[policy]\nutilization_percent = 100\n[price]\nper_kwh = 0")
+    assert [type(number) for number in (read.policy.utilization_percent, read.price_per_kwh)] == [float, float]
+
+
+def test_without_a_file_or_an_option_there_are_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "SYSTEM_CONFIG", str(tmp_path / "gua.toml"))
+    assert load_config(None) == DEFAULTS
+
+
+def test_without_an_option_the_file_of_the_system_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "gua.toml"
+    path.write_text("[price]\nper_kwh = 0.2\n")
+    monkeypatch.setattr(config, "SYSTEM_CONFIG", str(path))
+    assert load_config(None).price_per_kwh == 0.2
+    path.write_text("[prices]\n")
+    with pytest.raises(UsageError, match=f"^{path}: "):
+        load_config(None)
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    missing = str(tmp_path / "gau.toml")
+    with pytest.raises(UsageError, match="no config file") as caught:
+        load_config(missing)
+    assert missing in str(caught.value)
+    with pytest.raises(UsageError, match="no config file ''"):
+        load_config("")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="directory"):
+        load_config(str(tmp_path))
+
+
+def test_a_system_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "gua.toml"
+    path.symlink_to(path)
+    monkeypatch.setattr(config, "SYSTEM_CONFIG", str(path))
+    with pytest.raises(UsageError, match="can't be read: Too many levels"):
+        load_config(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[polcy]\nx = 1", ["unknown table, 'polcy' = {'x': 1}", "policy, price, retention, people", "mean policy?"]),
+        ("[Price]", ["unknown table, 'Price'", "did you mean price?"]),
+        ("[policy]\nutilisation_percent = 5", ["'utilisation_percent' = 5", "did you mean utilization_percent?"]),
+        ("[policy]\nutil = 5", ["unknown key in [policy], 'util' = 5", "did you mean utilization_percent?"]),
+        ("[price]\nper_gpuhour = 2.5", ["'per_gpuhour' = 2.5", "did you mean per_gpu_hour?"]),
+        ("[retention]\nraw_day = 3", ["'raw_day' = 3", "did you mean raw_days?"]),
+        ("[price]\n'\\u001b' = 3", [r"'\\u001b' = 3", "expected one of per_gpu_hour, per_kwh, currency"]),
+        ("per_kwh = 0.3", ["unknown key, 'per_kwh' = 0.3", "it belongs in [price]"]),
+        ("[policy]\nper_kwh = 0.3", ["unknown key in [policy], 'per_kwh' = 0.3", "it belongs in [price]"]),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said: list[str]) -> None:
+    check_message(load, text, said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("policy = 5", ["policy = 5", "expected a table, [policy]"]),
+        ("[[people]]\nalice = 'a'", ["people = [{'alice': 'a'}]", "expected a table, [people]"]),
+        ("[policy]\nutilization_percent = -1", ["'utilization_percent' = -1", "a number from 0 to 100"]),
+        ("[policy]\nutilization_percent = 100.1", ["100.1", "a number from 0 to 100"]),
+        ("[policy]\nutilization_percent = '10'", ["= '10' in [policy]", "a number from 0 to 100"]),
+        ("[policy]\nutilization_percent = true", ["True", "a number from 0 to 100"]),
+        ("[policy]\nprocess_memory_mib = nan", ["nan", "a number of MiB, 0 or more"]),
+        ("[policy]\nunattributed_memory_mib = inf", ["inf", "a number of MiB, 0 or more"]),
+        ("[price]\nper_gpu_hour = -0.01", ["-0.01", "a number, 0 or more"]),
+        (f"[price]\nper_kwh = 1{'0' * 400}", ["1000", "...", "a number, 0 or more"]),
+        ("[price]\nper_kwh = 2026-11-16", ["'per_kwh' = datetime.date(2026, 11, 16)"]),
+        ("[price]\ncurrency = 1", ["'currency' = 1", "a text of 1 to 12"]),
+        ("[price]\ncurrency = ''", ["'currency' = ''", "a text of 1 to 12"]),
+        ("[price]\ncurrency = 'doubloons, old'", ["a text of 1 to 12"]),
+        ('[price]\ncurrency = "\\u001b[31m"', [r"'currency' = '\x1b[31m'", "printable"]),
+        ("[retention]\nraw_days = 0", ["'raw_days' = 0", "a whole number of days, 1 or more"]),
+        ("[retention]\ncsv_days = 1.5", ["'csv_days' = 1.5", "a whole number of days"]),
+        ("[retention]\nrollup_days = true", ["True", "a whole number of days"]),
+        ("[people]\n'uid:1' = 1", ["'uid:1' = 1 in [people]", "a name in quotes"]),
+        ("[people]\nbob.smith = 'Bob'", ["'bob' = {'smith': 'Bob'}", "a name in quotes"]),
+        ("[people]\nbob = ' '", ["'bob' = ' '", "a name in quotes"]),
+        ('[people]\nbob = "a\\nb"', [r"'a\nb'", "without control characters"]),
+    ],
+)
+def test_a_wrong_value_names_itself_and_what_was_expected(load: Load, text: str, said: list[str]) -> None:
+    check_message(load, text, said)
+
+
+@pytest.mark.parametrize(
+    "text", ["[policy", "a = ", "a = 1\na = 2", "[people]\nuid:1 = 'a'", "a = \x1b", "a=" + "[" * 9999]
+)
+def test_bad_toml_is_a_usage_error(load: Load, text: str) -> None:
+    check_message(load, text, ["expected a TOML file"])
+
+
+def test_bytes_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
+    path = tmp_path / "gua.toml"
+    path.write_bytes(b"[price]\ncurrency = '\xff'\n")
+    with pytest.raises(UsageError, match="expected a TOML file"):
+        load_config(str(path))
+
+
+def check_message(load: Load, text: str, said: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        load(text)
+    message = str(caught.value)
+    assert [part for part in ["gua.toml: ", *said] if part not in message] == [], message
+    assert message.isprintable()  # one line, and nothing that steers a terminal
+    assert caught.value.exit_code == 2
+
+
+values = st.sampled_from(["1", "-1", "1e999", "nan", "true", "'x'", "''", "[]", "{}", "1979-05-27", '"\\u0000"'])
+keys = st.sampled_from(["utilization_percent", "per_kwh", "currency", "raw_days", "'uid:1'", "x", "''", '"\\n"'])
+tables = st.sampled_from(["policy", "price", "retention", "people", "'\x7f'", "x"])
+lines = st.builds("[{}]\n{} = {}".format, tables, keys, values)
+
+
+@given(lines | st.builds("{} = {}".format, tables | keys, values) | st.text(max_size=40))
+@example("\r")
+@example("\ufeff[price]")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_the_file_holds_is_a_config_or_one_line_of_error(load: Load, text: str) -> None:
+    with suppress(UnicodeEncodeError):  # lone surrogates can't be in a file
+        message = ""
+        try:
+            assert load(text).currency
+        except UsageError as error:
+            message = str(error)
+        assert message.isprintable()
+
+
+def test_a_missing_file_costs_no_parser() -> None:
+    code = "import sys, gua_report.config as c; c.SYSTEM_CONFIG = '/nowhere'; c.load_config(None); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"tomllib", "tomli", "difflib", "pandas"} & set(run.stdout.split()) == set()
