@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import time
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
 
 from gua_sample import command, settings
+from gua_sample.errors import UsageError
 
 PROG = "gua-report"
 DESCRIPTION = """\
-List what every card was doing at every tick: active, idle-held, truly-idle or
-unknown."""
+How much GPU memory was held on cards that did no work: how much, whose, since
+when. Reads what gua-sample recorded, and writes nothing but the report."""
 EPILOG = """\
 examples:
-  gua-report                               the last ten minutes
-  gua-report --since 1h --data-dir ./try   the last hour of another folder
-  gua-report --json | jq '.[].state'       for machines
+  gua-report                               the last seven days
+  gua-report --since 24h --section episodes
+  gua-report --from 2026-11-01 --to 2026-12-01 --tz Europe/Berlin
+  gua-report --since 30d --format json -o november.json
+  gua-report --section gpus --format csv   one table, for a spreadsheet
 
+durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
+2026-11-16T08:30, in the time zone of the report unless they name their own.
 exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
+
+
+def entry() -> NoReturn:
+    """The console script."""
+    command.leave(main())
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,23 +39,155 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build_parser() -> command.Parser:
+    from gua_report.render import FORMATS, SECTIONS
+
     parser = command.Parser(PROG, DESCRIPTION, EPILOG)
-    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
-    parser.add_argument(
-        "--since", metavar="D", default="10m", help="how far to go back, such as 30m or 7d (default 10m)"
+    when = parser.add_argument_group("which time")
+    when.add_argument("--since", metavar="D", help="how far back from the end, or a time (default 7d)")
+    when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
+    when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
+    when.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--section",
+        metavar="NAME",
+        action="append",
+        help="only this section; may be repeated: " + ", ".join(SECTIONS),
     )
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    what.add_argument("--top", metavar="N", type=positive, default=10, help="rows in the longer tables (default 10)")
+    what.add_argument("--util-threshold", metavar="PERCENT", type=percent, help="active from this utilization on")
+    what.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
+    what.add_argument(
+        "--reclaim-after", metavar="D", action="append", help="what a rule like this would free (default 30m 1h 2h)"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default text)")
+    how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    how.add_argument("--width", metavar="N", type=positive, default=78, help="columns of the text (default 78)")
+    how.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
+    how.add_argument("-o", "--output", metavar="FILE", help="write there instead of printing")
+    where = parser.add_argument_group("where")
+    where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    where.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    since_ms = settings.duration_ms(options.since)
-    data_dir = settings.data_dir(options.data_dir)
-    now_ms = time.time_ns() // 1_000_000
-    from gua_report import listing  # pandas takes longer than all the rest: not for --help
+    from gua_report import render
+    from gua_report.config import load_config
+    from gua_report.window import parse_window
 
-    cards, warnings = listing.load_cards(data_dir, now_ms - since_ms, now_ms + 1)
-    for warning in warnings:
+    name = choose(options.format or "text", "format", tuple(render.FORMATS))
+    sections = tuple(choose(section, "section", render.SECTIONS) for section in options.section or render.SECTIONS)
+    display = render.Options(
+        sections, options.top, check_width(options.width), options.ascii, use_color(options.output)
+    )
+    window = parse_window(options.since, options.start, options.end, options.tz)
+    config = load_config(options.config)
+    policy = config.policy
+    if options.util_threshold is not None:
+        policy = policy._replace(utilization_percent=options.util_threshold)
+    if options.memory_threshold is not None:
+        policy = policy._replace(process_memory_mib=options.memory_threshold)
+    reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or ("30m", "1h", "2h"))
+    data_dir = settings.data_dir(options.data_dir)
+
+    from gua_report.build import build_report  # pandas takes longer than all the rest: not for --help or a mistake
+
+    report = build_report(data_dir, window, config._replace(policy=policy), reclaim, progress_bar())
+    for warning in report.warnings:
         command.complain(PROG, f"warning: {warning}")
-    command.say(PROG, cards.to_json(orient="records") if options.json else listing.render(cards))
+    text = render.renderer(name)(report, display)
+    if options.output is None:
+        command.say(PROG, text.rstrip("\n"))
+    else:
+        write_file(options.output, text.rstrip("\n") + "\n")
     return 0
+
+
+def choose(value: str, what: str, known: tuple[str, ...]) -> str:
+    if value in known:
+        return value
+    import difflib
+
+    near = difflib.get_close_matches(value, known, 1)
+    hint = f": did you mean {near[0]}?" if near else ""
+    raise UsageError(f"unknown {what} {value!r}{hint} (one of {', '.join(known)})")
+
+
+def check_width(width: int) -> int:
+    if not 60 <= width <= 400:
+        raise UsageError(f"bad --width {width}: expected 60 to 400 columns")
+    return width
+
+
+def positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, not {text!r}")
+    return int(text)
+
+
+def percent(text: str) -> float:
+    return number(text, 100)
+
+
+def mebibytes(text: str) -> float:
+    return number(text, 1e9)
+
+
+def number(text: str, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= most:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to {most:g}, not {text!r}")
+    return value
+
+
+def use_color(output: str | None) -> bool:
+    return output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def progress_bar() -> Callable[[int, int], None] | None:
+    """On a terminal, once the work takes a while; silent in a pipe and in a mail."""
+    if not sys.stderr.isatty():
+        return None
+    import time
+
+    began = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        if done >= total:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - began > 0.5:
+            print(f"\rreading day {done} of {total}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def write_file(path: str, text: str) -> None:
+    """Whole or not at all: a report that is read by others must not be seen half-written."""
+    import tempfile
+
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
+    handle, temporary = tempfile.mkstemp(prefix=".gua-report-", dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,24 +1,35 @@
-"""gua demo: a few ticks of a made-up laboratory, and what its cards were doing. Needs no GPU, leaves nothing behind."""
+"""gua demo: the report of a made-up laboratory. Needs no GPU, leaves nothing behind unless asked to."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import sys
 import tempfile
+from collections.abc import Iterator
 
-from gua_sample import command
+from gua_report import cli
+from gua_sample import command, settings
 from gua_sample.errors import UsageError
+from gua_sample.partition import DAY_MS, day_of
+from gua_sample.records import Tick
 
 PROG = "gua demo"
-DESCRIPTION = "Sample a made-up laboratory a few times and show what its cards were doing."
+DESCRIPTION = """\
+Simulate some days of a laboratory with eight cards and a dozen people, and
+print its report."""
 EPILOG = """\
 examples:
-  gua demo               three ticks
-  gua demo --seed 7      another laboratory
+  gua demo                      a week
+  gua demo --days 30 --seed 7   a month of another laboratory
+  gua demo --keep ./try         keep the history, to play with:
+                                gua-report --data-dir ./try
 """
-TICKS = 3
 INTERVAL_MS = 30_000
-# A Wednesday morning, when something of everything is going on.
-END_MS = 1_794_391_200_000
+MOST_DAYS = 366
+# A Wednesday noon. Always the same, so that everybody sees the same report.
+END_MS = 1_794_398_400_000
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,22 +38,49 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build_parser() -> command.Parser:
     parser = command.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("--days", metavar="N", type=cli.positive, default=7, help="how many (default 7)")
     parser.add_argument("--seed", metavar="N", default="0", help="which laboratory (default 0)")
+    parser.add_argument("--keep", metavar="DIR", help="write the history there and keep it")
+    parser.add_argument("--now", action="store_true", help="let it end now instead of on an example Wednesday")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    if not (options.seed.isascii() and options.seed.isdigit()):
-        raise UsageError(f"bad --seed {options.seed!r}: expected a whole number, such as 42")
-    from gua_report import listing
+    import time
+
+    seed = settings.seed(options.seed, "--seed")
+    if options.days > MOST_DAYS:
+        raise UsageError(f"bad --days {options.days}: expected 1 to {MOST_DAYS}")
+    if options.keep and os.path.exists(options.keep) and os.listdir(options.keep):
+        raise UsageError(f"{options.keep} is not empty: made-up ticks do not belong into a real history")
+    end_ms = time.time_ns() // 1_000_000 if options.now else END_MS
+    with contextlib.ExitStack() as stack:
+        folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gua-demo-"))
+        simulate(folder, seed, end_ms - options.days * DAY_MS, end_ms)
+        iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end_ms / 1000))
+        return cli.main(
+            ["--data-dir", folder, "--since", f"{options.days}d", "--to", iso, *([] if options.now else UTC)]
+        )
+
+
+UTC = ["--tz", "UTC"]
+
+
+def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
     from gua_sample import store
     from gua_sample.simulate import Laboratory
 
-    start_ms = END_MS - TICKS * INTERVAL_MS
-    with tempfile.TemporaryDirectory(prefix="gua-demo-") as data_dir:
-        history = Laboratory(int(options.seed)).history(start_ms, END_MS, INTERVAL_MS)
-        count = store.append_history(store.prepare(data_dir), history)
-        cards, _ = listing.load_cards(data_dir, start_ms, END_MS)
-    command.say(PROG, f"{count} simulated ticks: each row is one card at one tick")
-    command.say(PROG, listing.render(cards))
-    return 0
+    history = Laboratory(seed).history(start_ms, end_ms, INTERVAL_MS)
+    store.append_history(store.prepare(folder), show_progress(history, day_of(end_ms)))
+
+
+def show_progress(history: Iterator[Tick], last_day: str) -> Iterator[Tick]:
+    """On a terminal, the day that is being simulated."""
+    day = ""
+    for tick in history:
+        if sys.stderr.isatty() and day_of(tick.ts_ms) != day:
+            day = day_of(tick.ts_ms)
+            print(f"\rsimulating {day} of {last_day}\x1b[K", end="", file=sys.stderr, flush=True)
+        yield tick
+    if day:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

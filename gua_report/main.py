@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import NoReturn
 
 from gua_sample import __version__, command
 from gua_sample.errors import UsageError
 
 VERBS = {
     "sample": ("gua_sample.cli", "take one snapshot of all cards, and exit"),
-    "report": ("gua_report.cli", "list what every card was doing"),
-    "demo": ("gua_report.demo", "show that on a made-up laboratory; needs no GPU"),
+    "report": ("gua_report.cli", "how much was idle-held, whose, since when"),
+    "demo": ("gua_report.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\
 usage: gua VERB [OPTION ...]
@@ -25,10 +26,15 @@ verbs:
 examples:
   gua demo                          see it without a GPU
   gua sample --data-dir ./try       one tick
-  gua report --data-dir ./try       what the cards were doing
+  gua report --since 7d             the report of a week
 
 gua VERB --help says more.
 """
+
+
+def entry() -> NoReturn:
+    """The console script."""
+    command.leave(main())
 
 
 def main(arguments: list[str] | None = None) -> int:

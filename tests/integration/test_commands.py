@@ -126,7 +126,11 @@ def test_pandas_is_not_imported_to_show_help(command: list[str]) -> None:
     assert "pandas" not in done.stderr
 
 
-def test_the_listing_shows_each_card_at_each_tick_with_its_state(machine: Machine) -> None:
+def report(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("gua-report", "--data-dir", str(machine.data_dir), *arguments)
+
+
+def test_the_report_tells_the_states_of_what_was_sampled(machine: Machine) -> None:
     machine.scenario.add_card(utilization_percent=80, compute=[(os.getpid(), 4000)])
     machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.scenario.add_card()
@@ -134,22 +138,133 @@ def test_the_listing_shows_each_card_at_each_tick_with_its_state(machine: Machin
     mig = machine.scenario.add_card()
     mig.add_mig()
     mig.add_mig(compute=[(os.getpid(), 4000)])
+    machine.tick("--interval", "30s")
+    done = report(machine, "--json", "--to", "2100-01-01", "--since", "2000-01-01")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    shares = [
+        {state: value["share"] for state, value in gpu["states"].items() if value["share"]} for gpu in found["gpus"]
+    ]
+    assert shares == [
+        {"active": 1},
+        {"idle-held": 1},
+        {"truly-idle": 1},
+        {"unknown": 1},
+        {"truly-idle": 1},
+        {"unknown": 1},
+    ]
+    assert sum(gpu["gpu_hours"] for gpu in found["gpus"]) == pytest.approx(5 * 30 / 3600, rel=0.01)
+    (episode,) = found["episodes"]
+    assert (episode["pid"], episode["gpu_index"], episode["ongoing"]) == (os.getpid(), 1, True)
+
+
+def test_the_report_is_written_to_a_file_whole_and_readable(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.tick()
+    target = machine.folder / "report.md"
+    done = report(machine, "--format", "markdown", "-o", str(target))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "idle-held" in target.read_text()
+    assert target.stat().st_mode & 0o777 == 0o666 & ~umask()
+    assert sorted(os.listdir(machine.folder)) == ["data", "report.md", "scenario"]
+    done = report(machine, "-o", str(machine.folder / "nowhere" / "x"))
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert report(machine, "-o", "/dev/full").returncode == 1
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_a_report_in_a_pipe_has_neither_colour_nor_progress(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.tick()
-    done = run("gua-report", "--data-dir", str(machine.data_dir), "--json")
-    states = [row["state"] for row in json.loads(done.stdout)]
-    assert states == ["active", "idle-held", "truly-idle", "unknown", "truly-idle", "unknown"] * 2
-    text = run("gua-report", "--data-dir", str(machine.data_dir)).stdout
-    assert max(len(line) for line in text.splitlines()) <= 78
-    assert [line.split()[2] for line in text.splitlines()[4:10]] == ["0", "1", "2", "3", "4:0", "4:1"]
+    done = report(machine)
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    assert max(len(line) for line in done.stdout.splitlines()) <= 78
+    ascii_report = report(machine, "--ascii").stdout
+    assert ascii_report.isascii()
+
+
+def test_a_report_on_a_terminal_is_in_colour_unless_told_otherwise(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
+    machine.tick()
+    command = f"{SCRIPTS / 'gua-report'} --data-dir {machine.data_dir}"
+    for variables, expected in ({}, True), ({"NO_COLOR": "1"}, False):
+        terminal = subprocess.run(
+            ["script", "-qec", command, "/dev/null"],
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ("\x1b[1m" in terminal.stdout) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--since", "soon"], "'soon'"),
+        (["--since", "1d", "--from", "2026-01-01"], "--since and --from"),
+        (["--from", "yesterday"], "'yesterday'"),
+        (["--from", "2026-02-01", "--to", "2026-01-01"], "empty"),
+        (["--tz", "Mars/Olympus"], "'Mars/Olympus'"),
+        (["--section", "episode"], "did you mean episodes?"),
+        (["--format", "jsn"], "did you mean json?"),
+        (["--top", "0"], "'0'"),
+        (["--width", "10"], "60 to 400"),
+        (["--util-threshold", "101"], "'101'"),
+        (["--memory-threshold", "nan"], "'nan'"),
+        (["--reclaim-after", "5"], "'5'"),
+        (["--config", "/nowhere.toml"], "/nowhere.toml"),
+        (["--format", "csv", "--section", "gpus", "--section", "episodes"], "--section"),
+    ],
+)
+def test_mistakes_are_named_with_what_was_expected(machine: Machine, arguments: list[str], expected: str) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    done = report(machine, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done.stderr)
+    assert expected in done.stderr
+
+
+def test_the_configuration_sets_prices_people_and_thresholds(machine: Machine) -> None:
+    machine.scenario.add_card(utilization_percent=5, compute=[(os.getpid(), 4000)])
+    machine.tick()
+    config = machine.folder / "gua.toml"
+    user = json.loads(report(machine, "--json").stdout)["identities"][0]["identity"]
+    config.write_text(f'[policy]\nutilization_percent = 5\n[price]\nper_gpu_hour = 2\n[people]\n"{user}" = "ada"\n')
+    found = json.loads(report(machine, "--json", "--config", str(config)).stdout)
+    assert found["policy"]["utilization_percent"] == 5
+    assert found["identities"][0]["identity"] == "ada"
+    assert found["capacity"]["states"]["active"]["cost"] == pytest.approx(
+        2 * found["headline"]["states"]["active"]["gpu_hours"], abs=1e-3
+    )
+    config.write_text("[price]\nper_gpu_hours = 2\n")
+    done = report(machine, "--config", str(config))
+    assert done.returncode == 2
+    assert "did you mean per_gpu_hour?" in done.stderr
 
 
 def test_a_report_without_data_says_what_to_check_and_exits_3(tmp_path: Path) -> None:
     done = run("gua-report", "--data-dir", str(tmp_path))
     assert (done.returncode, done.stdout) == (3, "")
     assert one_line(done.stderr)
-    assert "gua-sample" in done.stderr
+    assert "list-timers" in done.stderr
     assert list(tmp_path.iterdir()) == []  # reading creates nothing
+
+
+def test_a_report_of_nothing_but_driver_errors_is_not_empty(machine: Machine) -> None:
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    machine.sample()
+    done = report(machine)
+    assert done.returncode == 0
+    assert "driver error" in done.stdout
 
 
 def test_a_report_skips_a_corrupt_partition_and_says_so(machine: Machine) -> None:
@@ -157,20 +272,38 @@ def test_a_report_skips_a_corrupt_partition_and_says_so(machine: Machine) -> Non
     machine.tick(clock_offset_ms=-86_400_000)
     machine.tick()
     machine.partitions()[0].write_text("garbage, more than sixteen bytes of it")
-    done = run("gua-report", "--since", "2d", "--data-dir", str(machine.data_dir))
+    done = report(machine, "--since", "2d")
     assert done.returncode == 0
     assert one_line(done.stderr)
     assert str(machine.partitions()[0]) in done.stderr
+    assert "skipped" in done.stdout
     assert machine.partitions()[0].read_text().startswith("garbage")
 
 
+def test_a_report_that_can_read_nothing_says_why(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    machine.partitions()[0].write_text("garbage, more than sixteen bytes of it")
+    done = report(machine)
+    assert done.returncode == 1
+    assert str(machine.partitions()[0]) in done.stderr
+
+
 def test_the_demo_needs_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    done = run("gua", "demo", TMPDIR=str(tmp_path), HOME=str(tmp_path))
+    done = run("gua", "demo", "--days", "1", TMPDIR=str(tmp_path), HOME=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert max(len(line) for line in done.stdout.splitlines()) <= 78
     assert {"active", "idle-held", "truly-idle"} <= set(done.stdout.split())
     assert list(tmp_path.iterdir()) == []
     assert run("gua", "demo", "--seed", "x").returncode == 2
+    assert run("gua", "demo", "--days", "0").returncode == 2
+
+
+def test_the_demo_keeps_its_history_if_asked_to(tmp_path: Path) -> None:
+    done = run("gua", "demo", "--days", "1", "--keep", str(tmp_path / "try"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list((tmp_path / "try" / "samples").iterdir())) == 2
+    assert run("gua", "demo", "--keep", str(tmp_path / "try")).returncode == 2  # never into a folder with data
 
 
 @needs_root

@@ -1,0 +1,104 @@
+"""What `import gua_report as gua` offers: a report, or the rows it is made of, as DataFrames."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import tzinfo
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gua_report.build import Report, build_report, nothing
+from gua_report.classify import Booleans, Classified, classify
+from gua_report.columns import Rows
+from gua_report.config import load_config
+from gua_report.history import History
+from gua_report.window import parse_window
+from gua_sample import settings
+from gua_sample.policy import STATES
+
+
+class Frames(NamedTuple):
+    """Rows of the window; docs/notebooks.md describes the columns. `time` is in the zone that was asked for."""
+
+    ticks: pd.DataFrame
+    cards: pd.DataFrame
+    processes: pd.DataFrame
+
+
+def report(
+    since: str | None, start: str | None, end: str | None, tz: str | None, data_dir: str | None, config: str | None
+) -> Report:
+    window = parse_window(since, start, end, tz)
+    return build_report(settings.data_dir(data_dir), window, load_config(config))
+
+
+def load(
+    since: str | None, start: str | None, end: str | None, tz: str | None, data_dir: str | None, config: str | None
+) -> Frames:
+    window = parse_window(since, start, end, tz)
+    folder = settings.data_dir(data_dir)
+    choices = load_config(config)
+    history = History(folder)
+    days = history.days_of(window.start_ms, window.end_ms)
+    timeline = history.timeline(days)
+    parts: list[Frames] = []
+    for day in days:
+        own = np.flatnonzero((timeline["day"] == day).to_numpy())
+        stretch = history.read(timeline, int(own[0]), int(own[-1]) + 1)
+        if stretch is None:
+            continue
+        found = classify(stretch.rows, stretch.ticks, choices.policy, choices.people)
+        times = stretch.ticks["ts_ms"].to_numpy()
+        inside = (times >= window.start_ms) & (times < window.end_ms)
+        inside[: stretch.inside[0]] = inside[stretch.inside[1] :] = False
+        parts.append(_frames(found, stretch.rows, inside))
+    for warning in history.warnings:
+        warnings.warn(warning, stacklevel=3)
+    if not parts or not any(len(part.ticks) for part in parts):
+        raise nothing(folder, window)
+    ticks, cards, processes = (pd.concat(list(frames), ignore_index=True) for frames in zip(*parts, strict=True))
+    zone = window.zone
+    return Frames(*(_with_time(frame, zone) for frame in (ticks, cards, processes)))
+
+
+def _frames(found: Classified, rows: Rows, inside: Booleans) -> Frames:
+    names = np.array(STATES, dtype=object)
+    ticks = found.ticks.assign(ts_ms=found.ticks["ts_ms"].astype("int64"))
+    times, weights = ticks["ts_ms"].to_numpy(), ticks["weight_ms"].to_numpy()
+    uuid_of = {uuid: position for position, uuid in enumerate(found.cards["uuid"])}
+    tick = rows.cards.tick
+    facts = rows.card_facts.iloc[rows.cards.card].reset_index(drop=True)
+    column = facts["uuid"].map(uuid_of).to_numpy(dtype="int64")
+    cards = (
+        pd.DataFrame(rows.cards._asdict())
+        .drop(columns=["tick", "card"])
+        .assign(
+            ts_ms=times[tick],
+            weight_ms=weights[tick],
+            gpu_share=found.shares[tick, column],
+            state=names[found.states[tick, column]],
+        )
+    )
+    cards = pd.concat([cards, facts.rename(columns={"uuid": "gpu_uuid", "name": "gpu_name"})], axis=1)[inside[tick]]
+    tick = found.processes["tick"].to_numpy()
+    process = found.process_facts.iloc[found.processes["process"].to_numpy()].reset_index(drop=True)
+    card = found.cards.iloc[found.processes["card"].to_numpy()].reset_index(drop=True)
+    state = found.processes["state"].to_numpy()
+    processes = process.drop(columns="key").assign(
+        ts_ms=times[tick],
+        weight_ms=weights[tick],
+        gpu_uuid=card["uuid"],
+        gpu_index=card["gpu_index"],
+        memory_mib=found.processes["memory_mib"],
+        sm_percent=found.processes["sm_percent"],
+        state=pd.Series(names[state], dtype="str"),
+    )[inside[tick]]
+    return Frames(ticks[inside].drop(columns=["id", "joined", "day"]), cards, processes)
+
+
+def _with_time(frame: pd.DataFrame, zone: tzinfo) -> pd.DataFrame:
+    time = pd.to_datetime(frame["ts_ms"], unit="ms", utc=True).dt.tz_convert(zone)
+    frame.insert(0, "time", time)
+    return frame.sort_values("ts_ms", kind="stable", ignore_index=True)
