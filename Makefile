@@ -8,10 +8,10 @@ export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all lint format bench clean
+.PHONY: help venv demo test test-pandas-2 test-all lint format bench clean
 
 help: ## list what one can do
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
 venv: $(STAMP) ## set up the virtual environment (the others do it by themselves)
 
@@ -24,11 +24,19 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## sample a simulated laboratory and show what a card was doing at each tick
+demo: $(STAMP) ## the report of a simulated laboratory; needs no GPU
 	@$(BIN)/gua demo
 
 test: $(STAMP) ## run all tests
 	$(BIN)/pytest
+
+test-pandas-2: $(VENV)-pandas-2/.pandas-2 ## run the report's tests with pandas 2
+	$(VENV)-pandas-2/bin/pytest tests/unit tests/test_*.py tests/integration/test_commands.py
+
+$(VENV)-pandas-2/.pandas-2: pyproject.toml constraints.txt
+	$(MAKE) venv VENV=$(VENV)-pandas-2
+	PIP_CONSTRAINT= $(VENV)-pandas-2/bin/pip install --quiet pandas==2.3.3 pytz==2026.6
+	@touch $@
 
 test-all: ## run all tests on every Python from 3.10 up that this machine has
 	@$(PYTHON) tests/every_python.py
@@ -45,6 +53,7 @@ format: $(STAMP) ## put the code into the project's style
 
 bench: $(STAMP) ## print the figures the project holds itself to, as ratios measured in one run
 	$(BIN)/python benchmarks/sampler.py
+	$(BIN)/python benchmarks/report.py
 
 clean: ## remove the virtual environment and all caches
 	rm -rf .venv* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -25,6 +25,8 @@ from tests.driver import Scenario, build, environment
 
 SAMPLER = [str(Path(sysconfig.get_path("scripts")) / "gua-sample")]
 FLOOR = [sys.executable, "-c", "import pynvml, sqlite3"]
+# What is installed has its bytecode.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 RUNS = 40
 DAY_MS = 86_400_000
 START_MS = 1_794_268_800_000  # Tuesday 2026-11-10: a whole day without a reboot of the laboratory
@@ -67,8 +69,7 @@ def measure_tick(folder: Path) -> tuple[float, float, float]:
                 compute=[(pid, 4000 + number) for pid in pids],
                 process_utilization=[(pid, None, 25) for pid in pids],
             )
-        variables = environment(build(folder), scenario.write(folder / "scenario"))
-        variables.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed sampler has its bytecode
+        variables = environment(build(folder), scenario.write(folder / "scenario"), ENVIRONMENT)
         floor, sampler = compare(variables, str(folder / "data"))
     finally:
         for sleeper in sleepers:
@@ -103,7 +104,7 @@ def restless_day(cards: int = 10, processes: int = 12) -> Iterator[Tick]:
             percent = numbers.randrange(10_001) / 100
             memory_mib, watts = numbers.randrange(500, 81_000), numbers.randrange(50_000, 500_000) / 1000
             row.append(Card(fact, percent, "samples", memory_mib, watts, energy[n], numbers.randrange(30, 90), usages))
-        cursors = [Cursor(fact.uuid, fact.gpu_index, None, ts_ms * 1000, ts_ms * 1000, ts_ms) for fact in facts]
+        cursors = [Cursor(fact.uuid, fact.gpu_index, None, None, ts_ms * 1000, ts_ms * 1000, ts_ms) for fact in facts]
         yield Tick(ts_ms, None, boot, "580.65.06", numbers.randrange(4, 40), None, row, people, cursors)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +14,12 @@ import pandas as pd
 
 from gua_report.classify import Classified, classify
 from gua_report.config import Config
-from gua_report.coverage import find_gaps
+from gua_report.coverage import find_gaps, mark_unreadable
 from gua_report.episodes import episode_keys, find_episodes, join_episodes
 from gua_report.history import History, Stretch
 from gua_report.reclaim import freed_gpu_hours
 from gua_report.rollup import Rollup, roll_up
-from gua_report.window import DAY_MS, HOUR_MS, Window, zone_name
+from gua_report.window import DAY_MS, HOUR_MS, Window, parse_time, show, zone_name
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN, Policy
 
@@ -29,7 +29,7 @@ DAYS_AT_A_TIME = 8
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """Frames have one row for each thing they are named after; docs/notebooks.md describes their columns."""
 
@@ -56,6 +56,10 @@ class Report:
     from_ticks_seconds: float
     from_rollups_seconds: float
     warnings: list[str]
+
+    def __repr__(self) -> str:
+        start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
+        return f"<Report of {self.host}, {start} to {end} {self.timezone}>"
 
     def _repr_html_(self) -> str:
         from gua_report.render.html import render
@@ -177,7 +181,9 @@ def _put_together(
     all_episodes = join_episodes(sums.episodes)
     # A day whose ticks can be read but whose rows can't was not observed.
     timeline = sums.timeline[~sums.timeline["day"].isin(history.unreadable)]
-    gaps = find_gaps(timeline, window.start_ms, window.end_ms)
+    midnights = [parse_time(day, timezone.utc, "a day") for day in sorted(history.unreadable)]
+    skipped = [(start, start + DAY_MS) for start in midnights]
+    gaps = mark_unreadable(find_gaps(timeline, window.start_ms, window.end_ms), skipped)
     observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
     headline = _headline(cards)
     earlier = _concat([rollup.cards for rollup in sums.rollups.get(before, [])])

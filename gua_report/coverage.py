@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -9,6 +11,7 @@ NOT_RUNNING = "sampler not running"
 DRIVER_ERROR = "driver error"
 KILLED = "sampler killed (timeout)"
 HOST_DOWN = "host down"
+NOT_READABLE = "partition not readable"
 # The error that the unit records for a run it had to kill.
 TIMEOUT = "timeout"
 
@@ -35,6 +38,21 @@ def find_gaps(ticks: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
     else:
         gaps.append((start_ms, end_ms, NOT_RUNNING))
     return _merge([(max(start, start_ms), min(end, end_ms), kind) for start, end, kind in sorted(gaps)])
+
+
+def mark_unreadable(gaps: pd.DataFrame, days: Iterable[tuple[int, int]]) -> pd.DataFrame:
+    """The same gaps, but for what lies in days (as start and end) whose partitions could not be read: that is why."""
+    marked = [(int(start), int(end), str(kind)) for start, end, kind in gaps.itertuples(index=False)]
+    for day_start, day_end in days:
+        parts: list[tuple[int, int, str]] = []
+        for start, end, kind in marked:
+            first, last = max(start, day_start), min(end, day_end)
+            if kind != NOT_RUNNING or last <= first:
+                parts.append((start, end, kind))
+            else:
+                parts += [(start, first, kind), (first, last, NOT_READABLE), (last, end, kind)]
+        marked = parts
+    return _merge(marked)
 
 
 def _merge(gaps: list[tuple[int, int, str]]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ class History:
     def __init__(self, data_dir: str) -> None:
         folder = samples_dir(data_dir)
         paths = list_partitions(folder) if os.path.isdir(folder) else []
-        self.paths = {os.path.basename(path)[:10]: path for path in paths}
+        self.paths = {os.path.basename(path)[:10]: path for path in paths if _is_day(os.path.basename(path)[:10])}
         self.days = sorted(self.paths)
         self.warnings: list[str] = []
         self.unreadable: set[str] = set()
@@ -48,7 +49,7 @@ class History:
                 except EmptyPartition:
                     pass  # the first tick of the day is just being written
                 except StoreError as error:
-                    self.warnings.append(f"skipped: {error}")
+                    self._skip(day, error)
             self._ticks[day] = frame
         return self._ticks[day]
 
@@ -116,10 +117,13 @@ class History:
             with open_partition(self.paths[day]) as connection:
                 return read_rows(connection, ticks, uuids)
         except StoreError as error:
-            if day not in self.unreadable:
-                self.warnings.append(f"skipped: {error}")
-            self.unreadable.add(day)
+            self._skip(day, error)
             return None
+
+    def _skip(self, day: str, error: StoreError) -> None:
+        if day not in self.unreadable:
+            self.warnings.append(f"skipped: {error}")
+        self.unreadable.add(day)
 
     def _ends_before(self, day: str, start_ms: int) -> bool:
         """Whether the day's last tick, for as long as it may stand for, ends before that time."""
@@ -142,3 +146,12 @@ class History:
             if len(ticks):
                 return int(ticks["ts_ms"].iloc[position])
         return None
+
+
+def _is_day(text: str) -> bool:
+    """Whether there is such a day: 2026-13-01.sqlite is somebody's idea of a name."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable
 from types import TracebackType
@@ -31,7 +32,9 @@ def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str
         return PartitionBusy(f"{path} is held by another process")
     if "full" in text:
         return StoreError(f"no space left for {path}: free some, or give another --data-dir; what it holds is safe")
-    if any(words in text for words in AROUND_THE_FILE):
+    # A damaged header can call a file read-only that is not.
+    writable = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+    if any(words in text for words in AROUND_THE_FILE) and not ("readonly" in text and writable):
         return StoreError(f"{path} can't be used ({text}): {check}")
     return CorruptPartition(f"{path} is not a usable partition ({text})")
 

@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1]
 def test_the_readme_shows_what_the_demo_prints() -> None:
     shown = (ROOT / "README.md").read_text().split("$ make demo\n")[1].split("...\n")[0]
     printed = subprocess.run([str(SCRIPTS / "gua"), "demo"], capture_output=True, text=True, check=True).stdout
-    assert printed.startswith(shown)
-    assert shown.count("\n") > 8
+    # Only the name of the machine differs.
+    assert printed.partition(":")[2].startswith(shown.rstrip("\n").partition(":")[2])
+    assert 15 < shown.count("\n") < 30  # the first screen
 
 
 def test_the_readme_tells_the_thresholds_of_the_policy() -> None:

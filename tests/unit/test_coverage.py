@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gua_report.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_RUNNING, TIMEOUT
+from gua_report.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_RUNNING, TIMEOUT, mark_unreadable
 from gua_report.history import History
 from gua_sample import schema, store
 from gua_sample.errors import GuaError, NothingToReport, StoreError
@@ -322,3 +322,16 @@ def test_a_history_of_one_tick_is_a_report(tmp_path: Path) -> None:
     report = report_minutes(tmp_path, -60, 60)
     assert hours(report)["idle-held"] == pytest.approx(30 / 3600)
     assert gap_seconds(report) == {NOT_RUNNING: 3570}
+
+
+def test_what_lies_in_a_partition_that_can_not_be_read_says_so() -> None:
+    gaps = pd.DataFrame(
+        [(10, 50, "sampler not running"), (60, 70, "host down")], columns=["start_ms", "end_ms", "kind"]
+    )
+    marked = mark_unreadable(gaps, [(20, 30), (65, 100)])
+    assert list(marked.itertuples(index=False, name=None)) == [
+        (10, 20, "sampler not running"),
+        (20, 30, "partition not readable"),
+        (30, 50, "sampler not running"),
+        (60, 70, "host down"),
+    ]

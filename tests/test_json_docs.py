@@ -1,0 +1,132 @@
+"""docs/json.md says what is true: each key of the JSON report and each column of the CSV tables, and no others.
+
+To rewrite the example on the page: GUA_REWRITE_GOLDEN=1 pytest tests/test_json_docs.py
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report import demo, notebook
+from gua_report.render import SECTIONS, Options, renderer
+from gua_report.render.csv import FORMULA
+from gua_report.render.json import SCHEMA_VERSION
+from gua_sample.partition import DAY_MS
+from gua_sample.policy import IDLE_HELD, STATES
+from tests.machine import SCRIPTS
+
+PAGE = Path(__file__).parents[1] / "docs" / "json.md"
+END = "2026-11-11T12:00:00Z"
+MORE = "..."
+
+
+@pytest.fixture(scope="module")
+def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("week")
+    demo.simulate(str(folder), 0, demo.END_MS - 7 * DAY_MS, demo.END_MS)
+    return folder
+
+
+def run_report(folder: Path, *options: str) -> str:
+    command = [str(SCRIPTS / "gua-report"), "--data-dir", str(folder), "--to", END, "--tz", "UTC", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def read_json(folder: Path, *options: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(run_report(folder, "--format", "json", *options))
+    return document
+
+
+def key_paths(value: Any, path: str = "") -> Iterator[str]:
+    """Every key that has a plain value, as the page spells it: gpus[].states.<state>.share."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            name = "<state>" if key in STATES else key
+            yield from key_paths(item, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for item in value:
+            yield from key_paths(item, f"{path}[]")
+    else:
+        yield path
+
+
+def documented_keys(page: str) -> list[str]:
+    reference = page.split("\n## Example")[0]
+    return re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\|([^|]*)\|", reference, re.MULTILINE)))
+
+
+def documented_columns(page: str) -> dict[str, list[str]]:
+    """By section, the columns of its CSV table; what stands in parentheses is a remark."""
+    rows = re.findall(r"^\| (\w+) \|([^|]*)\|", page.split("\n## CSV")[1], re.MULTILINE)
+    return {name: re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", text)) for name, text in rows if name != "section"}
+
+
+def shortened(document: dict[str, Any]) -> str:
+    """One entry of each list, and of the states only one but in the headline."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, list):
+            return [cut(item) for item in value[:1]] + [MORE] * (len(value) > 1)
+        if isinstance(value, dict) and set(value) == set(STATES):
+            return {MORE: 0, IDLE_HELD: cut(value[IDLE_HELD])}
+        return {key: cut(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    short = {key: item if key == "headline" else cut(item) for key, item in document.items()}
+    text = json.dumps({**short, "host": "lab"}, indent=2)
+    return re.sub(rf'"{re.escape(MORE)}"(: 0,)?', MORE, text)
+
+
+def test_every_key_of_a_report_is_documented_and_no_other(week: Path) -> None:
+    # From Monday on: there is a gap that day, and something before it to compare with.
+    document = read_json(week, "--from", "2026-11-09")
+    documented = documented_keys(PAGE.read_text())
+    assert len(documented) == len(set(documented))
+    assert set(key_paths(document)) == set(documented)
+
+
+def test_every_section_and_the_schema_version_are_on_the_page() -> None:
+    page = PAGE.read_text()
+    assert re.findall(r"^## Section (\w+)$", page, re.MULTILINE) == list(SECTIONS)
+    assert f"`schema_version`\nis {SCHEMA_VERSION}:" in page
+    assert f"| `schema_version` | | {SCHEMA_VERSION} |" in page
+
+
+def test_without_the_sections_what_frames_them_stays(week: Path) -> None:
+    document = read_json(week, "--since", "1h", "--section", "coverage")
+    always = documented_keys(PAGE.read_text().split("\n## Section")[0])
+    assert {path for path in key_paths(document) if not path.startswith("coverage")} == set(always)
+
+
+def test_the_example_is_a_real_report(week: Path) -> None:
+    before, rest = PAGE.read_text().split("```json\n")
+    shown, after = rest.split("```\n", 1)
+    example = shortened(read_json(week)) + "\n"
+    if os.environ.get("GUA_REWRITE_GOLDEN"):
+        PAGE.write_text(f"{before}```json\n{example}```\n{after}")
+        return
+    assert shown == example, "if it should differ, rewrite it as is said at the top"
+
+
+def test_every_column_of_every_csv_table_is_documented(week: Path) -> None:
+    report = notebook.report("1h", None, END, "UTC", str(week), None)
+    for section, columns in documented_columns(PAGE.read_text()).items():
+        table = csv.reader(io.StringIO(renderer("csv")(report, Options(sections=(section,)))))
+        assert next(table) == columns
+    assert list(documented_columns(PAGE.read_text())) == list(SECTIONS)
+
+
+def test_the_page_names_what_begins_a_formula() -> None:
+    escaping = PAGE.read_text().split("\n## CSV")[1]
+    assert {character for character in FORMULA if character.isascii() and character.isprintable()} == set(
+        re.findall(r"`([^\w`'])`", escaping)
+    )

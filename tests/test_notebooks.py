@@ -1,0 +1,205 @@
+"""`import gua_report as gua` does what docs/notebooks.md and docs/example.ipynb show.
+
+To rewrite the outputs saved in the example: GUA_REWRITE_GOLDEN=1 pytest tests/test_notebooks.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pandas as pd
+import pytest
+from nbclient import NotebookClient
+
+from gua_report import notebook
+from gua_sample.errors import NothingToReport
+from gua_sample.records import Tick
+from tests.unit.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, busy, free, held, series, write
+
+DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLE = DOCS / "example.ipynb"
+REPORT_FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
+# The example does not tell whose machine it was run on.
+HOST = "lab"
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sunday's last hour and Monday's first, with a hole in between."""
+    folder = tmp_path_factory.mktemp("history")
+    ticks = series(MONDAY_MS - HOUR_MS, 50, busy(index=0), free(index=1))
+    write(folder, ticks + series(MONDAY_MS, 60, held(index=0), free(index=1)))
+    return folder
+
+
+def monday(history: Path) -> dict[str, Any]:
+    """The arguments for its first hour."""
+    return {"start": "2026-11-16", "end": "2026-11-16T01:00", "tz": "UTC", "data_dir": str(history)}
+
+
+def positional(arguments: dict[str, Any]) -> list[Any]:
+    return [arguments.get(name) for name in ("since", "start", "end", "tz", "data_dir", "config")]
+
+
+def documented(heading: str) -> list[str]:
+    """What the first column of the table below that heading names."""
+    section = (DOCS / "notebooks.md").read_text().split(f"\n### {heading}\n")[1].split("\n#")[0]
+    return re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))
+
+
+def names(frame: pd.DataFrame) -> list[str]:
+    return [name for name in [*frame.index.names, *frame.columns] if name is not None]
+
+
+def test_report_and_load_can_be_called_again_and_again(history: Path) -> None:
+    # In a process of its own, where nothing is imported yet. A module of the same name would take a function's place.
+    script = (
+        "import importlib, pkgutil, sys, gua_report as gua\n"
+        "arguments = dict(zip(('start', 'end', 'tz', 'data_dir'), sys.argv[1:]))\n"
+        "for _ in range(2):\n"
+        "    print(len(gua.report(**arguments).gpus), len(gua.load(**arguments).ticks))\n"
+        "from gua_report.build import Report\n"
+        "print(callable(gua.report), callable(gua.load))\n"
+    )
+    command = [sys.executable, "-c", script, *monday(history).values()]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr) == ("2 60\n2 60\nTrue True\n", "")
+
+
+@pytest.mark.parametrize("name", REPORT_FRAMES)
+def test_every_column_of_a_report_is_documented(history: Path, name: str) -> None:
+    report = notebook.report(*positional(monday(history)))
+    assert sorted(names(getattr(report, name))) == sorted(documented(f"report.{name}"))
+
+
+def test_every_plain_value_of_a_report_is_documented(history: Path) -> None:
+    fields = {field.name for field in dataclasses.fields(notebook.report(*positional(monday(history))))}
+    assert sorted(documented("Plain values")) == sorted(fields - set(REPORT_FRAMES))
+
+
+@pytest.mark.parametrize("name", notebook.Frames._fields)
+def test_every_column_of_the_rows_is_documented(history: Path, name: str) -> None:
+    frames = notebook.load(*positional(monday(history)))
+    assert sorted(names(getattr(frames, name))) == sorted(documented(f"load().{name}"))
+
+
+@pytest.mark.parametrize("ticks", [series(MONDAY_MS, 5, free()), series(MONDAY_MS, 5, error="driver_not_loaded")])
+def test_the_columns_are_the_same_when_nothing_is_on_the_cards(tmp_path: Path, ticks: list[Tick]) -> None:
+    write(tmp_path, ticks)
+    report = notebook.report(*positional(monday(tmp_path)))
+    for name in set(REPORT_FRAMES) - {"before"}:
+        assert sorted(names(getattr(report, name))) == sorted(documented(f"report.{name}"))
+    frames = notebook.load(*positional(monday(tmp_path)))
+    for name in frames._fields:
+        assert sorted(names(getattr(frames, name))) == sorted(documented(f"load().{name}"))
+
+
+def test_every_argument_is_documented() -> None:
+    section = (DOCS / "notebooks.md").read_text().split("\n## Arguments\n")[1].split("\n## ")[0]
+    arguments = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
+    assert arguments == list(inspect.signature(notebook.report).parameters)
+    assert arguments == list(inspect.signature(notebook.load).parameters)
+
+
+def test_the_weights_of_the_rows_come_to_what_the_report_says(history: Path) -> None:
+    report = notebook.report(*positional(monday(history)))
+    cards = notebook.load(*positional(monday(history))).cards
+    hours = (cards["weight_ms"] * cards["gpu_share"] / HOUR_MS).groupby(cards["state"]).sum()
+    assert hours.to_dict() == pytest.approx({"idle-held": 1.0, "truly-idle": 1.0})
+    assert report.headline["gpu_hours"][list(hours.index)].to_dict() == pytest.approx(hours.to_dict())
+
+
+def test_times_are_in_the_zone_asked_for(history: Path) -> None:
+    arguments = {"since": "10m", "end": "2026-11-16T01:00+00:00", "tz": "Asia/Kolkata", "data_dir": str(history)}
+    for frame in notebook.load(*positional(arguments)):
+        assert frame["time"].iloc[0].isoformat() == "2026-11-16T06:20:00+05:30"
+        assert frame["ts_ms"].iloc[0] == MONDAY_MS + 50 * MINUTE_MS
+
+
+def test_a_window_without_ticks_is_said_to_have_none(history: Path) -> None:
+    arguments = {**monday(history), "start": "2026-11-17", "end": "2026-11-18"}
+    for function in (notebook.report, notebook.load):
+        with pytest.raises(NothingToReport, match="no ticks from 2026-11-17 00:00"):
+            function(*positional(arguments))
+
+
+def test_a_report_shows_itself(history: Path) -> None:
+    html = notebook.report(*positional(monday(history)))._repr_html_()
+    assert "50.0% of the GPU time was idle-held" in html
+
+
+def read_example() -> Any:
+    return nbformat.read(EXAMPLE, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def outputs(document: Any) -> Iterator[tuple[str, str, str]]:
+    """Of each code cell: which, what kind, and what it shows."""
+    for cell in document.cells:
+        for output in cell.get("outputs", ()):
+            for kind, text in output.get("data", {output.output_type: str(output)}).items():
+                if kind != "text/plain":  # HTML says the same, and does not depend on pandas' version
+                    yield cell.id, kind, without_host(text)
+
+
+def without_host(html: str) -> str:
+    return html.replace(f"<strong>GPU use on {socket.gethostname()}</strong>", f"<strong>GPU use on {HOST}</strong>")
+
+
+def execute(folder: Path) -> Any:
+    """The example, run from start to end in a kernel of this Python that touches nothing outside the folder."""
+    document = read_example()
+    client = NotebookClient(
+        document,
+        timeout=60,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+    )
+    client.execute()
+    return document
+
+
+# The warnings are Jupyter's own affair.
+@pytest.mark.filterwarnings("default")
+def test_the_example_runs_and_shows_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "TMPDIR"):
+        (tmp_path / variable).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    executed = execute(tmp_path)
+    shown = list(outputs(executed))
+    unexpected = [text for _, kind, text in shown if kind != "text/html"]
+    assert not unexpected  # no error, no warning
+    assert len(shown) == 4
+    assert not list((tmp_path / "TMPDIR").glob("gua-*"))
+    if os.environ.get("GUA_REWRITE_GOLDEN"):
+        save(executed)
+    assert list(outputs(read_example())) == shown, "if it should differ, rewrite it as is said at the top"
+
+
+def save(document: Any) -> None:
+    """With the outputs, and without what would differ on the next machine."""
+    document.metadata = {"kernelspec": document.metadata.kernelspec, "language_info": {"name": "python"}}
+    for cell in document.cells:
+        for output in cell.get("outputs", ()):
+            output.data = {"text/html": without_host(output.data["text/html"])}
+    nbformat.write(document, EXAMPLE)  # type: ignore[no-untyped-call]
+
+
+def test_the_example_is_saved_with_its_outputs_and_small() -> None:
+    document = read_example()
+    nbformat.validate(document)
+    assert EXAMPLE.stat().st_size < 100_000
+    assert all(cell.execution_count for cell in document.cells if cell.cell_type == "code")
+    shown = list(outputs(document))
+    assert [kind for _, kind, _ in shown] == ["text/html"] * 4
+    assert f"GPU use on {HOST}<" in shown[0][2]
