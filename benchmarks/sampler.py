@@ -48,12 +48,15 @@ def run_once(command: list[str], variables: dict[str, str]) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def compare(variables: dict[str, str], data_dir: str) -> tuple[list[Cost], list[Cost]]:
+def compare(variables: dict[str, str], data_dir: str, renew: Callable[[], object]) -> tuple[list[Cost], list[Cost]]:
     """Floor and sampler in turn, so that whatever else the machine does hits both."""
     sampler = [*SAMPLER, "--data-dir", data_dir]
     for command in (FLOOR, sampler):
         run_once(command, variables)  # bytecode, caches, the partition
-    pairs = [(run_once(FLOOR, variables), run_once(sampler, variables)) for _ in range(RUNS)]
+    pairs = []
+    for _ in range(RUNS):
+        renew()  # the driver has filled its buffers since
+        pairs.append((run_once(FLOOR, variables), run_once(sampler, variables)))
     return [floor for floor, _ in pairs], [sample for _, sample in pairs]
 
 
@@ -69,8 +72,9 @@ def measure_tick(folder: Path) -> tuple[float, float, float]:
                 compute=[(pid, 4000 + number) for pid in pids],
                 process_utilization=[(pid, None, 25) for pid in pids],
             )
-        variables = environment(build(folder), scenario.write(folder / "scenario"), ENVIRONMENT)
-        floor, sampler = compare(variables, str(folder / "data"))
+        path = scenario.write(folder / "scenario")
+        variables = environment(build(folder), path, ENVIRONMENT)
+        floor, sampler = compare(variables, str(folder / "data"), lambda: scenario.write(path))
     finally:
         for sleeper in sleepers:
             sleeper.kill()

@@ -14,6 +14,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 NOT_KNOWN = -(2**63)  # stands for NULL on the way from SQLite to numpy
+FEW_TICKS = 100
 
 TICK_COLUMNS = ("ts_ms", "interval_ms", "boot_id", "driver_version", "nvml_ms", "error")
 CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
@@ -85,9 +86,10 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     keep = (tick >= 0) & (card >= 0)
     tick, card, utilization, used, energy = (column[keep] for column in (tick, card, utilization, used, energy))
     cards = CardRows(tick, card, _numbers(utilization) / 100, _numbers(used), _numbers(energy) + base[card])
-    # Of a whole day, nearly all processes are wanted; of a few ticks, a few.
-    only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if where else ""
-    process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted)
+    # Of a long stretch, nearly all processes are wanted; of a few ticks, a few.
+    few = len(ticks) <= FEW_TICKS
+    only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if few and where else ""
+    process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted if only else ())
     process_ids = process_facts.pop("id").to_numpy()
     names = ("tick_id", "card_id", "process_id", "memory_mib", "sm_percent")
     tick, card, process, memory, sm = _columns(connection, f"process_sample {where}", names, wanted)
