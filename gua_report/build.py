@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gua_report import tables
 from gua_report.classify import Classified, classify
 from gua_report.config import Config
 from gua_report.coverage import find_gaps, mark_unreadable
@@ -21,7 +21,7 @@ from gua_report.reclaim import freed_gpu_hours
 from gua_report.rollup import Rollup, roll_up
 from gua_report.window import DAY_MS, HOUR_MS, Window, parse_time, show, zone_name
 from gua_sample.errors import NothingToReport, StoreError
-from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN, Policy
+from gua_sample.policy import Policy
 
 RECLAIM_AFTER_MS = (1_800_000, 3_600_000, 7_200_000)
 # So many days are read at a time, to bound the memory.
@@ -175,9 +175,9 @@ def _put_together(
     rollups = sums.rollups[window]
     if not rollups:
         raise unreadable(history)
-    cards = _concat([rollup.cards for rollup in rollups])
-    facts = _concat([rollup.card_facts for rollup in rollups]).groupby("uuid", sort=False).last().reset_index()
-    holds = _concat([rollup.holds for rollup in rollups])
+    cards = tables.concat([rollup.cards for rollup in rollups])
+    facts = tables.concat([rollup.card_facts for rollup in rollups]).groupby("uuid", sort=False).last().reset_index()
+    holds = tables.concat([rollup.holds for rollup in rollups])
     all_episodes = join_episodes(sums.episodes)
     # A day whose ticks can be read but whose rows can't was not observed.
     timeline = sums.timeline[~sums.timeline["day"].isin(history.unreadable)]
@@ -185,8 +185,8 @@ def _put_together(
     skipped = [(start, start + DAY_MS) for start in midnights]
     gaps = mark_unreadable(find_gaps(timeline, window.start_ms, window.end_ms), skipped)
     observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
-    headline = _headline(cards)
-    earlier = _concat([rollup.cards for rollup in sums.rollups.get(before, [])])
+    headline = tables.headline(cards)
+    earlier = tables.concat([rollup.cards for rollup in sums.rollups.get(before, [])])
     ends = timeline["ts_ms"] + timeline["weight_ms"]
     in_window = timeline[(timeline["ts_ms"] < window.end_ms) & (ends > window.start_ms)]
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
@@ -200,14 +200,14 @@ def _put_together(
         policy=config.policy,
         config=config,
         headline=headline,
-        before=_headline(earlier) if len(earlier) else None,
-        capacity=_capacity(cards, observed_ms, config),
+        before=tables.headline(earlier) if len(earlier) else None,
+        capacity=tables.capacity(cards, observed_ms, config),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
         reclaim=freed_gpu_hours(holds, all_episodes, window, reclaim_after_ms),
-        gpus=_gpus(cards, facts),
-        identities=_identities(_concat([rollup.identities for rollup in rollups])),
-        heatmap=_heatmap(cards, window),
-        episodes=_episodes(all_episodes, window, newest_ms, facts),
+        gpus=tables.gpus(cards, facts),
+        identities=tables.identities(tables.concat([rollup.identities for rollup in rollups])),
+        heatmap=tables.heatmap(cards, window),
+        episodes=tables.episodes(all_episodes, window, newest_ms, facts),
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
         observed_seconds=observed_ms / 1000,
@@ -232,138 +232,3 @@ def _grid(window: Window) -> tuple[int, int]:
 def _offset_ms(ts_ms: int, window: Window) -> int:
     offset = datetime.fromtimestamp(ts_ms / 1000, window.zone).utcoffset()
     return round(offset.total_seconds() * 1000) if offset else 0
-
-
-def _concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Empty frames have no types to speak of, and would spoil those of the others."""
-    filled = [frame for frame in frames if len(frame)]
-    if filled:
-        return pd.concat(filled, ignore_index=True)
-    return frames[0] if frames else pd.DataFrame()
-
-
-def _headline(cards: pd.DataFrame) -> pd.DataFrame:
-    hours = cards.groupby("state")["gpu_ms"].sum().reindex(list(STATES), fill_value=0.0) / HOUR_MS
-    total = hours.sum()
-    return pd.DataFrame({"share": hours / total if total else np.nan, "gpu_hours": hours})
-
-
-def _capacity(cards: pd.DataFrame, observed_ms: int, config: Config) -> pd.DataFrame:
-    sums = cards.groupby("state")[["gpu_ms", "energy_joules", "energy_ms"]].sum().reindex(list(STATES), fill_value=0.0)
-    hours = sums["gpu_ms"] / HOUR_MS
-    # A missing counter is not 0 kWh; no time at all is.
-    energy_kwh = (sums["energy_joules"] / 3.6e6).where((sums["energy_ms"] > 0) | (sums["gpu_ms"] == 0))
-    cost = pd.Series(np.nan, index=hours.index)
-    if config.price_per_gpu_hour is not None or config.price_per_kwh is not None:
-        # What energy was used is not known for a state without counters: then its cost is not known either.
-        energy_cost = energy_kwh * config.price_per_kwh if config.price_per_kwh is not None else 0.0
-        cost = hours * (config.price_per_gpu_hour or 0.0) + energy_cost
-    equivalent = hours / (observed_ms / HOUR_MS) if observed_ms else hours * np.nan
-    return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": cost})
-
-
-def _by_state(frame: pd.DataFrame, key: str) -> pd.DataFrame:
-    """GPU-hours with a column for each state."""
-    table = frame.groupby([key, "state"], sort=False)["gpu_ms"].sum().unstack()
-    return table.reindex(columns=list(STATES)).fillna(0.0) / HOUR_MS
-
-
-def _gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    hours = _by_state(cards, "gpu_uuid")
-    known = facts.set_index("uuid").reindex(hours.index)
-    frame = pd.DataFrame(
-        {
-            "uuid": hours.index.to_numpy(),
-            "index": known["gpu_index"].to_numpy(),
-            "mig_index": known["mig_index"].to_numpy(dtype="float64"),
-            "name": known["name"].to_numpy(dtype=object),
-            "gpu_hours": hours.sum(axis=1).to_numpy(),
-        }
-    )
-    for state in STATES:
-        name = state.replace("-", "_")
-        frame[f"{name}_gpu_hours"] = hours[state].to_numpy()
-        frame[f"{name}_share"] = (hours[state] / hours.sum(axis=1)).to_numpy()
-    return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
-
-
-def _identities(presences: pd.DataFrame) -> pd.DataFrame:
-    columns = [
-        "identity",
-        "gpu_hours",
-        "active_gpu_hours",
-        "idle_held_gpu_hours",
-        "unknown_gpu_hours",
-        "idle_held_share",
-    ]
-    if presences.empty:
-        return pd.DataFrame(columns=columns)
-    hours = _by_state(presences, "identity")
-    used = hours[ACTIVE] + hours[IDLE_HELD]
-    frame = pd.DataFrame(
-        {
-            "identity": hours.index.to_numpy(dtype=object),
-            "gpu_hours": (used + hours[UNKNOWN]).to_numpy(),
-            "active_gpu_hours": hours[ACTIVE].to_numpy(),
-            "idle_held_gpu_hours": hours[IDLE_HELD].to_numpy(),
-            "unknown_gpu_hours": hours[UNKNOWN].to_numpy(),
-            "idle_held_share": (hours[IDLE_HELD] / used.where(used > 0)).to_numpy(),
-        },
-        columns=columns,
-    )
-    order = ["idle_held_gpu_hours", "gpu_hours", "identity"]
-    return frame.sort_values(order, ascending=[False, False, True], ignore_index=True)
-
-
-def _heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Every hour of the week in the reader's zone. What is not known is left out, not averaged in."""
-    local = {ms: datetime.fromtimestamp(ms / 1000, window.zone) for ms in cards["hour_ms"].unique().tolist()}
-    known = cards[cards["state"] != UNKNOWN]
-    when = pd.DataFrame(
-        {
-            "weekday": [local[ms].weekday() for ms in known["hour_ms"].tolist()],
-            "hour": [local[ms].hour for ms in known["hour_ms"].tolist()],
-            "known": known["gpu_ms"].to_numpy(),
-            "active": np.where(known["state"] == ACTIVE, known["gpu_ms"], 0.0),
-        }
-    )
-    sums = when.groupby(["weekday", "hour"])[["known", "active"]].sum()
-    every = pd.MultiIndex.from_product([range(7), range(24)], names=["weekday", "hour"])
-    sums = sums.reindex(every)
-    return pd.DataFrame({"active_share": sums["active"] / sums["known"]}).reset_index()
-
-
-def _episodes(
-    episodes: pd.DataFrame,
-    window: Window,
-    newest_ms: int,
-    facts: pd.DataFrame,
-) -> pd.DataFrame:
-    """Those that reach into the window: ongoing ones first, then the longest."""
-    columns = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms", "seconds"]
-    columns += ["peak_memory_mib", "ongoing"]
-    found = episodes
-    if len(found):
-        found = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
-    if not len(found):
-        return pd.DataFrame(columns=columns)
-    known = facts.set_index("uuid").reindex(found["gpu_uuid"])
-    frame = pd.DataFrame(
-        {
-            "gpu_uuid": found["gpu_uuid"].to_numpy(dtype=object),
-            "gpu_index": known["gpu_index"].to_numpy(),
-            "mig_index": known["mig_index"].to_numpy(dtype="float64"),
-            "identity": found["identity"].to_numpy(dtype=object),
-            "pid": found["pid"].to_numpy(dtype="int64"),
-            "command": found["command"].to_numpy(dtype=object),
-            "start_ms": found["start_ms"].to_numpy(dtype="int64"),
-            "end_ms": found["end_ms"].to_numpy(dtype="int64"),
-            "seconds": ((found["end_ms"] - found["start_ms"]) / 1000).to_numpy(dtype="float64"),
-            "peak_memory_mib": found["peak_memory_mib"].to_numpy(dtype="float64"),
-            # No tick comes after the newest: whoever was there then is taken to be there still.
-            "ongoing": (found["end_ms"] > newest_ms).to_numpy(dtype=bool),
-        },
-        columns=columns,
-    )
-    order: Any = ["ongoing", "seconds", "gpu_uuid", "pid"]
-    return frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
