@@ -161,7 +161,7 @@ def progress_bar() -> Callable[[int, int], None] | None:
         if done >= total:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         elif time.monotonic() - began > 0.5:
-            print(f"\rreading day {done} of {total}\x1b[K", end="", file=sys.stderr, flush=True)
+            print(f"\rreading: {100 * done // total} %\x1b[K", end="", file=sys.stderr, flush=True)
 
     return show
 
