@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -190,6 +191,7 @@ def test_a_report_in_a_pipe_has_neither_colour_nor_progress(machine: Machine) ->
     assert ascii_report.isascii()
 
 
+@pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
 def test_a_report_on_a_terminal_is_in_colour_unless_told_otherwise(machine: Machine) -> None:
     machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.tick()
