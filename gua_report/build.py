@@ -13,17 +13,19 @@ import pandas as pd
 
 from gua_report import tables
 from gua_report.classify import Classified, classify
-from gua_report.config import Config
+from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.coverage import find_gaps, mark_unreadable
 from gua_report.episodes import episode_keys, find_episodes, join_episodes
 from gua_report.history import History, Stretch
 from gua_report.reclaim import freed_gpu_hours
 from gua_report.rollup import Rollup, roll_up
-from gua_report.window import DAY_MS, HOUR_MS, Window, parse_time, show, zone_name
+from gua_report.window import HOUR_MS, Window, parse_time, show, zone_name
 from gua_sample.errors import NothingToReport, StoreError
+from gua_sample.partition import DAY_MS
 from gua_sample.policy import Policy
+from gua_sample.settings import duration_ms
 
-RECLAIM_AFTER_MS = (1_800_000, 3_600_000, 7_200_000)
+RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
 # So many days are read at a time, to bound the memory.
 DAYS_AT_A_TIME = 8
 Progress = Callable[[int, int], None]

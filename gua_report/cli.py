@@ -39,11 +39,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build_parser() -> command.Parser:
+    from gua_report.config import RECLAIM_AFTER
     from gua_report.render import FORMATS, SECTIONS
+    from gua_report.window import DEFAULT_SINCE
 
     parser = command.Parser(PROG, DESCRIPTION, EPILOG)
     when = parser.add_argument_group("which time")
-    when.add_argument("--since", metavar="D", help="how far back from the end, or a time (default 7d)")
+    when.add_argument("--since", metavar="D", help=f"how far back from the end, or a time (default {DEFAULT_SINCE})")
     when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
     when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
     when.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
@@ -58,7 +60,10 @@ def build_parser() -> command.Parser:
     what.add_argument("--util-threshold", metavar="PERCENT", type=percent, help="active from this utilization on")
     what.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
     what.add_argument(
-        "--reclaim-after", metavar="D", action="append", help="what a rule like this would free (default 30m 1h 2h)"
+        "--reclaim-after",
+        metavar="D",
+        action="append",
+        help=f"what such a rule would free (default {' '.join(RECLAIM_AFTER)})",
     )
     how = parser.add_argument_group("how")
     how.add_argument("--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default text)")
@@ -74,7 +79,7 @@ def build_parser() -> command.Parser:
 
 def run(options: argparse.Namespace) -> int:
     from gua_report import render
-    from gua_report.config import load_config
+    from gua_report.config import RECLAIM_AFTER, load_config
     from gua_report.window import parse_window
 
     name = choose(options.format or "text", "format", tuple(render.FORMATS))
@@ -89,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         policy = policy._replace(utilization_percent=options.util_threshold)
     if options.memory_threshold is not None:
         policy = policy._replace(process_memory_mib=options.memory_threshold)
-    reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or ("30m", "1h", "2h"))
+    reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
     data_dir = settings.data_dir(options.data_dir)
 
     from gua_report.build import build_report  # pandas takes longer than all the rest: not for --help or a mistake

@@ -10,6 +10,8 @@ from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
 SYSTEM_CONFIG = "/etc/gua/gua.toml"
+# Rules "take the memory back after so long idle" that a report looks at unless told which.
+RECLAIM_AFTER = ("30m", "1h", "2h")
 DEFAULT_CURRENCY = "USD"
 LONGEST_SHOWN_VALUE = 60
 

@@ -11,6 +11,15 @@ from gua_report.config import Config
 from gua_report.window import HOUR_MS, Window
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN
 
+IDENTITY_COLUMNS = [
+    "identity",
+    "gpu_hours",
+    "active_gpu_hours",
+    "idle_held_gpu_hours",
+    "unknown_gpu_hours",
+    "idle_held_share",
+]
+
 
 def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """Empty frames have no types to speak of, and would spoil those of the others."""
@@ -66,16 +75,8 @@ def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def identities(presences: pd.DataFrame) -> pd.DataFrame:
-    columns = [
-        "identity",
-        "gpu_hours",
-        "active_gpu_hours",
-        "idle_held_gpu_hours",
-        "unknown_gpu_hours",
-        "idle_held_share",
-    ]
     if presences.empty:
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=IDENTITY_COLUMNS)
     hours = _by_state(presences, "identity")
     used = hours[ACTIVE] + hours[IDLE_HELD]
     frame = pd.DataFrame(
@@ -87,7 +88,7 @@ def identities(presences: pd.DataFrame) -> pd.DataFrame:
             "unknown_gpu_hours": hours[UNKNOWN].to_numpy(),
             "idle_held_share": (hours[IDLE_HELD] / used.where(used > 0)).to_numpy(),
         },
-        columns=columns,
+        columns=IDENTITY_COLUMNS,
     )
     order = ["idle_held_gpu_hours", "gpu_hours", "identity"]
     return frame.sort_values(order, ascending=[False, False, True], ignore_index=True)

@@ -11,7 +11,6 @@ from gua_sample.errors import UsageError
 from gua_sample.settings import duration_ms
 
 HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 DEFAULT_SINCE = "7d"
 
 

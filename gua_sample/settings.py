@@ -10,7 +10,7 @@ from gua_sample.errors import UsageError
 SYSTEM_DATA_DIR = "/var/lib/gua"
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-LONGEST_MS = 100 * 366 * 86_400_000
+LONGEST_MS = 100 * 366 * UNITS_MS["d"]
 
 
 def data_dir(option: str | None, environment: Mapping[str, str] = os.environ) -> str:

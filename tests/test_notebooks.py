@@ -139,7 +139,7 @@ def test_a_report_shows_itself(history: Path) -> None:
 
 
 def read_example() -> Any:
-    return nbformat.read(EXAMPLE, as_version=4)  # type: ignore[no-untyped-call]
+    return nbformat.read(EXAMPLE, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
 
 
 def outputs(document: Any) -> Iterator[tuple[str, str, str]]:
@@ -192,7 +192,7 @@ def save(document: Any) -> None:
     for cell in document.cells:
         for output in cell.get("outputs", ()):
             output.data = {"text/html": without_host(output.data["text/html"])}
-    nbformat.write(document, EXAMPLE)  # type: ignore[no-untyped-call]
+    nbformat.write(document, EXAMPLE)  # type: ignore[no-untyped-call]  # nbformat has no types
 
 
 def test_the_example_is_saved_with_its_outputs_and_small() -> None:

@@ -16,7 +16,6 @@ from gua_report.render.values import (
     EPISODE,
     GPU,
     HEATMAP,
-    IDENTITY,
     Value,
     by_state,
     changes,
@@ -27,6 +26,7 @@ from gua_report.render.values import (
     value,
 )
 from gua_report.render.words import to_ascii
+from gua_report.tables import IDENTITY_COLUMNS
 from gua_sample.errors import UsageError
 from gua_sample.policy import STATES
 
@@ -71,7 +71,7 @@ def _table(report: Report, section: str) -> tuple[list[str], list[dict[str, Valu
             columns += [f"{prefix}_gpu_hours", f"{prefix}_share"]
         return columns, records(report.gpus, columns)
     if section == "identities":
-        return IDENTITY, records(report.identities, IDENTITY)
+        return IDENTITY_COLUMNS, records(report.identities, IDENTITY_COLUMNS)
     if section == "heatmap":
         return HEATMAP, records(report.heatmap, HEATMAP)
     if section == "episodes":

@@ -11,7 +11,6 @@ from gua_report.render.values import (
     CAPACITY,
     GPU,
     HEATMAP,
-    IDENTITY,
     by_state,
     changes,
     currency,
@@ -22,6 +21,7 @@ from gua_report.render.values import (
     value,
 )
 from gua_report.render.words import clean
+from gua_report.tables import IDENTITY_COLUMNS
 from gua_report.window import Window
 from gua_sample.policy import STATES
 
@@ -39,7 +39,7 @@ def to_document(report: Report, sections: tuple[str, ...]) -> dict[str, Any]:
         "headline": _headline,
         "capacity": _capacity,
         "gpus": _gpus,
-        "identities": lambda report: records(report.identities, IDENTITY),
+        "identities": lambda report: records(report.identities, IDENTITY_COLUMNS),
         "heatmap": lambda report: records(report.heatmap, HEATMAP),
         "episodes": episodes,
         "coverage": _coverage,

@@ -81,14 +81,6 @@ def gaps(report: Report) -> list[dict[str, Value]]:
 
 GPU = ["uuid", "index", "mig_index", "name", "gpu_hours"]
 CAPACITY = ["gpu_hours", "equivalent_gpus", "energy_kwh", "cost"]
-IDENTITY = [
-    "identity",
-    "gpu_hours",
-    "active_gpu_hours",
-    "idle_held_gpu_hours",
-    "unknown_gpu_hours",
-    "idle_held_share",
-]
 HEATMAP = ["weekday", "hour", "active_share"]
 EPISODE = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start", "end", "seconds"]
 EPISODE += ["peak_memory_mib", "ongoing"]
