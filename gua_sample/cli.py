@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import NoReturn
 
-from gua_sample import command, settings, tick
+from gua_sample import command, processes, service, settings, tick
 from gua_sample.errors import DriverError, UsageError
 from gua_sample.policy import STATES, card_state
 from gua_sample.records import Previous, Reading, Source
@@ -25,7 +25,7 @@ examples:
 data folder, first that applies: --data-dir, $GUA_DATA_DIR, $STATE_DIRECTORY,
 /var/lib/gua if it exists, $XDG_STATE_HOME/gua (~/.local/state/gua).
 exit status: 0 recorded, 1 failed (a driver error is recorded all the same),
-2 wrong usage.
+2 wrong usage, 75 failed as the unit has logged within the hour.
 """
 
 
@@ -35,7 +35,7 @@ def entry() -> NoReturn:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return command.run(build_parser(), run, arguments)
+    return command.run(build_parser(), run, arguments, service.said_this_hour)
 
 
 def build_parser() -> command.Parser:
@@ -46,6 +46,7 @@ def build_parser() -> command.Parser:
         "--simulate", metavar="SEED", nargs="?", const="0", help="sample a made-up laboratory; needs --data-dir"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--record-timeout", action="store_true", help="for the unit: record that its run was killed")
     return parser
 
 
@@ -53,28 +54,43 @@ def run(options: argparse.Namespace) -> int:
     interval_ms = settings.duration_ms(options.interval) if options.interval is not None else None
     data_dir = settings.data_dir(options.data_dir)
     ts_ms = time.time_ns() // 1_000_000
+    if options.record_timeout:
+        tick.record_timeout(data_dir, service.read_start_ms(ts_ms), ts_ms, warn)
+        warn("a run had to be killed at its start timeout: the driver hangs? see 'gua doctor'")
+        return 0
+    service.mark_start()
     source = simulation(options.simulate, options.data_dir, ts_ms) if options.simulate is not None else machine()
-    done = tick.run(data_dir, source, interval_ms, ts_ms, lambda text: command.complain(PROG, f"warning: {text}"))
+    done = tick.run(data_dir, source, interval_ms, ts_ms, warn)
     if done.driver_error:
         raise done.driver_error
     command.say(PROG, json_summary(done) if options.json else summary(done))
     return 0
 
 
+def warn(text: str) -> None:
+    if not service.said_this_hour(text):
+        command.complain(PROG, f"warning: {text}")
+
+
 def machine() -> Source:
     """The real thing. If the binding is missing, that too is a driver error to be recorded."""
-    from gua_sample import processes
-
     try:
-        from gua_sample.nvml import read
+        # At once: when root has become the folder's owner, its Python may be out of reach.
+        from gua_sample import nvml
     except ModuleNotFoundError as error:
         name = "nvidia_ml_py_missing"
         problem = DriverError(name, f"NVML failed ({name}): {error}; run 'pip install nvidia-ml-py' for this Python")
 
         def read(previous: Previous | None) -> Reading:
             raise problem
+    else:
 
-    return Source(processes.read_boot, read, processes.describe)
+        def read(previous: Previous | None) -> Reading:
+            if service.find_hanging_run() is not None:
+                raise nvml.driver_error("driver_hangs")
+            return nvml.read(previous)
+
+    return Source(processes.read_boot, read, processes.describe, processes.user_names)
 
 
 def simulation(seed: str, data_dir: str | None, ts_ms: int) -> Source:

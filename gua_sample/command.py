@@ -6,11 +6,11 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from gua_sample import __version__
-from gua_sample.errors import GuaError, UsageError
+from gua_sample.errors import LOGGED_BEFORE, GuaError, UsageError
 
 
 class Parser(argparse.ArgumentParser):
@@ -31,7 +31,12 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def run(parser: Parser, body: Callable[[argparse.Namespace], int], arguments: list[str] | None) -> int:
+def run(
+    parser: Parser,
+    body: Callable[[argparse.Namespace], int],
+    arguments: list[str] | None,
+    was_logged: Callable[[str], bool] = lambda text: False,
+) -> int:
     """Parse, call, and turn whatever goes wrong into a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -39,13 +44,17 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], int], arguments: li
             stream.reconfigure(errors="backslashreplace")
     try:
         return body(parser.parse_args(arguments))
-    except (GuaError, OSError) as error:
-        if debug:
-            raise
-        complain(parser.prog, f"error: {error}")
-        return error.exit_code if isinstance(error, GuaError) else 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if debug:
+            raise
+        known = isinstance(error, GuaError | OSError)
+        text = str(error) if known else f"{type(error).__name__}: {error} (this is a bug; --debug shows where)"
+        if was_logged(text):
+            return LOGGED_BEFORE
+        complain(parser.prog, f"error: {text}")
+        return error.exit_code if isinstance(error, GuaError) else 1
 
 
 def leave(status: int) -> NoReturn:
@@ -68,4 +77,18 @@ def say(prog: str, text: str) -> None:
 
 
 def complain(prog: str, message: str) -> None:
-    print(f"{prog}: {message}", file=sys.stderr)
+    """One line on stderr; in the journal, which names the program itself, with its priority."""
+    priority = "<4>" if message.startswith("warning") else "<3>"
+    print(f"{priority if is_journal() else prog + ': '}{message}", file=sys.stderr)
+
+
+def is_journal(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether stderr is the journal: systemd names the stream, and a child may have it redirected."""
+    named = environment.get("JOURNAL_STREAM")
+    if not named:
+        return False
+    try:
+        found = os.fstat(2)
+    except OSError:
+        return False
+    return named == f"{found.st_dev}:{found.st_ino}"

@@ -11,6 +11,9 @@ GuaError                exit 1   one line on stderr: what happened and what to d
     └── PartitionBusy            somebody holds it: the writer keeps the tick beside it
 """
 
+# The exit status of a run that failed as one has that logged it within the hour; only in the unit.
+LOGGED_BEFORE = 75
+
 
 class GuaError(Exception):
     exit_code = 1

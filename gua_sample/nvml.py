@@ -21,6 +21,7 @@ REMEDIES = {
     "driver_not_loaded": "the NVIDIA driver is not loaded: run 'modprobe nvidia' as root, then check with nvidia-smi",
     "lib_rm_version_mismatch": "library and loaded driver differ in version, as after an unattended upgrade: reboot",
     "no_permission": "NVML may not be used by this user: check the permissions of /dev/nvidia*",
+    "driver_hangs": "an earlier run hangs in the driver and can't be killed: reboot, after a look at 'dmesg'",
     "no_cards": "the driver reports no cards: check nvidia-smi and 'lspci | grep -i nvidia'",
 }
 OTHER_REMEDY = "check nvidia-smi and 'dmesg | grep -i nvrm'"

@@ -6,19 +6,24 @@ is None; what can is made printable, since users choose these names.
 
 from __future__ import annotations
 
+import _thread
 import os
 import pwd
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 
 from gua_sample.records import Boot, Process
 
 LOGIN_UID_UNSET = 4294967295
+# How long a tick waits for names of users.
+ANSWER_SECONDS = 2.0
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def read_boot(proc: str = "/proc") -> Boot:
     """This boot, and the time at which its uptime was 0 as far as the clock tells now."""
-    boot_id = _read(f"{proc}/sys/kernel/random/boot_id") or b"unknown"
+    boot_id = read_file(f"{proc}/sys/kernel/random/boot_id") or b"unknown"
     return Boot(printable(boot_id.strip()), time.time_ns() // 1_000_000 - uptime_ms())
 
 
@@ -28,27 +33,47 @@ def uptime_ms() -> int:
 
 
 def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
+    """What /proc tells. The names of users come from elsewhere (see user_names)."""
     folder = f"{proc}/{pid}"
     uid = _owner(folder)
-    login_uid = _number(_read(f"{folder}/loginuid"))
+    login_uid = _number(read_file(f"{folder}/loginuid"))
     if login_uid == LOGIN_UID_UNSET:
         login_uid = None
-    command = _read(f"{folder}/comm")
+    command = read_file(f"{folder}/comm")
     return Process(
         pid,
-        _start_time_ms(_read(f"{folder}/stat"), boot),
+        _start_time_ms(read_file(f"{folder}/stat"), boot),
         uid,
         login_uid,
-        user_name(uid),
-        user_name(login_uid),
+        None,
+        None,
         None if command is None else printable(command[:-1] if command.endswith(b"\n") else command),
-        _cgroup(_read(f"{folder}/cgroup")),
+        _cgroup(read_file(f"{folder}/cgroup")),
     )
 
 
-def user_name(uid: int | None) -> str | None:
-    if uid is None:
-        return None
+def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int, str | None]:
+    """The name of each, or None if it has none. Those that the user directory did not answer for in time are absent.
+
+    A directory such as LDAP may hang for minutes. So a thread asks (which waits without the interpreter's lock), and
+    is left behind if it must be: the process ends without waiting for it.
+    """
+    names: dict[int, str | None] = {}
+    pending = _thread.allocate_lock()
+
+    def ask() -> None:
+        for uid in sorted(uids):
+            names[uid] = _user_name(uid)
+        pending.release()
+
+    pending.acquire()
+    with suppress(RuntimeError):  # no thread to be had: then nobody answers
+        _thread.start_new_thread(ask, ())
+        pending.acquire(timeout=seconds)
+    return dict(names)
+
+
+def _user_name(uid: int) -> str | None:
     try:
         return printable(pwd.getpwuid(uid).pw_name)
     except (KeyError, OverflowError):  # OverflowError: not a uid this C library knows
@@ -65,7 +90,7 @@ def printable(name: bytes | str) -> str:
 
 def _owner(folder: str) -> int | None:
     # Not the owner of the folder: that is root for a process which is not dumpable.
-    for line in (_read(f"{folder}/status") or b"").splitlines():
+    for line in (read_file(f"{folder}/status") or b"").splitlines():
         if line.startswith(b"Uid:"):
             return _number(line.split()[1])
     try:
@@ -93,9 +118,10 @@ def _number(text: bytes | None) -> int | None:
     return int(text) if text and text.strip().isdigit() else None
 
 
-def _read(path: str) -> bytes | None:
+def read_file(path: str) -> bytes | None:
+    """All of it, or None if it is gone or not for us."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()
-    except OSError:  # ended meanwhile, or hidden
+    except OSError:
         return None

@@ -7,6 +7,9 @@ None always means "the driver or /proc does not tell", never zero.
 from collections.abc import Callable
 from typing import NamedTuple
 
+# The error of a run that had to be killed at its start timeout.
+TIMEOUT = "timeout"
+
 
 class Usage(NamedTuple):
     """One process on one card, as the driver tells it. A pid on several lists is one Usage."""
@@ -111,3 +114,4 @@ class Source(NamedTuple):
     boot: Callable[[], Boot]
     read: Callable[[Previous | None], Reading]
     describe: Callable[[int, Boot], Process]
+    names: Callable[[set[int]], dict[int, str | None]]  # of users, if describe left them open; absent: no answer

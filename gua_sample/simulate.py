@@ -92,7 +92,7 @@ class Laboratory:
         def describe(pid: int, boot: Boot) -> Process:
             return week.processes.get(pid) or Process(pid, None, None, None, None, None, None, None)
 
-        return Source(lambda: week.boot, read, describe)
+        return Source(lambda: week.boot, read, describe, lambda uids: dict.fromkeys(uids))
 
     def history(self, start_ms: int, end_ms: int, interval_ms: int) -> Iterator[Tick]:
         """A tick at `start_ms` and at every interval before `end_ms`, except while the host is down."""

@@ -12,6 +12,7 @@ import fcntl
 import os
 import pwd
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ from gua_sample.records import Previous, Tick
 from gua_sample.writer import Writer, storage_error
 
 Warn = Callable[[str], None]
+
+# A run just before midnight may meet what another one wrote just after it.
+CLOCKS_DIFFER_MS = 600_000
 
 
 class Outcome(NamedTuple):
@@ -78,11 +82,13 @@ def heal(folder: str, warn: Warn) -> None:
                 warn(str(error))
 
 
-def read_previous(folder: str, ts_ms: int, boot_id: str) -> Previous | None:
+def read_previous(folder: str, ts_ms: int, boot_id: str, warn: Warn) -> Previous | None:
     """What the newest tick of this boot left: in today's partition, or beside it if the day or the clock changed."""
     paths = list_partitions(folder)
     today = partition_path(folder, day_of(ts_ms))
     earlier, later = [path for path in paths if path < today], [path for path in paths if path > today]
+    if later and later[-1] > partition_path(folder, day_of(ts_ms + CLOCKS_DIFFER_MS)):
+        warn(f"{later[-1]} is of a day to come: was the clock set back? see 'timedatectl', and move what is wrong away")
     for path in [today, *earlier[-1:], *later[:1]]:
         try:
             if path in paths:
@@ -93,6 +99,16 @@ def read_previous(folder: str, ts_ms: int, boot_id: str) -> Previous | None:
         except StoreError:
             continue  # the tick can do without; whoever writes to that file will meet it and say so
     return None
+
+
+def read_names(folder: str, ts_ms: int) -> dict[int, str]:
+    """The names of users as they were last stored, today or on the day before that has a partition."""
+    today = partition_path(folder, day_of(ts_ms))
+    names: dict[int, str] = {}
+    for path in [path for path in list_partitions(folder) if path <= today][-2:]:
+        with suppress(StoreError), Writer(path) as writer:
+            names |= writer.names()
+    return names
 
 
 def append(folder: str, tick: Tick, warn: Warn) -> Outcome:

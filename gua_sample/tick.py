@@ -6,9 +6,13 @@ import time
 from typing import NamedTuple
 
 from gua_sample import store
-from gua_sample.errors import DriverError
-from gua_sample.records import Boot, Previous, Reading, Source, Tick
+from gua_sample.errors import DriverError, StoreError
+from gua_sample.partition import day_of
+from gua_sample.processes import read_boot
+from gua_sample.records import TIMEOUT, Boot, Previous, Process, Reading, Source, Tick
 from gua_sample.writer import storage_error
+
+EARLIEST_MS = 1_767_225_600_000  # 2026-01-01: gua is not older
 
 
 class Done(NamedTuple):
@@ -19,16 +23,57 @@ class Done(NamedTuple):
 
 def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, warn: store.Warn) -> Done:
     """Take one tick and store it. No lock is held while the driver is asked: it may take its time."""
+    check_clock(ts_ms)
     folder = store.prepare(data_dir)
     try:
         store.heal(folder, warn)
         boot = source.boot()
-        previous = store.read_previous(folder, ts_ms, boot.id)
+        previous = store.read_previous(folder, ts_ms, boot.id, warn)
         tick, driver_error = take(source, interval_ms, ts_ms, boot, previous)
+        tick = tick._replace(processes=name_users(tick.processes, source, folder, ts_ms, warn))
         outcome = store.append(folder, tick, warn)
     except OSError as error:
         raise storage_error(error, error.filename or folder) from error
     return Done(tick, outcome, driver_error)
+
+
+def record_timeout(data_dir: str, started_ms: int, killed_ms: int, warn: store.Warn) -> None:
+    """Store the tick of a run that began then and hung until it was killed."""
+    check_clock(started_ms)
+    folder = store.prepare(data_dir)
+    try:
+        boot = read_boot()
+        previous = store.read_previous(folder, started_ms, boot.id, warn)
+        boot = previous.boot if previous else boot
+        store.append(folder, Tick(started_ms, None, boot, None, killed_ms - started_ms, TIMEOUT, [], {}, []), warn)
+    except OSError as error:
+        raise storage_error(error, error.filename or folder) from error
+
+
+def check_clock(ts_ms: int) -> None:
+    """A machine without a battery for its clock may begin in 1970: such a tick would never be found again."""
+    if ts_ms < EARLIEST_MS:
+        raise StoreError(f"the clock says {day_of(ts_ms)}: nothing is recorded until it is set; see 'timedatectl'")
+
+
+def name_users(
+    processes: dict[int, Process], source: Source, folder: str, ts_ms: int, warn: store.Warn
+) -> dict[int, Process]:
+    """Fill in the names of users. For those that the directory does not answer for, what was stored last stands in."""
+    uids = {uid for one in processes.values() for uid in (one.uid, one.login_uid) if uid is not None}
+    names = source.names(uids) if uids else {}
+    if unanswered := uids - names.keys():
+        warn("the directory of users does not answer: names come from earlier ticks where they are known")
+        stored = store.read_names(folder, ts_ms)
+        names |= {uid: stored.get(uid) for uid in unanswered}
+
+    def name(uid: int | None) -> str | None:
+        return None if uid is None else names.get(uid)
+
+    return {
+        pid: one._replace(user=one.user or name(one.uid), login_user=one.login_user or name(one.login_uid))
+        for pid, one in processes.items()
+    }
 
 
 def take(

@@ -83,6 +83,14 @@ class Writer:
         ).fetchall()
         return Previous(Boot(*session[:2]), session[2], [Cursor(*row) for row in rows]) if session else None
 
+    def names(self) -> dict[int, str]:
+        """The names of users that are stored here. No lock outlives this call."""
+        if not self._is_begun():
+            return {}
+        users = "SELECT uid, user FROM process WHERE user IS NOT NULL"
+        logins = "SELECT login_uid, login_user FROM process WHERE login_user IS NOT NULL"
+        return dict(self._execute(f"{users} UNION {logins}").fetchall())
+
     def write(self, kept: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> int:
         """Add kept ticks that are not in yet, then new ones, in one transaction; returns how many new ones."""
         count, tick = 0, None

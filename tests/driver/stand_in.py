@@ -9,10 +9,11 @@ SOURCES = Path(__file__).parent
 
 
 def build(folder: Path) -> Path:
-    """Compiles libnvidia-ml.so.1, shift_clock.so and kill_at.so into the folder, and returns it."""
+    """Compiles libnvidia-ml.so.1 and what can be preloaded beside it into the folder, and returns it."""
     compile_library("nvml_stand_in.c", folder / "libnvidia-ml.so.1", "-Wl,-soname,libnvidia-ml.so.1")
     compile_library("shift_clock.c", folder / "shift_clock.so")
     compile_library("kill_at.c", folder / "kill_at.so")
+    compile_library("slow_names.c", folder / "slow_names.so")
     return folder
 
 

@@ -55,7 +55,7 @@ def test_the_start_of_a_process_does_not_move_when_the_clock_is_set(machine: Mac
     machine.tick()
     machine.tick(clock_offset_ms=3_600_000)
     machine.tick(clock_offset_ms=86_400_000)  # and not across midnight either, in whichever direction
-    machine.tick(clock_offset_ms=-86_400_000)
+    assert "is of a day to come" in machine.sample(clock_offset_ms=-86_400_000).stderr
     assert len(machine.partitions()) == 3
     assert len({row["start_time_ms"] for row in machine.processes()}) == 1
 
@@ -157,7 +157,7 @@ def test_a_colon_in_a_cgroup_path_is_part_of_it(tmp_path: Path) -> None:
 def test_the_login_user_is_told_apart_from_an_unset_one(tmp_path: Path) -> None:
     proc = fake_proc(tmp_path, loginuid="0", status="Name:\tx\nUid:\t1000\t0\t0\t0\n")
     found = describe(42, read_boot(), proc)
-    assert (found.uid, found.login_uid, found.login_user) == (1000, 0, "root")
+    assert (found.uid, found.login_uid) == (1000, 0)
     (tmp_path / "42" / "loginuid").write_text("4294967295")
     assert describe(42, read_boot(), proc).login_uid is None
 

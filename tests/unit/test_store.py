@@ -133,7 +133,8 @@ def test_a_kept_tick_is_the_tick(tick: Tick) -> None:
 
 def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_last_day(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    assert store.read_previous(folder, MIDNIGHT_MS, "boot") is None
+    warnings: list[str] = []
+    assert store.read_previous(folder, MIDNIGHT_MS, "boot", warnings.append) is None
     facts = CardFacts("GPU-0", 0, None, None, None, None, None, None, "ok", None)
     card = Card(facts, None, None, None, None, None, None, [])
     cursor = Cursor("GPU-0", 0, None, None, 11, 22, 33)
@@ -144,10 +145,10 @@ def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_las
     store.append(folder, failed, pytest.fail)
     # On that day, later, or earlier: the clock may have been set back.
     for ts_ms in (MIDNIGHT_MS - 1, MIDNIGHT_MS, MIDNIGHT_MS + 40 * DAY_MS, MIDNIGHT_MS - 2 * DAY_MS):
-        previous = store.read_previous(folder, ts_ms, "boot")
+        previous = store.read_previous(folder, ts_ms, "boot", warnings.append)
         assert previous is not None
         assert (previous.boot, previous.driver_version, previous.cursors) == (boot, "580", [cursor])
-    assert store.read_previous(folder, MIDNIGHT_MS, "another boot") is None
+    assert store.read_previous(folder, MIDNIGHT_MS, "another boot", warnings.append) is None
 
 
 def test_a_partition_says_what_it_is_and_its_tables_are_strict(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""What a run of the sampler and its systemd unit tell each other.
+
+The unit gives each run a folder in memory ($RUNTIME_DIRECTORY): there a run notes when it began, for whoever has to
+record that it was killed, and which errors it logged, so that one that goes on is not logged 2,880 times a day.
+Without that folder, as when run by hand, nothing is noted and everything is said.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+
+from gua_sample.processes import read_file, uptime_ms
+
+HOUR_MS = 3_600_000
+# Nobody lets a run go on for so long: such a mark is from before.
+LONGEST_RUN_MS = HOUR_MS
+
+
+def folder_of_runs(environment: Mapping[str, str] = os.environ) -> str | None:
+    return environment.get("RUNTIME_DIRECTORY", "").split(":")[0] or None
+
+
+def mark_start() -> None:
+    folder = folder_of_runs()
+    if folder is not None:
+        with suppress(OSError), open(os.path.join(folder, "started"), "wb"):
+            pass
+
+
+def read_start_ms(now_ms: int) -> int:
+    """When the run that has just been killed began; now, if that is not known."""
+    folder = folder_of_runs()
+    if folder is not None:
+        with suppress(OSError):
+            started_ms = os.stat(os.path.join(folder, "started")).st_mtime_ns // 1_000_000
+            if 0 <= now_ms - started_ms <= LONGEST_RUN_MS:
+                return started_ms
+    return now_ms
+
+
+def said_this_hour(text: str) -> bool:
+    """Whether a run of the unit has logged the same within an hour. If not, it is noted as logged now."""
+    folder = folder_of_runs()
+    if folder is None:
+        return False
+    path = os.path.join(folder, "said")
+    now_ms = uptime_ms()
+    lines = (read_file(path) or b"").decode("utf-8", "replace").splitlines()
+    recent = [line for line in lines if _is_recent(line.partition(" ")[0], now_ms)]
+    text = " ".join(text.split())
+    if any(line.partition(" ")[2] == text for line in recent):
+        return True
+    # If it can't be noted it is said again: rather twice than never.
+    with suppress(OSError):
+        with open(path + ".new", "w", encoding="utf-8", errors="replace") as file:
+            file.writelines(line + "\n" for line in [*recent, f"{now_ms} {text}"])
+        os.rename(path + ".new", path)
+    return False
+
+
+def find_hanging_run(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
+    """The pid of an earlier run in this unit that was sent SIGKILL and is still there: the driver does not let it go.
+
+    systemd starts a unit again even if it could not kill all that was in it. To ask the same driver would only add
+    another process that can't be killed.
+    """
+    own_name = read_file(f"{proc}/self/comm")
+    for pid in (read_file(_own_cgroup(proc, cgroups) + "/cgroup.procs") or b"").split():
+        process = f"{proc}/{pid.decode()}"
+        if read_file(f"{process}/comm") == own_name and _is_being_killed(read_file(f"{process}/status") or b""):
+            return int(pid)
+    return None
+
+
+def _own_cgroup(proc: str, cgroups: str) -> str:
+    for line in (read_file(f"{proc}/self/cgroup") or b"").decode("utf-8", "surrogateescape").splitlines():
+        hierarchy, controllers, path = line.split(":", 2)
+        if hierarchy == "0":
+            return cgroups + path
+        if controllers == "name=systemd":  # version 1
+            return f"{cgroups}/systemd{path}"
+    return cgroups
+
+
+def _is_being_killed(status: bytes) -> bool:
+    """From the two masks of pending signals, of the thread and of the process."""
+    masks = [line.split()[1] for line in status.splitlines() if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    return any(int(mask, 16) >> (signal.SIGKILL - 1) & 1 for mask in masks)
+
+
+def _is_recent(noted_ms: str, now_ms: int) -> bool:
+    return noted_ms.isdigit() and 0 <= now_ms - int(noted_ms) < HOUR_MS

@@ -1,0 +1,198 @@
+"""What the sampler does for its unit: quiet journals, killed and hanging runs, directories of users that hang."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gua_sample import service
+from tests.machine import Machine, one_line
+from tests.users import SOMEBODY, needs_root
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """The folder in memory that systemd gives to the unit."""
+    return tmp_path
+
+
+def in_unit(machine: Machine, runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return machine.sample(*arguments, variables={"RUNTIME_DIRECTORY": str(runs)})
+
+
+def test_an_unchanged_error_is_logged_once_an_hour(machine: Machine, runs: Path) -> None:
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    first, second, third = (in_unit(machine, runs) for _ in range(3))
+    assert first.returncode == 1
+    assert one_line(first.stderr)
+    assert [(one.returncode, one.stderr) for one in (second, third)] == [(75, "")] * 2
+    assert [tick["error"] for tick in machine.ticks()] == ["driver_not_loaded"] * 3
+    noted_ms, _, text = (runs / "said").read_text().partition(" ")
+    (runs / "said").write_text(f"{int(noted_ms) - service.HOUR_MS} {text}")
+    assert in_unit(machine, runs).returncode == 1
+
+
+def test_another_error_is_logged_at_once_and_does_not_bring_the_first_one_back(machine: Machine, runs: Path) -> None:
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    assert in_unit(machine, runs).returncode == 1
+    machine.scenario.error("nvmlInitWithFlags", 18)
+    assert "lib_rm_version_mismatch" in in_unit(machine, runs).stderr
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    assert in_unit(machine, runs).returncode == 75
+
+
+def test_errors_that_keep_a_tick_from_being_stored_are_logged_once_an_hour_too(machine: Machine, runs: Path) -> None:
+    machine.scenario.add_card()
+    machine.data_dir.write_text("a file where the folder should be")
+    codes = [in_unit(machine, runs).returncode for _ in range(2)]
+    assert codes == [1, 75]
+    wrong_usage = [in_unit(machine, runs, "--no-such-option").returncode for _ in range(2)]
+    assert wrong_usage == [2, 75]
+
+
+def test_warnings_are_logged_once_an_hour_and_do_not_fail_the_run(machine: Machine, runs: Path) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    machine.partitions()[0].rename(machine.samples / "2199-01-01.sqlite")
+    done = [in_unit(machine, runs) for _ in range(2)]
+    assert [one.returncode for one in done] == [0, 0]
+    assert "2199-01-01.sqlite is of a day to come" in done[0].stderr
+    assert done[1].stderr == ""
+
+
+def test_by_hand_every_error_is_said(machine: Machine) -> None:
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    assert [machine.sample().returncode for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n12", b"99999999999999999 x\n", b"no number\n"])
+def test_damaged_notes_of_what_was_said_do_not_silence_anything(machine: Machine, runs: Path, content: bytes) -> None:
+    (runs / "said").write_bytes(content)
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    assert in_unit(machine, runs).returncode == 1
+    assert in_unit(machine, runs).returncode == 75
+
+
+def test_notes_that_cannot_be_kept_do_not_silence_anything(machine: Machine) -> None:
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    nowhere = Path("/nowhere/at/all")
+    assert [in_unit(machine, nowhere).returncode for _ in range(2)] == [1, 1]
+
+
+def test_in_the_journal_errors_carry_their_priority_instead_of_the_name(machine: Machine) -> None:
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stream = os.fstat(theirs.fileno())
+        variables = machine.environment() | {"JOURNAL_STREAM": f"{stream.st_dev}:{stream.st_ino}"}
+        subprocess.run(machine.command(), env=variables, stderr=theirs.fileno(), stdout=subprocess.DEVNULL, check=False)
+        text = ours.recv(4096).decode()
+    assert text.startswith("<3>error: NVML failed (driver_not_loaded)")
+    # The variable alone says little: stderr may have been redirected since.
+    redirected = machine.sample(variables={"JOURNAL_STREAM": f"{stream.st_dev}:{stream.st_ino}"})
+    assert redirected.stderr.startswith("gua-sample: error: ")
+
+
+def test_a_run_that_was_killed_is_recorded_at_its_start_with_how_long_it_hung(machine: Machine, runs: Path) -> None:
+    machine.scenario.add_card()
+    machine.scenario.delay("nvmlInitWithFlags", 60_000)
+    before_ms = time.time_ns() // 1_000_000
+    variables = machine.environment() | {"RUNTIME_DIRECTORY": str(runs)}
+    hanging = subprocess.Popen(machine.command(), env=variables)
+    while not (runs / "started").exists():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    hanging.terminate()
+    hanging.wait()
+    done = in_unit(machine, runs, "--record-timeout")
+    after_ms = time.time_ns() // 1_000_000
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "had to be killed" in done.stderr
+    (tick,) = machine.ticks()
+    assert tick["error"] == "timeout"
+    assert before_ms <= tick["ts_ms"] <= after_ms - 500
+    assert 500 <= tick["nvml_ms"] <= after_ms - before_ms
+    assert machine.cards() == []
+
+
+def test_a_killed_run_whose_start_is_not_known_is_recorded_as_of_now(machine: Machine, runs: Path) -> None:
+    (runs / "started").touch()
+    os.utime(runs / "started", (1, 1))
+    before_ms = time.time_ns() // 1_000_000
+    assert in_unit(machine, runs, "--record-timeout").returncode == 0
+    (tick,) = machine.ticks()
+    assert tick["ts_ms"] >= before_ms
+    assert tick["nvml_ms"] == 0
+
+
+def fake_host(folder: Path, pending_mask: str, name: str = "gua-sample", hierarchy: str = "0::") -> tuple[str, str]:
+    proc, cgroups = folder / "proc", folder / "cgroups"
+    path = "/system.slice/gua-sample.service"
+    unit = cgroups / "systemd" / path[1:] if hierarchy.startswith("1") else cgroups / path[1:]
+    unit.mkdir(parents=True)
+    (unit / "cgroup.procs").write_text("41\n42\n43\n")
+    for pid, process_name, mask in (("self", "gua-sample", "0"), ("41", "gua-sample", "0"), ("42", name, pending_mask)):
+        (proc / pid).mkdir(parents=True)
+        (proc / pid / "comm").write_text(f"{process_name}\n")
+        (proc / pid / "status").write_text(f"Name:\tx\nSigPnd:\t{mask:0>16}\nShdPnd:\t{0:016}\n")
+    (proc / "self" / "cgroup").write_text(f"{hierarchy}{path}\n")
+    return str(proc), str(cgroups)
+
+
+@pytest.mark.parametrize("hierarchy", ["0::", "1:name=systemd:", "12:cpu,cpuacct:/\n1:name=systemd:"])
+def test_an_earlier_run_that_survives_being_killed_is_found(tmp_path: Path, hierarchy: str) -> None:
+    assert service.find_hanging_run(*fake_host(tmp_path, "100", hierarchy=hierarchy)) == 42
+
+
+@pytest.mark.parametrize(("mask", "name"), [("0", "gua-sample"), ("4000", "gua-sample"), ("100", "python3")])
+def test_other_processes_beside_the_sampler_are_no_hanging_runs(tmp_path: Path, mask: str, name: str) -> None:
+    assert service.find_hanging_run(*fake_host(tmp_path, mask, name)) is None
+
+
+def test_a_host_without_control_groups_has_no_hanging_runs(tmp_path: Path) -> None:
+    assert service.find_hanging_run(str(tmp_path), str(tmp_path)) is None
+
+
+@needs_root
+def test_a_directory_of_users_that_hangs_does_not_hang_the_tick(machine: Machine) -> None:
+    """uid 0 is answered, the other one not: its name comes from an earlier tick if there is one."""
+    sleeper = subprocess.Popen(["sleep", "60"], user=SOMEBODY)
+    machine.scenario.add_card(compute=[(os.getpid(), 8192), (sleeper.pid, 8192)])
+    hang = {"LD_PRELOAD": str(machine.driver / "slow_names.so"), "GUA_TEST_SLOW_FROM_UID": str(SOMEBODY)}
+    try:
+        started = time.monotonic()
+        done = machine.sample(variables=hang)
+        assert time.monotonic() - started < 10
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert done.returncode == 0
+    assert one_line(done.stderr)
+    assert "directory of users does not answer" in done.stderr
+    assert {row["uid"]: row["user"] for row in machine.processes()} == {0: "root", SOMEBODY: None}
+
+
+def test_a_name_that_was_known_stands_in_while_the_directory_hangs(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    machine.tick(clock_offset_ms=-86_400_000)
+    (known,) = machine.processes()
+    assert known["user"] is not None
+    hang = {"LD_PRELOAD": str(machine.driver / "slow_names.so"), "GUA_TEST_SLOW_FROM_UID": "0"}
+    for _ in range(2):  # from the day before, then from today
+        assert machine.sample(variables=hang).returncode == 0
+    assert {row["user"] for row in machine.processes()} == {known["user"]}
+    assert len(machine.processes()) == 3
+
+
+def test_a_clock_that_was_never_set_gives_a_line_and_no_tick(machine: Machine) -> None:
+    machine.scenario.add_card()
+    done = machine.sample(clock_ms=3_600_000)
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert "the clock says 1970-01-01" in done.stderr
+    assert not machine.data_dir.exists()
