@@ -86,7 +86,7 @@ def machine() -> Source:
     else:
 
         def read(previous: Previous | None) -> Reading:
-            if service.find_hanging_run() is not None:
+            if service.folder_of_runs() is not None and service.find_hanging_run() is not None:
                 raise nvml.driver_error("driver_hangs")
             return nvml.read(previous)
 

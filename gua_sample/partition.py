@@ -9,6 +9,7 @@ SUFFIX = ".sqlite"
 JOURNAL_SUFFIX = "-journal"
 PENDING_SUFFIX = ".pending"
 DAY_MS = 86_400_000
+EARLIEST_MS = 1_767_225_600_000  # 2026-01-01: gua is not older, so a clock that says less was never set
 
 _DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 

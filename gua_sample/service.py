@@ -68,21 +68,24 @@ def find_hanging_run(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> in
     another process that can't be killed.
     """
     own_name = read_file(f"{proc}/self/comm")
-    for pid in (read_file(_own_cgroup(proc, cgroups) + "/cgroup.procs") or b"").split():
-        process = f"{proc}/{pid.decode()}"
-        if read_file(f"{process}/comm") == own_name and _is_being_killed(read_file(f"{process}/status") or b""):
-            return int(pid)
+    for cgroup in _own_cgroups(proc, cgroups):
+        for pid in (read_file(f"{cgroup}/cgroup.procs") or b"").split():
+            process = f"{proc}/{pid.decode()}"
+            if read_file(f"{process}/comm") == own_name and _is_being_killed(read_file(f"{process}/status") or b""):
+                return int(pid)
     return None
 
 
-def _own_cgroup(proc: str, cgroups: str) -> str:
+def _own_cgroups(proc: str, cgroups: str) -> list[str]:
+    """Where systemd may have put this run: version 2 of control groups, version 1, or both side by side."""
+    found = []
     for line in (read_file(f"{proc}/self/cgroup") or b"").decode("utf-8", "surrogateescape").splitlines():
         hierarchy, controllers, path = line.split(":", 2)
         if hierarchy == "0":
-            return cgroups + path
-        if controllers == "name=systemd":  # version 1
-            return f"{cgroups}/systemd{path}"
-    return cgroups
+            found += [cgroups + path, f"{cgroups}/unified{path}"]
+        elif controllers == "name=systemd":
+            found.append(f"{cgroups}/systemd{path}")
+    return found
 
 
 def _is_being_killed(status: bytes) -> bool:

@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 from gua_sample import store
 from gua_sample.errors import DriverError, StoreError
-from gua_sample.partition import day_of
+from gua_sample.partition import EARLIEST_MS, day_of
 from gua_sample.processes import read_boot
 from gua_sample.records import TIMEOUT, Boot, Previous, Process, Reading, Source, Tick
 from gua_sample.writer import storage_error
-
-EARLIEST_MS = 1_767_225_600_000  # 2026-01-01: gua is not older
 
 
 class Done(NamedTuple):

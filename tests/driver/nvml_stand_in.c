@@ -1,7 +1,8 @@
 /* A stand-in for NVIDIA's libnvidia-ml.so.1, so that tests run the real pynvml on machines without a card.
  *
  * Written from scratch: no NVIDIA header is included, the structs below have the layouts pynvml declares. What the
- * driver answers comes from the scenario file named in GUA_STAND_IN_SCENARIO, read once per process:
+ * driver answers comes from the scenario file named in GUA_STAND_IN_SCENARIO, or else from /etc/gua-stand-in-scenario,
+ * read once per process:
  *
  *   driver_version = 580.65.06        cards = 2                # one `key = value` a line, the last of equal keys wins
  *   0.uuid = GPU-...                  0.mig.0.uuid = MIG-...   # keys of a card, of a MIG instance of a card

@@ -133,7 +133,7 @@ def test_a_killed_run_whose_start_is_not_known_is_recorded_as_of_now(machine: Ma
 def fake_host(folder: Path, pending_mask: str, name: str = "gua-sample", hierarchy: str = "0::") -> tuple[str, str]:
     proc, cgroups = folder / "proc", folder / "cgroups"
     path = "/system.slice/gua-sample.service"
-    unit = cgroups / "systemd" / path[1:] if hierarchy.startswith("1") else cgroups / path[1:]
+    unit = cgroups / path[1:] if hierarchy.endswith("0::") else cgroups / "systemd" / path[1:]
     unit.mkdir(parents=True)
     (unit / "cgroup.procs").write_text("41\n42\n43\n")
     for pid, process_name, mask in (("self", "gua-sample", "0"), ("41", "gua-sample", "0"), ("42", name, pending_mask)):
@@ -144,7 +144,9 @@ def fake_host(folder: Path, pending_mask: str, name: str = "gua-sample", hierarc
     return str(proc), str(cgroups)
 
 
-@pytest.mark.parametrize("hierarchy", ["0::", "1:name=systemd:", "12:cpu,cpuacct:/\n1:name=systemd:"])
+@pytest.mark.parametrize(
+    "hierarchy", ["0::", "1:name=systemd:", "12:cpu,cpuacct:/\n1:name=systemd:", "1:name=systemd:/\n0::"]
+)
 def test_an_earlier_run_that_survives_being_killed_is_found(tmp_path: Path, hierarchy: str) -> None:
     assert service.find_hanging_run(*fake_host(tmp_path, "100", hierarchy=hierarchy)) == 42
 
