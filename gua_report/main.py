@@ -12,6 +12,7 @@ from gua_sample.errors import UsageError
 VERBS = {
     "sample": ("gua_sample.cli", "take one snapshot of all cards, and exit"),
     "report": ("gua_report.cli", "how much was idle-held, whose, since when"),
+    "doctor": ("gua_report.doctor.cli", "whether sampling works here, and what to do if not"),
     "demo": ("gua_report.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\
@@ -27,6 +28,7 @@ examples:
   gua demo                          see it without a GPU
   gua sample --data-dir ./try       one tick
   gua report --since 7d             the report of a week
+  gua doctor                        why is nothing recorded?
 
 gua VERB --help says more.
 """

@@ -1,0 +1,73 @@
+"""Questions that gua doctor asks in a process of their own: within a time limit, or as another user."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
+
+NO_ANSWER = "no answer"
+CRASHED = "crashed"
+
+
+class Answer(NamedTuple):
+    value: Any  # what JSON can carry
+    problem: str | None = None  # NO_ANSWER in time, or CRASHED
+
+
+def ask(question: Callable[[], Any], seconds: float, before: Callable[[], None] | None = None) -> Answer:
+    """What the question gives in a forked child, which calls `before` first.
+
+    A child that hangs in the driver may not even be killable. So it is never waited for, and has neither our
+    output, which somebody may be reading to its end, nor our input.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _answer(question, before, writing)
+    os.close(writing)
+    try:
+        text = _read(reading, time.monotonic() + seconds)
+    finally:
+        os.close(reading)
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)
+    if text is None:
+        return Answer(None, NO_ANSWER)
+    try:
+        return Answer(json.loads(text))
+    except ValueError:
+        return Answer(None, CRASHED)
+
+
+def _answer(question: Callable[[], Any], before: Callable[[], None] | None, writing: int) -> NoReturn:
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        if before:
+            before()
+        text = json.dumps(question()).encode()
+        while text:
+            text = text[os.write(writing, text) :]
+    finally:  # whatever happens: never back into the parent's code
+        os._exit(0)
+
+
+def _read(pipe: int, deadline: float) -> bytes | None:
+    """All that comes until the other end is closed, or None if that takes too long."""
+    text = b""
+    while True:
+        ready, _, _ = select.select([pipe], [], [], max(0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        part = os.read(pipe, 65536)
+        if not part:
+            return text
+        text += part

@@ -1,0 +1,190 @@
+"""The data folder: whose it is, whether the sampler may write there, and how much more fits in."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from gua_report.doctor.findings import Finding, error, ok, plural, shell, size, warning
+from gua_report.doctor.units import Units
+from gua_report.doctor.user import (
+    DirectoryHangs,
+    NoSuchUser,
+    User,
+    by_name,
+    by_uid,
+    describe,
+    group_name,
+    may,
+    nameless,
+    nearest,
+)
+from gua_sample.partition import list_partitions, samples_dir
+
+SAMPLER = "sampler"
+FOLDER = "data folder"
+SPACE = "free space"
+MIB, GIB = 1024**2, 1024**3
+LEAST_BYTES = 10 * MIB
+FEW_BYTES = GIB  # eight cards take half of that a year
+FEW_SHARE = 0.05
+PLENTY_BYTES = 10 * GIB  # however small a share of a large disk that is
+LEAST_INODES, FEW_INODES = 10, 1000
+
+
+def find_user(units: Units | None, data_dir: str) -> tuple[User, Exception | None]:
+    """Whom the sampler runs as, there: its unit's user, or the folder's owner; and what makes that doubtful.
+
+    Root becomes the owner of the folder before it writes.
+    """
+    try:
+        if units and units.feed(data_dir):
+            user = by_name(units.user) if units.user else by_uid(os.geteuid(), os.getegid())
+            return (user, None) if user.uid != 0 else (by_uid(*_owner(data_dir)), None)
+        if not os.path.lexists(data_dir) and os.geteuid() != 0:
+            return by_uid(os.geteuid(), os.getegid()), None
+        return by_uid(*_owner(data_dir)), None
+    except (NoSuchUser, DirectoryHangs) as problem:
+        return nameless(*_owner(data_dir)), problem
+
+
+def check_sampler(user: User, problem: Exception | None) -> Finding:
+    if isinstance(problem, NoSuchUser):
+        text = f"gua-sample.service runs as user {problem}, who does not exist"
+        return error(SAMPLER, text, "sudo systemd-sysusers")
+    if problem:
+        text = "the directory of users does not answer: names are missing here and in new ticks"
+        return warning(SAMPLER, text, "getent passwd; systemctl status sssd nscd nslcd")
+    return ok(SAMPLER, f"gua-sample runs as {user}")
+
+
+def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
+    try:
+        found = os.stat(data_dir)
+    except FileNotFoundError:
+        return _check_missing(data_dir, user, units)
+    except OSError as problem:
+        return _hidden(data_dir, problem)
+    if not stat.S_ISDIR(found.st_mode):
+        return error(FOLDER, f"{data_dir} is no folder", "gua doctor --data-dir DIR")
+    if _is_read_only(data_dir):
+        where = _mount_point(data_dir)
+        return error(
+            FOLDER, f"{data_dir} is on a file system mounted read-only", _shell_sudo("mount", "-o", "remount,rw", where)
+        )
+    if found.st_uid != user.uid:
+        owner = describe(found.st_uid, found.st_gid)
+        return error(FOLDER, f"{data_dir} belongs to {owner}, but gua-sample runs as {user}", _chown(user, data_dir))
+    try:
+        trouble = _check_samples(data_dir, user)
+    except NotADirectoryError:
+        samples = samples_dir(data_dir)
+        return error(FOLDER, f"{samples} is no folder", _shell_sudo("mv", samples, samples + ".old"))
+    except OSError as problem:
+        return _hidden(data_dir, problem)
+    mode = f"owner {user.spelled}, mode {found.st_mode & 0o7777:04o}"
+    return trouble or ok(FOLDER, f"{data_dir}, {mode}: {_readers(found)} may read it")
+
+
+def check_space(data_dir: str) -> list[Finding]:
+    try:
+        data_dir = nearest(data_dir)
+        file_system = os.statvfs(data_dir)
+    except OSError:  # check_folder has said so
+        return []
+    free = file_system.f_bavail * file_system.f_frsize
+    total = file_system.f_blocks * file_system.f_frsize
+    few = free < FEW_BYTES or (free < FEW_SHARE * total and free < PLENTY_BYTES)
+    text = f"{size(free)} of {size(total)}"
+    look = shell("df", "-h", data_dir)
+    if free < LEAST_BYTES:
+        return [error(SPACE, f"{text}: too little to go on", look)]
+    # File systems without a fixed number of inodes report none.
+    inodes = file_system.f_favail if file_system.f_files else FEW_INODES
+    if inodes < LEAST_INODES:
+        return [error(SPACE, f"{plural(inodes, 'inode')} left: no new file can be made", shell("df", "-i", data_dir))]
+    if inodes < FEW_INODES:
+        return [warning(SPACE, f"{plural(inodes, 'inode')} left", shell("df", "-i", data_dir))]
+    return [warning(SPACE, text, look) if few else ok(SPACE, text)]
+
+
+def _check_missing(data_dir: str, user: User, units: Units | None) -> Finding:
+    text = f"{data_dir} does not exist"
+    if units and units.feed(data_dir):
+        return warning(FOLDER, f"{text}: the first run makes it", f"{units.systemctl} start gua-sample")
+    if may(user, nearest(data_dir), os.W_OK | os.X_OK):
+        return warning(FOLDER, f"{text}: the first run makes it", shell("gua-sample", "--data-dir", data_dir))
+    return error(
+        FOLDER, f"{text}, and {user} can't make it", _shell_sudo("install", "-d", "-o", user.spelled, data_dir)
+    )
+
+
+def _hidden(path: str, problem: OSError) -> Finding:
+    """Not for us to see; that says nothing of the sampler."""
+    return warning(FOLDER, f"{path} can't be looked into ({problem.strerror})", "sudo gua doctor")
+
+
+def _check_samples(data_dir: str, user: User) -> Finding | None:
+    """Whether the user can add to the folder of the partitions, or make it."""
+    samples = samples_dir(data_dir)
+    try:
+        paths = [samples, *(os.path.join(samples, name) for name in sorted(os.listdir(samples)))]
+    except FileNotFoundError:
+        return None if may(user, data_dir, os.W_OK | os.X_OK) else _closed(user, data_dir, 0o700)
+    strangers = [path for path in paths if user.uid != 0 and _is_strange(path, user)]
+    if strangers:
+        others = f" (and {len(strangers) - 1} more)" if len(strangers) > 1 else ""
+        text = f"{strangers[0]}{others} does not belong to {user}, who must write there"
+        return error(FOLDER, text, _chown(user, data_dir))
+    if not may(user, samples, os.W_OK | os.X_OK):
+        return _closed(user, samples, 0o700)
+    newest = list_partitions(samples)[-1:]
+    return _closed(user, newest[0], 0o600) if newest and not may(user, newest[0], os.R_OK | os.W_OK) else None
+
+
+def _is_strange(path: str, user: User) -> bool:
+    try:
+        return os.lstat(path).st_uid != user.uid
+    except FileNotFoundError:  # a journal, or a kept tick: gone meanwhile
+        return False
+
+
+def _owner(path: str) -> tuple[int, int]:
+    """Of the path, or of what it would be made in; ours if that can't be told."""
+    try:
+        found = os.stat(nearest(path))
+    except OSError:
+        return os.geteuid(), os.getegid()
+    return found.st_uid, found.st_gid
+
+
+def _chown(user: User, data_dir: str) -> str:
+    return _shell_sudo("chown", "-R", f"{user.spelled}:", data_dir)
+
+
+def _closed(user: User, path: str, mode: int) -> Finding:
+    """It is the user's own; so it lacks these bits of its mode, or the fault is on the way to it."""
+    lacks = os.stat(path).st_mode & mode != mode
+    remedy = _shell_sudo("chmod", "u+rwX", path) if lacks else shell("namei", "-l", path)
+    return error(FOLDER, f"{user} can't write to {path}", remedy)
+
+
+def _readers(found: os.stat_result) -> str:
+    if found.st_mode & 0o005 == 0o005:
+        return "everybody"
+    return f"group {group_name(found.st_gid)}" if found.st_mode & 0o050 == 0o050 else "nobody else"
+
+
+def _is_read_only(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _mount_point(path: str) -> str:
+    path = os.path.realpath(path)
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _shell_sudo(*words: str) -> str:
+    return "sudo " + shell(*words)

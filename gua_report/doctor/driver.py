@@ -1,0 +1,203 @@
+"""The driver as the sampler will find it: its device nodes, and what NVML answers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import time
+from typing import Any, NamedTuple
+
+from gua_report.doctor.child import NO_ANSWER, ask
+from gua_report.doctor.findings import Finding, error, ok, plural, shell, warning
+from gua_report.doctor.user import User, become, group_name, may, ourselves
+from gua_sample.errors import DriverError
+from gua_sample.policy import STATUS_OK
+from gua_sample.processes import read_file
+from gua_sample.records import TIMEOUT
+
+NODES = "device nodes"
+NVML = "NVML"
+SLOW_SECONDS = 5.0
+PERSIST = "sudo systemctl enable --now nvidia-persistenced"
+MAKE_NODES = "sudo nvidia-modprobe -u -c 0"
+PR_SET_NO_NEW_PRIVS = 38
+
+# What to type; what it is about is in nvml.REMEDIES.
+NO_LIBRARY = "library_not_found"
+COMMANDS = {
+    NO_LIBRARY: "ldconfig -p | grep libnvidia-ml",
+    "driver_not_loaded": "sudo modprobe nvidia; nvidia-smi",
+    "lib_rm_version_mismatch": "sudo reboot",
+    "no_permission": "ls -l /dev/nvidia*",
+    "driver_hangs": "sudo reboot",
+    "no_cards": "nvidia-smi; lspci | grep -i nvidia",
+    "gpu_is_lost": "sudo dmesg | grep -i nvrm",
+    "reset_required": "sudo nvidia-smi --gpu-reset",
+    TIMEOUT: "sudo dmesg | grep -i nvrm",
+}
+NO_NVML_ANSWER, NVML_CRASHED = "no_answer", "crashed"
+SAYS_NOTHING_OF_NODES = (NO_LIBRARY, NO_NVML_ANSWER, NVML_CRASHED)
+OTHER_COMMAND = "nvidia-smi; sudo dmesg | grep -i nvrm"
+
+
+class Look(NamedTuple):
+    """What became of asking NVML."""
+
+    cards: list[dict[str, Any]]  # facts of each
+    driver_version: str | None
+    seconds: float
+    error: str | None  # the name of why there are no cards
+    text: str  # that in words
+    asked_as: User  # the sampler's user, if we can be that; else ourselves
+
+
+def import_binding() -> str | None:
+    """Import all that asking will need; why that fails, or None."""
+    try:
+        from gua_sample import nvml, nvml_gpm  # noqa: F401
+    except (ImportError, AttributeError, OSError) as problem:  # AttributeError: an old pynvml of somebody else's
+        return str(problem)
+    return None
+
+
+def look(user: User, seconds: float) -> Look:
+    """Ask NVML as the sampler would: as its user if we are root, and with no more privileges than its unit has.
+
+    So nothing is made that the sampler could not make either: NVML calls the setuid nvidia-modprobe to make
+    device nodes, and as root makes them itself.
+    """
+    as_user = user if os.geteuid() == 0 else ourselves()
+
+    def prepare() -> None:
+        ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if not as_user.is_us:
+            become(as_user)
+
+    answer = ask(_read, seconds, prepare)
+    if answer.problem == NO_ANSWER:
+        return Look([], None, seconds, NO_NVML_ANSWER, f"NVML does not answer within {seconds:g} s", as_user)
+    if answer.problem:
+        return Look([], None, 0, NVML_CRASHED, "NVML crashed", as_user)
+    return Look(**answer.value, asked_as=as_user)
+
+
+def _read() -> dict[str, Any]:
+    from gua_sample import nvml
+
+    began = time.monotonic()
+    try:
+        reading = nvml.read(None)
+    except DriverError as problem:
+        return {"cards": [], "driver_version": None, "seconds": 0, "error": problem.name, "text": str(problem)}
+    return {
+        "cards": [card.facts._asdict() for card in reading.cards],
+        "driver_version": reading.driver_version,
+        "seconds": time.monotonic() - began,
+        "error": None,
+        "text": "",
+    }
+
+
+def check_nvml(seen: Look, user: User, is_sampled: bool) -> list[Finding]:
+    """`is_sampled`: the newest tick is recent and has cards. Then what fails here need not fail for the sampler.
+
+    It may be another user, and its unit may tell it where the library is.
+    """
+    if seen.error:
+        command = COMMANDS.get(seen.error, OTHER_COMMAND)
+        if is_sampled and (seen.asked_as.uid != user.uid or seen.error == NO_LIBRARY):
+            return [warning(NVML, f"{seen.text}; but the sampler gets on with it", command)]
+        return [error(NVML, seen.text, command)]
+    failed = [card for card in seen.cards if card["status"] != STATUS_OK]
+    text = f"driver {seen.driver_version or 'of unknown version'}, {plural(len(seen.cards), 'card')}"
+    text += f", answered in {spell_seconds(seen.seconds)}" + ("" if seen.asked_as.is_us else f", as {seen.asked_as}")
+    findings = []
+    if len(failed) == len(seen.cards):
+        findings.append(error(NVML, f"{text}; all cards fail", OTHER_COMMAND))
+    elif seen.seconds > SLOW_SECONDS:
+        findings.append(warning(NVML, f"{text}: that is slow", PERSIST))
+    else:
+        findings.append(ok(NVML, text))
+    for card in failed:
+        name = f"card {_place(card)} ({card['uuid']})"
+        command = COMMANDS.get(card["status"], OTHER_COMMAND)
+        findings.append(warning(NVML, f"{name} fails: {card['status']}", command))
+    return findings + _check_persistence(seen.cards) + _check_missing(seen.cards)
+
+
+def _check_persistence(cards: list[dict[str, Any]]) -> list[Finding]:
+    off = sorted({str(card["gpu_index"]) for card in cards if card["persistence_mode"] == 0}, key=int)
+    if not off:
+        return []
+    text = "persistence mode is off: each tick initialises the card anew, which takes seconds"
+    return [warning(NVML, f"{text} (card {', '.join(off)})", PERSIST)]
+
+
+def _check_missing(cards: list[dict[str, Any]]) -> list[Finding]:
+    """Figures that cards don't tell. Few tell all, so this is no trouble unless a permission is missing."""
+    places: dict[str, list[str]] = {}
+    for card in cards:
+        for item in (card["missing"] or "").split():
+            places.setdefault(item.replace(":", " (") + ")", []).append(_place(card))
+    if not places:
+        return []
+    shown = [
+        item if len(where) == len(cards) else f"{item} of card {', '.join(where)}" for item, where in places.items()
+    ]
+    text = f"not told: {'; '.join(shown)}"
+    return [warning(NVML, text) if "no_permission" in text else ok(NVML, text)]
+
+
+def _place(card: dict[str, Any]) -> str:
+    return f"{card['gpu_index']}" + ("" if card["mig_index"] is None else f" instance {card['mig_index']}")
+
+
+def spell_seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def find_nodes(dev: str = "/dev") -> list[str]:
+    """Device nodes of cards, and the one for all. Look before NVML is asked: it may make some."""
+    try:
+        names = [name for name in os.listdir(dev) if re.fullmatch(r"nvidia(\d+|ctl)", name)]
+    except OSError:
+        return []
+    return [os.path.join(dev, name) for name in sorted(names, key=lambda name: (len(name), name))]
+
+
+def expected_nodes(dev: str = "/dev", proc: str = "/proc") -> list[str]:
+    """The nodes that the loaded driver should have, from its cards' minor numbers."""
+    cards = os.path.join(proc, "driver/nvidia/gpus")
+    try:
+        informations = [read_file(os.path.join(cards, name, "information")) or b"" for name in os.listdir(cards)]
+    except OSError:
+        return []
+    minors = sorted(int(number) for text in informations for number in re.findall(rb"Device Minor:\s*(\d+)", text))
+    return [os.path.join(dev, f"nvidia{minor}") for minor in minors] + [os.path.join(dev, "nvidiactl")] * bool(minors)
+
+
+def check_nodes(nodes: list[str], expected: list[str], seen: Look, user: User) -> Finding:
+    """`nodes` as they were before NVML was asked."""
+    works = seen.error is None
+    if not nodes and works:
+        return ok(NODES, "none, and NVML works without (as under WSL)")
+    if not nodes and seen.error in SAYS_NOTHING_OF_NODES:
+        return warning(NODES, "none")
+    if not nodes:
+        return error(NODES, f"none, and {user} can't make them", PERSIST if expected else MAKE_NODES)
+    missing = [path for path in expected if path not in nodes]
+    if missing:
+        text = f"{', '.join(missing)} missing, and {user} can't make what is missing"
+        return warning(NODES, text, PERSIST) if works else error(NODES, text, PERSIST)
+    closed = [path for path in nodes if not may(user, path, os.R_OK | os.W_OK)]
+    if not closed:
+        return ok(NODES, f"{', '.join(map(os.path.basename, nodes))}, open to {user}")
+    # If it was that user whom NVML answered, there is another way in.
+    problem = warning if works and seen.asked_as.uid == user.uid else error
+    found = os.stat(closed[0])
+    mode = f"owner {found.st_uid}, group {group_name(found.st_gid)}, mode {found.st_mode & 0o7777:04o}"
+    text = f"{', '.join(closed)} not open to {user} ({mode})"
+    if found.st_mode & 0o060 == 0o060 and found.st_gid != 0:
+        return problem(NODES, text, f"sudo usermod -aG {group_name(found.st_gid)} {user.spelled}")
+    return problem(NODES, text, f"sudo chmod a+rw {shell(*closed)}")

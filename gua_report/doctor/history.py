@@ -1,0 +1,177 @@
+"""What was recorded last, and whether the clock by which it was recorded is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from gua_report.doctor.driver import COMMANDS, OTHER_COMMAND
+from gua_report.doctor.findings import Finding, duration, error, moment, ok, plural, shell, warning
+from gua_report.partitions import open_partition
+from gua_sample.errors import StoreError
+from gua_sample.partition import EARLIEST_MS, PENDING_SUFFIX, day_of, is_partition, list_partitions, partition_path
+from gua_sample.policy import LONGEST_GAP_INTERVALS
+from gua_sample.records import TIMEOUT, Tick
+
+TICKS = 20  # so many gaps tell the interval
+# Until ticks tell: the timer's 30 s. Runs by hand, seconds apart, don't make the last one stale.
+SHORTEST_STALE_MS = 75_000
+CLOCKS_DIFFER_MS = 5_000
+NAMED = 10  # so many files in trouble get a line each
+NEWEST = "newest tick"
+CLOCK = "clock"
+
+
+class Newest(NamedTuple):
+    ts_ms: int
+    error: str | None
+    stale_ms: int  # older than this, it is stale
+    waits: bool  # in a file of its own, beside a partition that somebody holds
+
+
+class History(NamedTuple):
+    folder: str
+    partitions: list[str]  # oldest first
+    others: list[str]  # what else is in the folder
+    hidden: str | None  # why the folder can't be looked into
+
+
+def list_history(folder: str) -> History:
+    try:
+        paths = list_partitions(folder)
+        names = [name for name in sorted(os.listdir(folder)) if not is_partition(name)]
+    except FileNotFoundError:
+        return History(folder, [], [], None)
+    except OSError as problem:
+        return History(folder, [], [], problem.strerror or str(problem))
+    return History(folder, paths, names, None)
+
+
+def find_newest(history: History, now_ms: int) -> Newest | None:
+    """The newest tick that is not of the future; what can't be read is passed over."""
+    rows: list[tuple[int, int | None, str | None]] = []
+    for path in reversed(history.partitions):
+        rows += _read_newest(path, now_ms)
+        if len(rows) > TICKS:
+            break
+    waiting_ms = _newest_waiting(history, now_ms)
+    if not rows:
+        return Newest(waiting_ms, None, SHORTEST_STALE_MS, True) if waiting_ms else None
+    ts_ms, interval_ms, problem = rows[0]
+    stale_ms = _stale_after([row[0] for row in rows[: TICKS + 1]], interval_ms)
+    if waiting_ms and waiting_ms > ts_ms:
+        return Newest(waiting_ms, None, stale_ms, True)
+    return Newest(ts_ms, problem, stale_ms, False)
+
+
+def _stale_after(times_ms: list[int], interval_ms: int | None) -> int:
+    """From the newest times, newest first."""
+    if interval_ms:
+        return round(LONGEST_GAP_INTERVALS * interval_ms)
+    gaps = [later - earlier for later, earlier in pairwise(times_ms)]
+    return max(SHORTEST_STALE_MS, round(LONGEST_GAP_INTERVALS * median(gaps)) if gaps else 0)
+
+
+def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | None]]:
+    sql = "SELECT ts_ms, interval_ms, error FROM ticks WHERE ts_ms <= ? ORDER BY ts_ms DESC LIMIT ?"
+    try:
+        with open_partition(path) as connection:
+            return connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS, TICKS + 1)).fetchall()
+    except StoreError:  # check_partitions says so
+        return []
+
+
+def _newest_waiting(history: History, now_ms: int) -> int | None:
+    """The time of the newest kept tick; they are all of a format that only this version's sampler needs to know."""
+    paths = [os.path.join(history.folder, name) for name in history.others if name.endswith(PENDING_SUFFIX)]
+    times = []
+    for path in sorted(paths, key=modified)[-1:]:
+        try:
+            with open(path, encoding="utf-8") as file:
+                ts_ms = json.load(file)["tick"][Tick._fields.index("ts_ms")]
+        except (OSError, ValueError, LookupError, TypeError):  # taken in meanwhile, or no kept tick
+            continue
+        if isinstance(ts_ms, int) and ts_ms <= now_ms + CLOCKS_DIFFER_MS:
+            times.append(ts_ms)
+    return max(times, default=None)
+
+
+def check_newest(history: History, newest: Newest | None, now_ms: int, start: str, journal: str) -> Finding:
+    """`start` and `journal` are the commands that take a tick by hand, and that show what was logged."""
+    if history.hidden:
+        return warning(NEWEST, f"{history.folder} can't be looked into ({history.hidden})", "sudo gua doctor")
+    if now_ms < EARLIEST_MS:
+        return warning(NEWEST, "can't be told while the clock is wrong")
+    if newest is None:
+        unreadable = [path for path in history.partitions if not os.access(path, os.R_OK)]
+        if unreadable:
+            return warning(NEWEST, "the partitions are not for this user to read", "sudo gua doctor")
+        return error(NEWEST, "nothing has been recorded yet", start)
+    age_ms = max(0, now_ms - newest.ts_ms)
+    text = f"{moment(newest.ts_ms)}, {duration(age_ms)} ago"
+    if newest.waits:
+        text += " (it waits beside the partition, which somebody holds)"
+    if age_ms > newest.stale_ms:
+        text += f": stale, as one is due at least every {duration(newest.stale_ms)}"
+        return error(NEWEST, text + (f"; and it failed ({newest.error})" if newest.error else ""), journal)
+    if newest.error:
+        return error(NEWEST, f"{text}: {explain(newest.error)}", COMMANDS.get(newest.error, OTHER_COMMAND))
+    return ok(NEWEST, text)
+
+
+def explain(name: str) -> str:
+    """A recorded error in words."""
+    if name == TIMEOUT:
+        return "the run was killed (timeout): the driver took too long"
+    try:
+        from gua_sample.nvml import driver_error
+    except (ImportError, AttributeError):
+        return f"the run failed ({name})"
+    return str(driver_error(name))
+
+
+def check_clock(history: History, now_ms: int) -> list[Finding]:
+    if now_ms < EARLIEST_MS:
+        text = f"it says {moment(now_ms)}: nothing is recorded until it is set"
+        return [error(CLOCK, text, "timedatectl")]
+    today = partition_path(history.folder, day_of(now_ms))
+    future = [
+        path for path in history.partitions if path > partition_path(history.folder, day_of(now_ms + CLOCKS_DIFFER_MS))
+    ]
+    findings = [
+        warning(
+            CLOCK,
+            f"{path} is of a day to come: was the clock set back, or wrong?",
+            f"timedatectl; sudo {shell('mv', path, path + '.future')}",
+        )
+        for path in future[:NAMED]
+    ]
+    if len(future) > NAMED:
+        findings.append(warning(CLOCK, f"and {len(future) - NAMED} more partitions of days to come", "timedatectl"))
+    if today in history.partitions and (ahead := _count_ahead(today, now_ms)):
+        text = f"{plural(ahead, 'tick')} of today in the future: was the clock set back?"
+        findings.append(warning(CLOCK, text, "timedatectl"))
+    return findings or [ok(CLOCK, moment(now_ms))]
+
+
+def _count_ahead(path: str, now_ms: int) -> int:
+    try:
+        with open_partition(path) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM ticks WHERE ts_ms > ?", (now_ms + CLOCKS_DIFFER_MS,)
+            ).fetchone()
+    except StoreError:
+        return 0
+    count: int = row[0]
+    return count
+
+
+def modified(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:  # gone meanwhile
+        return time.time()

@@ -1,0 +1,117 @@
+"""The machine and its Python, and whether the sampler may see whose processes are on the cards."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+import sys
+from typing import NamedTuple
+
+from gua_report.doctor.findings import COMMENT, Finding, error, ok, warning
+from gua_report.doctor.units import Units
+from gua_report.doctor.user import User, group_name
+from gua_sample import __version__, schema
+from gua_sample.processes import printable, read_file
+
+# What hidepid= is called, in numbers before Linux 5.8.
+HIDE = {"1": "noaccess", "2": "invisible", "4": "ptraceable"}
+PROCESSES = "processes"
+
+
+class Hiding(NamedTuple):
+    """How /proc hides processes of others, and the group that sees them all the same."""
+
+    how: str  # noaccess, invisible, ptraceable
+    gid: int
+
+
+def check_os(root: str = "/") -> Finding:
+    release = _release(os.path.join(root, "etc/os-release"))
+    system = os.uname()
+    text = f"{release}, {system.sysname} {system.release}"
+    if system.sysname != "Linux":
+        return warning("os", f"{text}: gua is made for Linux")
+    if not os.path.isdir(os.path.join(root, "run/systemd/system")):
+        return warning("os", f"{text}, not booted with systemd: something else has to run gua-sample")
+    return ok("os", f"{text}, systemd")
+
+
+def check_python(
+    binding_problem: str | None, is_sampled: bool, sqlite_version: tuple[int, ...] = sqlite3.sqlite_version_info
+) -> Finding:
+    """`binding_problem`: why nvidia-ml-py can't be imported. `is_sampled`: the sampler, with its own Python, can."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    sqlite = ".".join(map(str, sqlite_version))
+    text = f"gua {__version__}, Python {version} ({sys.executable}), SQLite {sqlite}"
+    if sqlite_version < schema.OLDEST_SQLITE:
+        oldest = ".".join(map(str, schema.OLDEST_SQLITE))
+        return error("python", f"{text}: SQLite {oldest} or newer is needed, as newer Pythons bring it")
+    if binding_problem:
+        install = f"{shlex.quote(sys.executable)} -m pip install nvidia-ml-py"
+        problem = warning if is_sampled else error
+        return problem("python", f"{text}; nvidia-ml-py can't be imported ({binding_problem})", install)
+    return ok("python", f"{text}, nvidia-ml-py")
+
+
+def check_processes(user: User, units: Units | None, proc: str = "/proc") -> Finding:
+    """Whether the sampler's user sees the processes of others; root, who may be asking, always does."""
+    in_sight = f"{user} may see whose they are"
+    if user.uid == 0:
+        return ok(PROCESSES, in_sight)
+    if units and units.service.get("ProtectProc", "default") not in ("", "default"):
+        text = f"the service has ProtectProc={units.service['ProtectProc']}: it can't tell whose processes they are"
+        return warning(PROCESSES, text, _edit(units, "ProtectProc=default"))
+    hiding = read_hiding(f"{proc}/self/mountinfo")
+    if hiding is None:
+        return ok(PROCESSES, in_sight)
+    group = group_name(hiding.gid)
+    option = f"/proc is mounted with hidepid={hiding.how}"
+    # Who may trace a process is not a matter of groups (Documentation/filesystems/proc.rst).
+    if hiding.how != "ptraceable" and _in_group(user, units, hiding.gid, group):
+        return ok(PROCESSES, f"{option}, but for group {group}: {in_sight}")
+    seen = "not what they are called" if hiding.how == "noaccess" else "not whose they are"
+    text = f"{option}: {user} sees how much memory processes hold, but {seen}"
+    return warning(PROCESSES, text, _unhide(user, units, hiding, group))
+
+
+def read_hiding(mountinfo: str) -> Hiding | None:
+    options: list[str] = []
+    for line in (read_file(mountinfo) or b"").decode("utf-8", "replace").splitlines():
+        mount, _, file_system = line.partition(" - ")
+        fields, kind = mount.split(), file_system.split()
+        # The last one mounted there is the one that is seen.
+        if len(fields) > 5 and fields[4] == "/proc" and len(kind) > 2 and kind[0] == "proc":
+            options = fields[5].split(",") + kind[2].split(",")
+    values = dict(option.partition("=")[::2] for option in options)
+    how = HIDE.get(values.get("hidepid", ""), values.get("hidepid", "off"))
+    if how not in HIDE.values():
+        return None
+    return Hiding(how, int(values["gid"]) if values.get("gid", "").isdigit() else 0)
+
+
+def _in_group(user: User, units: Units | None, gid: int, group: str) -> bool:
+    granted = units.service.get("SupplementaryGroups", "").split() if units else []
+    return gid in user.groups or group in granted or str(gid) in granted
+
+
+def _unhide(user: User, units: Units | None, hiding: Hiding, group: str) -> str:
+    if hiding.how == "ptraceable":
+        return f"sudo mount -o remount,hidepid=0 /proc{COMMENT}and in /etc/fstab"
+    if hiding.gid == 0:  # no group was named: root's is the one
+        return f"sudo mount -o remount,gid={group_name(user.gid)} /proc{COMMENT}and in /etc/fstab"
+    if units and not units.of_user:
+        return _edit(units, f"SupplementaryGroups={group}")
+    return f"sudo usermod -aG {group} {user.spelled}"
+
+
+def _edit(units: Units, setting: str) -> str:
+    return f"{units.systemctl} edit gua-sample{COMMENT}under [Service]: {setting}"
+
+
+def _release(path: str) -> str:
+    for line in (read_file(path) or b"").decode("utf-8", "replace").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            words = shlex.split(line.partition("=")[2])
+            return printable(words[0]) if words else "unknown distribution"
+    return "unknown distribution"

@@ -1,0 +1,108 @@
+"""The partitions one by one, and what lies beside them. Nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from gua_report.doctor.findings import COMMENT, Finding, error, ok, plural, shell, size, warning
+from gua_report.doctor.history import NAMED, History, modified
+from gua_report.partitions import open_partition
+from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.partition import JOURNAL_SUFFIX, PENDING_SUFFIX, SUFFIX, day_of, is_partition, partition_path
+
+PARTITIONS = "partitions"
+LIVE_SECONDS = 10  # a younger journal is of a run that is going on
+
+Progress = Callable[[int, int], None]
+
+
+def check_partitions(history: History, now_ms: int, start: str, progress: Progress | None = None) -> list[Finding]:
+    """Open and check each. `start` is the command that takes a tick by hand."""
+    if history.hidden:
+        return []  # check_newest has said so
+    today = partition_path(history.folder, day_of(now_ms))
+    troubles = []
+    total = 0
+    for number, path in enumerate(history.partitions):
+        if progress:
+            progress(number, len(history.partitions))
+        total += _size(path)
+        if trouble := _check_one(path, path == today):
+            troubles.append(trouble)
+    if progress:
+        progress(1, 1)
+    if len(troubles) > NAMED:
+        more = warning(PARTITIONS, f"and {len(troubles) - NAMED} more that can't be read")
+        troubles = [*sorted(troubles, key=lambda one: one.status)[:NAMED], more]
+    return [_summary(history, total), *troubles, *_check_others(history, start)]
+
+
+def _summary(history: History, total: int) -> Finding:
+    days = [os.path.basename(path)[: -len(SUFFIX)] for path in history.partitions]
+    if not days:
+        return ok(PARTITIONS, "none")
+    text = f"{plural(len(days), 'day')}, {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "")
+    return ok(PARTITIONS, f"{text}, {size(total)}")
+
+
+def _check_one(path: str, is_today: bool) -> Finding | None:
+    """Trouble with today's keeps the sampler from writing, unless it is such that it sets the file aside."""
+    problem = error if is_today else warning
+    try:
+        with open_partition(path) as connection:
+            result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if result == "ok":
+                for table in ("session", "card", "process"):  # texts that are none are found by reading them
+                    connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+                return None
+    except EmptyPartition:
+        return None  # a run has just begun it
+    except NewerPartition as trouble:
+        return problem(PARTITIONS, str(trouble), f"gua version{COMMENT}a newer one is needed")
+    except PartitionBusy as trouble:
+        return warning(PARTITIONS, str(trouble), f"sudo {shell('fuser', '-v', path)}")
+    except StoreError as trouble:
+        if not os.access(path, os.R_OK):
+            return warning(PARTITIONS, f"{path} is not for this user to read", "sudo gua doctor")
+        if type(trouble) is StoreError:  # the trouble is around the file
+            return problem(PARTITIONS, str(trouble), shell("ls", "-ld", path))
+        result = str(trouble)
+    else:
+        result = f"{path} is damaged ({result})"
+    return warning(PARTITIONS, result, f"{shell('sqlite3', path, '.recover')} | sqlite3 recovered.sqlite")
+
+
+def _check_others(history: History, start: str) -> list[Finding]:
+    """What lies beside the partitions, and should not stay there."""
+    findings = []
+    aside = [name for name in history.others if ".corrupt" in name and not name.endswith(JOURNAL_SUFFIX)]
+    if aside:
+        path = os.path.join(history.folder, aside[0])
+        text = f"{plural(len(aside), 'file')} set aside as corrupt: {', '.join(aside[:3])}"
+        rescue = f"{shell('sqlite3', path, '.recover')} | sqlite3 recovered.sqlite"
+        remedy = f"sudo {shell('rm', path)}" if PENDING_SUFFIX in aside[0] else f"{rescue}; sudo {shell('rm', path)}"
+        findings.append(warning(PARTITIONS, text + (" ..." if len(aside) > 3 else ""), remedy))
+    waiting = [name for name in history.others if name.endswith(PENDING_SUFFIX)]
+    if waiting:
+        path = partition_path(history.folder, waiting[-1].partition(".")[0])
+        text = f"{plural(len(waiting), 'tick')} waiting, as somebody holds {os.path.basename(path)}"
+        findings.append(warning(PARTITIONS, text, f"sudo {shell('fuser', '-v', path)}"))
+    for name in history.others:
+        path = os.path.join(history.folder, name)
+        if is_partition(name[: -len(JOURNAL_SUFFIX)]) and name.endswith(JOURNAL_SUFFIX) and _is_left(path):
+            text = f"{name} was left by a run that was killed; the next one rolls it back"
+            findings.append(warning(PARTITIONS, text, start))
+    return findings
+
+
+def _is_left(journal: str) -> bool:
+    return time.time() - modified(journal) > LIVE_SECONDS
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,198 @@
+"""The timer and the service that run the sampler, as systemd tells of them."""
+
+from __future__ import annotations
+
+import calendar
+import os
+import re
+import subprocess
+import time
+from typing import NamedTuple
+
+from gua_report.doctor.findings import COMMENT, Finding, duration, error, moment, ok, warning
+from gua_report.doctor.user import User
+from gua_sample.processes import printable
+
+TIMER = "gua-sample.timer"
+SERVICE = "gua-sample.service"
+TIMER_PROPERTIES = "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime"
+SERVICE_PROPERTIES = (
+    "LoadState,ActiveState,Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
+    "SupplementaryGroups,ProtectProc"
+)
+ENABLED = ("enabled", "static", "generated", "alias")
+ANSWER_SECONDS = 5.0
+# The unit kills a run after 90 s; one that is still there then hangs in the driver.
+LONGEST_RUN_MS = 120_000
+LINGER = "/var/lib/systemd/linger"
+
+Properties = dict[str, str]
+
+
+class Units(NamedTuple):
+    """The pair of timer and service that feeds a data folder."""
+
+    timer: Properties
+    service: Properties
+    of_user: bool  # a user's own, not the system's
+
+    @property
+    def systemctl(self) -> str:
+        return "systemctl --user" if self.of_user else "sudo systemctl"
+
+    @property
+    def journal(self) -> str:
+        return f"journalctl {'--user ' if self.of_user else ''}-u gua-sample -n 20"
+
+    @property
+    def user(self) -> str | None:
+        """As the service names it; None if it is the user whose units they are."""
+        return None if self.of_user else self.service.get("User") or "root"
+
+    @property
+    def folder(self) -> str | None:
+        """Where the service writes to, as far as the unit itself says."""
+        return folder_of(self.service, self.of_user)
+
+    def feed(self, data_dir: str) -> bool:
+        """Whether they write to this folder, as far as one can tell."""
+        return self.folder is None or os.path.realpath(self.folder) == os.path.realpath(data_dir)
+
+
+class Found(NamedTuple):
+    units: Units | None  # None: none are installed that concern this folder
+    problem: str | None = None  # why nothing can be told
+
+
+def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
+    """The system's units, or this user's own if those write to this folder, or the system's are not installed."""
+    system_problem = None
+    candidates = []
+    for of_user in (False, True):
+        timer, problem = show(TIMER, TIMER_PROPERTIES, of_user, seconds)
+        service = show(SERVICE, SERVICE_PROPERTIES, of_user, seconds)[0] or {} if timer else {}
+        if timer is None:
+            # That a user, such as root, has no manager of his own is nothing to speak of.
+            system_problem = system_problem if of_user else problem
+        elif timer.get("LoadState") != "not-found" or service.get("LoadState", "not-found") != "not-found":
+            candidates.append(Units(timer, service, of_user))
+    if chosen := [units for units in candidates if units.feed(data_dir)] or candidates:
+        return Found(chosen[0])
+    return Found(None, system_problem)
+
+
+def show(unit: str, properties: str, of_user: bool, seconds: float) -> tuple[Properties | None, str | None]:
+    """Properties of a unit, or None and why they can't be had."""
+    scope = ["--user"] if of_user else []
+    command = ["systemctl", *scope, "show", "--no-pager", unit, "-p", properties]
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | {"LC_ALL": "C", "TZ": "UTC"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            timeout=seconds,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None, "there is no systemctl here"
+    except subprocess.TimeoutExpired:
+        return None, f"systemctl does not answer within {seconds:g} s"
+    except OSError as problem:
+        return None, f"systemctl can't be run ({problem.strerror})"
+    if done.returncode != 0:
+        said = printable(done.stderr.partition("\n")[0]).rstrip(".")
+        return None, f"systemctl says: {said or f'exit status {done.returncode}'}"
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line), None
+
+
+def folder_of(service: Properties, of_user: bool) -> str | None:
+    """--data-dir, $GUA_DATA_DIR or the state folder of a service, in the sampler's own order."""
+    option = re.search(r"--data-dir[ =](\S+)", service.get("ExecStart", ""))
+    variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", service.get("Environment", ""))
+    if option or variable:
+        return (option or variable)[1]  # type: ignore[index]
+    state = service.get("StateDirectory", "").split()
+    return os.path.join("/var/lib", state[0].split(":")[0]) if state and not of_user else None
+
+
+def parse_time(text: str) -> int | None:
+    """Milliseconds of what systemctl prints in UTC: 'Mon 2026-11-16 08:20:30 UTC'; None for 'n/a' or nothing."""
+    try:
+        _, day, clock, zone = text.split()
+        moment_utc = time.strptime(f"{day} {clock.partition('.')[0]}", "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    return calendar.timegm(moment_utc) * 1000 if zone == "UTC" else None
+
+
+def check_timer(
+    found: Found, data_dir: str, is_fresh: bool, now_ms: int, user: User, linger: str = LINGER
+) -> list[Finding]:
+    """`is_fresh`: the newest tick is recent, so somebody runs the sampler."""
+    units = found.units
+    if units is None:
+        return [_no_timer(found.problem, is_fresh)]
+    state, enabled = units.timer.get("ActiveState", ""), units.timer.get("UnitFileState", "")
+    load = units.timer.get("LoadState", "")
+    name = TIMER + (" of this user" if units.of_user else "")
+    if load == "not-found":
+        return [_idle(is_fresh, f"{name} is not installed", "sudo make install")]
+    if load == "masked":
+        return [_idle(is_fresh, f"{name} is masked", f"{units.systemctl} unmask {TIMER}")]
+    if load != "loaded":
+        return [_idle(is_fresh, f"{name} can't be loaded ({load})", f"systemd-analyze verify {TIMER}")]
+    enable = f"{units.systemctl} enable --now {TIMER}"
+    if state != "active":
+        return [_idle(is_fresh, f"{name} is {state or 'not active'}", enable)]
+    text = f"{name} is active{_runs(units.timer, now_ms)}"
+    if not units.feed(data_dir):
+        text += f"; it writes to {units.folder}, not to {data_dir}"
+    if enabled not in ENABLED:
+        return [warning("timer", f"{text}; but {enabled or 'not enabled'}: gone after the next boot", enable)]
+    findings = [ok("timer", text)]
+    if units.of_user and user.name and not os.path.exists(os.path.join(linger, user.name)):
+        findings.append(warning("timer", "it stops when this user logs out", "loginctl enable-linger"))
+    return findings
+
+
+def check_service(found: Found, now_ms: int) -> list[Finding]:
+    """How the last run ended, if not well."""
+    units = found.units
+    if units is None or units.service.get("LoadState") != "loaded":
+        return []
+    service = units.service
+    began_ms = parse_time(service.get("ExecMainStartTimestamp", ""))
+    began = f" of {moment(began_ms)}" if began_ms else ""
+    result, status = service.get("Result", ""), service.get("ExecMainStatus", "0")
+    running = service.get("ActiveState") in ("activating", "deactivating", "active")
+    if running and began_ms and now_ms - began_ms > LONGEST_RUN_MS:
+        text = f"the run{began} has not ended: it hangs, most likely in the driver"
+        return [error("service", text, f"{units.systemctl} status gua-sample; sudo dmesg | grep -i nvrm")]
+    if running:
+        return [ok("service", "a run is going on")]
+    if result not in ("", "success") or status not in ("", "0"):
+        shown = result if result not in ("", "success") else "failed, as logged within the hour"
+        return [warning("service", f"the last run{began} ended with: {shown} (exit status {status})", units.journal)]
+    return [ok("service", f"the last run{began} ended well")] if began_ms else []
+
+
+def _no_timer(problem: str | None, is_fresh: bool) -> Finding:
+    if problem is None:
+        return _idle(is_fresh, f"{TIMER} is not installed", "sudo make install")
+    return _idle(is_fresh, problem, None if is_fresh else f"crontab -e{COMMENT}add the line: * * * * * gua-sample")
+
+
+def _idle(is_fresh: bool, text: str, remedy: str | None) -> Finding:
+    if is_fresh:
+        return warning("timer", f"{text}; but the newest tick is recent: something else runs gua-sample", remedy)
+    return error("timer", text, remedy)
+
+
+def _runs(timer: Properties, now_ms: int) -> str:
+    last = parse_time(timer.get("LastTriggerUSec", ""))
+    following = parse_time(timer.get("NextElapseUSecRealtime", ""))
+    text = f", last run {duration(max(0, now_ms - last))} ago" if last else ", has not run yet"
+    return text + (f", next in {duration(max(0, following - now_ms))}" if following else "")

@@ -1,0 +1,27 @@
+"""What only a person at a terminal gets to see: colour and progress."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+
+def use_color() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def progress_bar() -> Callable[[int, int], None] | None:
+    """Once the work takes a while; silent in a pipe and in a mail."""
+    if not sys.stderr.isatty():
+        return None
+    began = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        if done >= total:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - began > 0.5:
+            print(f"\rreading: {100 * done // total} %\x1b[K", end="", file=sys.stderr, flush=True)
+
+    return show
