@@ -1,4 +1,4 @@
-# gua: `make help` lists what one can do. Nothing outside this folder is touched.
+# gua: `make help` lists what one can do. Only the targets with install in their name touch anything outside this folder.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -8,7 +8,7 @@ export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-pandas-2 test-all lint format bench clean
+.PHONY: help venv demo test test-pandas-2 test-all lint format bench install uninstall install-user uninstall-user wheels clean
 
 help: ## list what one can do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -16,10 +16,7 @@ help: ## list what one can do
 venv: $(STAMP) ## set up the virtual environment (the others do it by themselves)
 
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo "gua needs Python 3.10 or newer; name one with make PYTHON=python3.12" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' || \
-	  { echo "this Python has no venv: on Debian and Ubuntu, run: sudo apt install python3-venv" >&2; exit 1; }
+	@$(PYTHON) install/check_python.py
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
@@ -54,6 +51,17 @@ format: $(STAMP) ## put the code into the project's style
 bench: $(STAMP) ## print the figures the project holds itself to, as ratios measured in one run
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/report.py
+
+# What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
+# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR READERS=everyone|group PURGE=1. As install.sh has the defaults,
+# which differ for users, and make hands it what is set, nothing is repeated here.
+install: ## sample this machine from now on, for all its users (as root); run again to upgrade
+uninstall: ## the reverse; the history stays, unless PURGE=1 is given
+install-user: ## the same without root: commands, timers and history of your own
+uninstall-user: ## the reverse; the history stays, unless PURGE=1 is given
+wheels: ## fill a folder, WHEELS=DIR, from which install WHEELS=DIR works without an index
+install uninstall install-user uninstall-user wheels:
+	@PYTHON='$(PYTHON)' sh install/install.sh $@
 
 clean: ## remove the virtual environment and all caches
 	rm -rf .venv* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
