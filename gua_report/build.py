@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,8 +101,8 @@ def unreadable(history: History) -> StoreError:
 def nothing(data_dir: str, window: Window) -> NothingToReport:
     start, end = (datetime.fromtimestamp(ms / 1000, window.zone) for ms in (window.start_ms, window.end_ms))
     return NothingToReport(
-        f"no ticks from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z} in {data_dir}: is the sampler running"
-        " (systemctl list-timers gua-sample.timer)? Else give a longer --since, or another --data-dir"
+        f"no ticks from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}: run gua doctor --data-dir"
+        f" {shlex.quote(data_dir)} to see why, or give a longer --since, or another --data-dir"
     )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Callable
 from typing import NoReturn
 
+from gua_report import terminal
 from gua_sample import command, settings
 from gua_sample.errors import UsageError
 
@@ -22,6 +21,7 @@ examples:
   gua-report --from 2026-11-01 --to 2026-12-01 --tz Europe/Berlin
   gua-report --since 30d --format json -o november.json
   gua-report --section gpus --format csv   one table, for a spreadsheet
+  gua-report --quiet-if-clean 2h           for cron: a mail only if need be
 
 durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
 2026-11-16T08:30, in the time zone of the report unless they name their own.
@@ -39,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build_parser() -> command.Parser:
+    from gua_report.attention import LEAST_COVERAGE, LONG_EPISODE, MOST_UNKNOWN
     from gua_report.config import RECLAIM_AFTER
     from gua_report.render import FORMATS, SECTIONS
     from gua_report.window import DEFAULT_SINCE
@@ -71,6 +72,15 @@ def build_parser() -> command.Parser:
     how.add_argument("--width", metavar="N", type=positive, default=78, help="columns of the text (default 78)")
     how.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     how.add_argument("-o", "--output", metavar="FILE", help="write there instead of printing")
+    how.add_argument(
+        "--quiet-if-clean",
+        metavar="D",
+        nargs="?",
+        const=LONG_EPISODE,
+        help="print and write nothing unless there is something to act on, and say what: an idle-held episode of D or"
+        f" more (default {LONG_EPISODE}), less than {LEAST_COVERAGE:.0%}% of the time observed, a card unknown for over"
+        f" {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read",
+    )
     where = parser.add_argument_group("where")
     where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
     where.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
@@ -85,7 +95,11 @@ def run(options: argparse.Namespace) -> int:
     name = choose(options.format or "text", "format", tuple(render.FORMATS))
     sections = tuple(choose(section, "section", render.SECTIONS) for section in options.section or render.SECTIONS)
     display = render.Options(
-        sections, options.top, check_width(options.width), options.ascii, use_color(options.output)
+        sections,
+        options.top,
+        check_width(options.width),
+        options.ascii,
+        options.output is None and terminal.use_color(),
     )
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
@@ -95,14 +109,21 @@ def run(options: argparse.Namespace) -> int:
     if options.memory_threshold is not None:
         policy = policy._replace(process_memory_mib=options.memory_threshold)
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
+    quiet = options.quiet_if_clean is not None
+    longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
     data_dir = settings.data_dir(options.data_dir)
 
+    from gua_report.attention import reasons
     from gua_report.build import build_report  # pandas takes longer than all the rest: not for --help or a mistake
 
-    report = build_report(data_dir, window, config._replace(policy=policy), reclaim, progress_bar())
+    report = build_report(data_dir, window, config._replace(policy=policy), reclaim, terminal.progress_bar())
     for warning in report.warnings:
         command.complain(PROG, f"warning: {warning}")
-    text = render.renderer(name)(report, display)
+    if quiet:
+        display = display._replace(attention=tuple(reasons(report, longest_ms)))
+    text = render.renderer(name)(report, display)  # if only to find a mistake that a clean week would hide
+    if quiet and not display.attention:
+        return 0
     if options.output is None:
         command.say(PROG, text.rstrip("\n"))
     else:
@@ -148,27 +169,6 @@ def number(text: str, most: float) -> float:
     if not 0 <= value <= most:
         raise argparse.ArgumentTypeError(f"expected a number from 0 to {most:g}, not {text!r}")
     return value
-
-
-def use_color(output: str | None) -> bool:
-    return output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
-def progress_bar() -> Callable[[int, int], None] | None:
-    """On a terminal, once the work takes a while; silent in a pipe and in a mail."""
-    if not sys.stderr.isatty():
-        return None
-    import time
-
-    began = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        if done >= total:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() - began > 0.5:
-            print(f"\rreading: {100 * done // total} %\x1b[K", end="", file=sys.stderr, flush=True)
-
-    return show
 
 
 def write_file(path: str, text: str) -> None:

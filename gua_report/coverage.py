@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+
+from gua_sample.policy import LONGEST_GAP_INTERVALS
 
 NOT_RUNNING = "sampler not running"
 DRIVER_ERROR = "driver error"
 KILLED = "sampler killed (timeout)"
 HOST_DOWN = "host down"
 NOT_READABLE = "partition not readable"
-# The error that the unit records for a run it had to kill.
+# The error that the unit records for a run it had to kill. The tick's nvml_ms is how long that run lasted.
 TIMEOUT = "timeout"
 
 
@@ -22,11 +25,11 @@ def find_gaps(ticks: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
     `ticks` have their weights; those just before and after the window belong to them.
     """
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
-    ends = times + ticks["weight_ms"].to_numpy(dtype=np.int64)
     boots = ticks["boot_id"].to_numpy(dtype=object)
     errors = ticks["error"].to_numpy(dtype=object)
-    gaps: list[tuple[int, int, str]] = []
     failed = ~pd.isna(ticks["error"]).to_numpy()
+    ends = _ends(ticks, failed)
+    gaps: list[tuple[int, int, str]] = []
     for position in np.flatnonzero(failed):
         kind = KILLED if errors[position] == TIMEOUT else DRIVER_ERROR
         gaps.append((int(times[position]), int(ends[position]), kind))
@@ -38,6 +41,24 @@ def find_gaps(ticks: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
     else:
         gaps.append((start_ms, end_ms, NOT_RUNNING))
     return _merge([(max(start, start_ms), min(end, end_ms), kind) for start, end, kind in sorted(gaps)])
+
+
+def _ends(ticks: pd.DataFrame, failed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Until when each tick says what was going on: as long as it weighs, or as its run took if that failed later."""
+    times = ticks["ts_ms"].to_numpy(dtype=np.int64)
+    ends: npt.NDArray[np.int64] = times + ticks["weight_ms"].to_numpy(dtype=np.int64)
+    ran_until = times + np.nan_to_num(ticks["nvml_ms"].to_numpy(dtype="float64")).astype(np.int64)
+    late = failed & (ran_until > ends)
+    if not late.any():
+        return ends
+    ends[late] = ran_until[late]
+    rest = times[1:] - ends[:-1]
+    # No run begins beside one that hangs, and then the timer waits for its next turn: that, too, is due to the run.
+    short = rest <= LONGEST_GAP_INTERVALS * ticks["interval_ms"].to_numpy(dtype="float64")[:-1]
+    boots = ticks["boot_id"].to_numpy(dtype=object)
+    until_next = late[:-1] & ((short & (boots[1:] == boots[:-1])) | (rest < 0))
+    ends[:-1][until_next] = times[1:][until_next]
+    return ends
 
 
 def mark_unreadable(gaps: pd.DataFrame, days: Iterable[tuple[int, int]]) -> pd.DataFrame:

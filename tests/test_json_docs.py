@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from gua_report import demo, notebook
+from gua_report.attention import LEAST_COVERAGE, MOST_UNKNOWN
 from gua_report.render import SECTIONS, Options, renderer
 from gua_report.render.csv import FORMULA
 from gua_report.render.json import SCHEMA_VERSION
@@ -88,7 +89,7 @@ def shortened(document: dict[str, Any]) -> str:
 
 def test_every_key_of_a_report_is_documented_and_no_other(week: Path) -> None:
     # From Monday on: there is a gap that day, and something before it to compare with.
-    document = read_json(week, "--from", "2026-11-09")
+    document = read_json(week, "--from", "2026-11-09", "--quiet-if-clean")
     documented = documented_keys(PAGE.read_text())
     assert len(documented) == len(set(documented))
     assert set(key_paths(document)) == set(documented)
@@ -105,6 +106,18 @@ def test_without_the_sections_what_frames_them_stays(week: Path) -> None:
     document = read_json(week, "--since", "1h", "--section", "coverage")
     always = documented_keys(PAGE.read_text().split("\n## Section")[0])
     assert {path for path in key_paths(document) if not path.startswith("coverage")} == set(always)
+
+
+def test_what_to_act_on_is_there_only_if_asked_for(week: Path) -> None:
+    section = PAGE.read_text().split("\n## With --quiet-if-clean")[1]
+    assert documented_keys(section) == ["attention"]
+    assert f"less than {LEAST_COVERAGE * 100:g} %" in section
+    assert f"more than {MOST_UNKNOWN * 100:g} %" in section
+    assert "attention" not in read_json(week)
+    long, *others = read_json(week, "--quiet-if-clean", "2h")["attention"]
+    assert "idle-held episodes of 2h or more (" in long
+    assert others == []
+    assert run_report(week, "--quiet-if-clean", "9d", "--json") == ""
 
 
 def test_the_example_is_a_real_report(week: Path) -> None:

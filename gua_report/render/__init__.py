@@ -20,6 +20,7 @@ class Options(NamedTuple):
     width: int = 78  # columns of text
     ascii: bool = False
     color: bool = False  # text only
+    attention: tuple[str, ...] = ()  # what to act on, in clean text; not for CSV
 
 
 DEFAULTS = Options()

@@ -7,7 +7,7 @@ from html import escape
 from gua_report.build import Report
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Section, State, Table
-from gua_report.render.sections import build_sections, header, title
+from gua_report.render.sections import attention, build_sections, header, title
 from gua_report.render.words import WEEKDAYS, percent
 from gua_sample.policy import STATES
 
@@ -36,7 +36,7 @@ STYLE = """\
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     paragraphs = [f"<p><strong>{escape(title(report))}</strong></p>"]
-    paragraphs += [f"<p>{escape(line)}</p>" for line in header(report)]
+    paragraphs += [f"<p>{escape(line)}</p>" for line in [*attention(options), *header(report)]]
     sections = [_section(section) for section in build_sections(report, options)]
     parts = ['<div class="gua-report">', f"<style>\n{STYLE}</style>", *paragraphs, *sections, "</div>"]
     text = "\n".join(parts) + "\n"

@@ -29,12 +29,12 @@ SCHEMA_VERSION = 1
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
-    document = to_document(report, options.sections)
+    document = to_document(report, options.sections, options.attention)
     return json.dumps(document, indent=2, ensure_ascii=options.ascii, allow_nan=False) + "\n"
 
 
-def to_document(report: Report, sections: tuple[str, ...]) -> dict[str, Any]:
-    """What frames every report, and the sections asked for."""
+def to_document(report: Report, sections: tuple[str, ...], attention: tuple[str, ...]) -> dict[str, Any]:
+    """What frames every report, and the sections asked for; what to act on only if that was asked for."""
     builders = {
         "headline": _headline,
         "capacity": _capacity,
@@ -46,6 +46,7 @@ def to_document(report: Report, sections: tuple[str, ...]) -> dict[str, Any]:
     }
     return {
         "schema_version": SCHEMA_VERSION,
+        **({"attention": list(attention)} if attention else {}),
         "host": clean(report.host),
         "drivers": [clean(version) for version in report.driver_versions],
         "window": _window(report.window, report.timezone),

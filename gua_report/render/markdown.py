@@ -9,7 +9,7 @@ from tabulate import tabulate
 from gua_report.build import Report
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table
-from gua_report.render.sections import build_sections, header, title
+from gua_report.render.sections import attention, build_sections, header, title
 from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
 from gua_report.render.words import to_ascii
 
@@ -20,7 +20,7 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]|~$])")
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     options = options._replace(color=False)
-    parts = [f"# {escape(title(report))}", *(escape(line) for line in header(report))]
+    parts = [f"# {escape(title(report))}", *(escape(line) for line in [*attention(options), *header(report)])]
     for section in build_sections(report, options):
         parts += _section(section, options)
     text = "\n\n".join(parts) + "\n"

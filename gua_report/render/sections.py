@@ -35,6 +35,11 @@ def title(report: Report) -> str:
     return f"GPU use on {clean(report.host)}"
 
 
+def attention(options: Options) -> list[str]:
+    """The paragraph that says what to act on, if that is known."""
+    return [f"To act on: {'; '.join(options.attention)}"] if options.attention else []
+
+
 def header(report: Report) -> list[str]:
     """Paragraphs: the machine; the window; what the reader must know before believing the rest."""
     zone = report.window.zone

@@ -11,7 +11,7 @@ from tabulate import tabulate
 from gua_report.build import Report
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table, shade, spread
-from gua_report.render.sections import build_sections, header, title
+from gua_report.render.sections import attention, build_sections, header, title
 from gua_report.render.words import WEEKDAYS, to_ascii
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
@@ -30,8 +30,9 @@ FILLER = "\0"
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     first, *others = header(report)
-    parts = [[paint(line, BOLD, options) for line in _wrap(f"{title(report)}: {first}", options)]]
-    parts[0] += [line for paragraph in others for line in _wrap(paragraph, options)]
+    top = [paint(line, BOLD, options) for line in _wrap(f"{title(report)}: {first}", options)]
+    top += [line for paragraph in others for line in _wrap(paragraph, options)]
+    parts = [*(_wrap(paragraph, options) for paragraph in attention(options)), top]
     parts += [_section(section, options) for section in build_sections(report, options)]
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 

@@ -224,6 +224,8 @@ def test_a_report_on_a_terminal_is_in_colour_unless_told_otherwise(machine: Mach
         (["--reclaim-after", "5"], "'5'"),
         (["--config", "/nowhere.toml"], "/nowhere.toml"),
         (["--format", "csv", "--section", "gpus", "--section", "episodes"], "--section"),
+        (["--quiet-if-clean", "soon"], "'soon'"),
+        (["--quiet-if-clean", "--format", "csv", "--section", "gpus", "--section", "episodes"], "--section"),
     ],
 )
 def test_mistakes_are_named_with_what_was_expected(machine: Machine, arguments: list[str], expected: str) -> None:
@@ -233,6 +235,47 @@ def test_mistakes_are_named_with_what_was_expected(machine: Machine, arguments: 
     assert (done.returncode, done.stdout) == (2, "")
     assert one_line(done.stderr)
     assert expected in done.stderr
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "json", "csv", "html"])
+def test_a_report_is_quiet_unless_there_is_something_to_act_on(machine: Machine, name: str) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
+    machine.tick()
+    target = machine.folder / "report"
+    for arguments in ([], ["1h"], ["-o", str(target)]):
+        done = report(machine, "--format", name, "--quiet-if-clean", *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not target.exists()
+    done = report(machine, "--format", name, "--quiet-if-clean", "10s")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("1 idle-held episode of 10s or more" in done.stdout) == (name != "csv")
+    assert report(machine, "--format", name, "--quiet-if-clean", "10s", "-o", str(target)).stdout == ""
+    assert target.read_text().count("\n") == done.stdout.count("\n")
+
+
+def test_a_clean_report_leaves_an_older_file_alone(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    target = machine.folder / "report"
+    target.write_text("of last week")
+    assert report(machine, "--quiet-if-clean", "-o", str(target)).returncode == 0
+    assert target.read_text() == "of last week"
+
+
+def test_no_data_are_not_taken_for_a_clean_week(tmp_path: Path) -> None:
+    done = run("gua-report", "--data-dir", str(tmp_path), "--quiet-if-clean")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert one_line(done.stderr)
+
+
+def test_a_partition_that_can_not_be_read_is_not_taken_for_a_clean_week(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick(clock_offset_ms=-86_400_000)
+    machine.tick()
+    machine.partitions()[0].write_text("garbage, more than sixteen bytes of it")
+    done = report(machine, "--quiet-if-clean")
+    assert done.returncode == 0
+    assert done.stdout.startswith("To act on: 1 partition not readable\n\n")
 
 
 def test_the_configuration_sets_prices_people_and_thresholds(machine: Machine) -> None:
@@ -257,7 +300,7 @@ def test_a_report_without_data_says_what_to_check_and_exits_3(tmp_path: Path) ->
     done = run("gua-report", "--data-dir", str(tmp_path))
     assert (done.returncode, done.stdout) == (3, "")
     assert one_line(done.stderr)
-    assert "list-timers" in done.stderr
+    assert "run gua doctor" in done.stderr
     assert list(tmp_path.iterdir()) == []  # reading creates nothing
 
 

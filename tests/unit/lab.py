@@ -109,6 +109,7 @@ def tick(
     boot: str = "boot-1",
     error: str | None = None,
     driver_version: str | None = "570.86",
+    nvml_ms: int | None = 3,
 ) -> Tick:
     processes = {
         job.pid: Process(job.pid, job.start_time_ms, job.uid, None, job.user, job.login_user, job.command, job.cgroup)
@@ -116,7 +117,7 @@ def tick(
         for job in gpu.jobs
     }
     cards = [gpu.card() for gpu in gpus]
-    return Tick(ts_ms, interval_ms, Boot(boot, 1), driver_version, 3, error, cards, processes, [])
+    return Tick(ts_ms, interval_ms, Boot(boot, 1), driver_version, nvml_ms, error, cards, processes, [])
 
 
 def series(
@@ -279,6 +280,29 @@ class Naive:
                 if state == "active":
                     active[key] += length * _share(card, one)
         return {key: active[key] / value for key, value in known.items()}
+
+    def gaps(self, start_ms: int, end_ms: int) -> dict[str, float]:
+        """Seconds without card time by kind, from the first tick on."""
+        sums: dict[str, float] = defaultdict(float)
+
+        def add(kind: str, begin: float, until: float) -> None:
+            begin, until = max(begin, start_ms), min(until, end_ms)
+            if begin < until:
+                sums[kind] += (until - begin) / 1000
+
+        for position, (one, weight) in enumerate(zip(self.ticks, self.weights, strict=True)):
+            following = self.ticks[position + 1] if position + 1 < len(self.ticks) else None
+            next_ms = following.ts_ms if following else float("inf")
+            rebooted = following is not None and following.boot.id != one.boot.id
+            known_until: float = one.ts_ms + weight
+            if one.error is not None:
+                run_end = one.ts_ms + (one.nvml_ms or 0)
+                if run_end > known_until:
+                    waits = next_ms - run_end <= 2.5 * self._interval(position) and not rebooted
+                    known_until = next_ms if waits else min(run_end, next_ms)
+                add("sampler killed (timeout)" if one.error == "timeout" else "driver error", one.ts_ms, known_until)
+            add("host down" if rebooted else "sampler not running", known_until, next_ms)
+        return dict(sums)
 
     def observed_ms(self, start_ms: int, end_ms: int) -> int:
         return sum(length for one, _, length in self.pieces(start_ms, end_ms, DAY_MS) if one.cards)

@@ -20,6 +20,7 @@ from tests.unit.lab import (
     DAY_MS,
     MINUTE_MS,
     MONDAY_MS,
+    SECOND_MS,
     Report,
     busy,
     free,
@@ -80,6 +81,93 @@ def test_ticks_without_cards_are_a_driver_error_and_have_no_card_time(tmp_path: 
 def test_ticks_that_had_to_be_killed_are_told_apart(tmp_path: Path) -> None:
     write(tmp_path, minutes(0, 20) + minutes(20, 5, error=TIMEOUT) + minutes(25, 5, error="unknown") + minutes(30, 30))
     assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 25, KILLED), (25, 30, DRIVER_ERROR)]
+
+
+def seconds_of(folder: Path, ticks: list[Tick], end: int) -> list[tuple[int, int, str]]:
+    """The gaps of these ticks, in seconds from Monday on."""
+    write(folder, ticks)
+    found = report_of(folder, MONDAY_MS, MONDAY_MS + end * SECOND_MS).gaps
+    return [((start - MONDAY_MS) // 1000, (end - MONDAY_MS) // 1000, kind) for start, end, kind in found.to_numpy()]
+
+
+def half_minutes(start: int, end: int, boot: str = "boot-1") -> list[Tick]:
+    """Ticks as the timer makes them, from one second on up to before another."""
+    return series(
+        MONDAY_MS + start * SECOND_MS,
+        (end - start) // 30,
+        held(),
+        every_ms=30 * SECOND_MS,
+        interval_ms=30 * SECOND_MS,
+        boot=boot,
+    )
+
+
+def failed(start: int, seconds: int | None, error: str = TIMEOUT) -> list[Tick]:
+    """A run that failed after so long."""
+    nvml_ms = None if seconds is None else seconds * SECOND_MS
+    return [tick(MONDAY_MS + start * SECOND_MS, interval_ms=30 * SECOND_MS, error=error, nvml_ms=nvml_ms)]
+
+
+@pytest.mark.parametrize(("error", "kind"), [(TIMEOUT, KILLED), ("unknown", DRIVER_ERROR)])
+def test_a_run_that_hung_accounts_for_the_time_until_the_timer_fires_again(
+    tmp_path: Path, error: str, kind: str
+) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95, error) + half_minutes(420, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 420, kind)]
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 900 * SECOND_MS)
+    assert report.observed_seconds == 900 - 120
+    assert sum(hours(report).values()) == pytest.approx((900 - 120) / 3600)
+
+
+def test_a_long_rest_after_a_run_that_hung_is_a_sampler_that_did_not_run(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95) + half_minutes(480, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 395, KILLED), (395, 480, NOT_RUNNING)]
+
+
+def test_a_rest_of_just_two_and_a_half_intervals_is_still_due_to_the_run_that_hung(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 105) + half_minutes(480, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 480, KILLED)]
+
+
+def test_a_run_that_hung_never_accounts_for_the_time_of_the_next_tick(tmp_path: Path) -> None:
+    # Somebody ran the sampler by hand meanwhile.
+    ticks = half_minutes(0, 300) + failed(300, 500) + half_minutes(390, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 390, KILLED)]
+
+
+def test_a_host_that_goes_down_after_a_run_that_hung_was_down(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95) + half_minutes(420, 900, boot="boot-2")
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 395, KILLED), (395, 420, HOST_DOWN)]
+
+
+def test_of_the_newest_run_only_the_time_it_hung_is_known(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95)
+    assert seconds_of(tmp_path, ticks, 400) == [(300, 395, KILLED), (395, 400, NOT_RUNNING)]
+    assert seconds_of(tmp_path, [], 390) == [(300, 390, KILLED)]
+
+
+def test_a_driver_that_hangs_for_hours_is_one_gap(tmp_path: Path) -> None:
+    hung = [one for start in range(300, 7500, 120) for one in failed(start, 95)]
+    assert seconds_of(tmp_path, half_minutes(0, 300) + hung + half_minutes(7500, 9000), 9000) == [(300, 7500, KILLED)]
+
+
+@pytest.mark.parametrize("seconds", [0, 30, None])
+def test_a_run_that_failed_at_once_accounts_for_one_interval(tmp_path: Path, seconds: int | None) -> None:
+    ticks = half_minutes(0, 300) + failed(300, seconds, "unknown") + half_minutes(390, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 330, DRIVER_ERROR), (330, 390, NOT_RUNNING)]
+
+
+def test_a_slow_tick_that_succeeded_does_not_hide_a_hole(tmp_path: Path) -> None:
+    slow = [one._replace(nvml_ms=80_000) for one in half_minutes(300, 330)]
+    ticks = half_minutes(0, 300) + slow + half_minutes(390, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(330, 390, NOT_RUNNING)]
+
+
+def test_a_run_that_hung_over_midnight_is_one_gap_whatever_the_window(tmp_path: Path) -> None:
+    write(tmp_path, half_minutes(-600, -30) + failed(-30, 95) + half_minutes(90, 600))
+    for start, expected in ((-300, -30), (-20, -20)):
+        found = report_of(tmp_path, MONDAY_MS + start * SECOND_MS, MONDAY_MS + 600 * SECOND_MS).gaps
+        assert found.to_numpy().tolist() == [[MONDAY_MS + expected * SECOND_MS, MONDAY_MS + 90 * SECOND_MS, KILLED]]
 
 
 def test_all_kinds_together_add_up_to_what_was_not_observed(tmp_path: Path) -> None:
@@ -164,7 +252,7 @@ def test_a_day_of_driver_errors_does_not_spoil_the_others(tmp_path: Path) -> Non
 
 def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(NothingToReport, match=r"gua-sample\.timer") as caught:
+        with pytest.raises(NothingToReport, match="run gua doctor") as caught:
             report_minutes(folder, 0, 60)
         assert caught.value.exit_code == 3
         assert str(folder) in str(caught.value)

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gua_report.attention import reasons
 from gua_report.build import Report
 from gua_report.config import Config
 from gua_report.render import FORMATS, SECTIONS, Options, renderer
@@ -382,6 +383,34 @@ def test_markdown_and_html_escape_what_users_chose() -> None:
         assert "\x1b" not in text
 
 
+ATTENTION = ("2 idle-held episodes of 1h or more (<b>a|b*c</b> 6h, @ben 2h 05m)", "88.1% observed")
+
+
+def test_what_to_act_on_is_said_at_the_top() -> None:
+    said = {name: renderer(name)(small_report(), Options(attention=ATTENTION)) for name in FORMATS}
+    lines = said["text"].splitlines()
+    assert lines[:3] == [
+        "To act on: 2 idle-held episodes of 1h or more (<b>a|b*c</b> 6h, @ben 2h 05m);",
+        "88.1% observed",
+        "",
+    ]
+    assert lines[3:] == text_of(small_report()).splitlines()
+    assert said["markdown"].splitlines()[2] == (
+        r"To act on: 2 idle-held episodes of 1h or more (&lt;b&gt;a\|b\*c&lt;/b&gt; 6h, &#64;ben 2h 05m);"
+        " 88.1% observed"
+    )
+    assert "<p>To act on: 2 idle-held episodes of 1h or more (&lt;b&gt;a|b*c&lt;/b&gt; 6h, @ben" in said["html"]
+    assert json.loads(said["json"])["attention"] == list(ATTENTION)
+    assert said["csv"] == renderer("csv")(small_report(), Options())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_is_said_to_act_on_unless_asked_for(name: str) -> None:
+    text = renderer(name)(small_report(), Options())
+    assert "act on" not in text
+    assert "attention" not in text
+
+
 def test_a_report_shows_itself_in_a_notebook() -> None:
     assert small_report()._repr_html_() == renderer("html")(small_report(), Options())
 
@@ -398,11 +427,14 @@ def test_no_name_can_steer_a_terminal_or_break_the_layout(who: str, command: str
         gpus=report.gpus.assign(name=command),
         warnings=[command],
     )
-    text = text_of(report, width=width, ascii=ascii_only)
+    attention = tuple(reasons(report, HOUR_MS))
+    assert len(attention) == 3
+    text = text_of(report, width=width, ascii=ascii_only, attention=attention)
     assert all(c.isprintable() or c == "\n" for c in text)
     assert max(map(columns_of, text.split("\n"))) <= width
     for name in ("markdown", "json", "html"):
-        assert all(c.isprintable() or c == "\n" for c in renderer(name)(report, Options()))
+        rendered = renderer(name)(report, Options(attention=attention))
+        assert all(c.isprintable() or c == "\n" for c in rendered)
     row = next(iter(csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=("episodes",)))))))
     assert row["command"].removeprefix("'") == json.loads(renderer("json")(report, Options()))["episodes"][0][
         "command"

@@ -583,6 +583,7 @@ class Moment(NamedTuple):
     told: int | None
     boot: int
     error: str | None
+    ran: int  # seconds until it ended or was killed
     kinds: tuple[int, int]  # of KINDS, a card each
     pid: int
     has_mig: bool
@@ -594,13 +595,13 @@ class Moment(NamedTuple):
             gpus += [mig(2, 0, 90.0, (Job(90, "mig"),)), mig(2, 1)._replace(total_mib=20_000)]
         error = self.error or (None if gpus else "no_cards")
         interval_ms = None if self.told is None else self.told * SECOND_MS
-        boot = f"boot-{self.boot}"
-        return tick(ts_ms, *([] if error else gpus), interval_ms=interval_ms, boot=boot, error=error)
+        boot, nvml_ms = f"boot-{self.boot}", self.ran * SECOND_MS
+        return tick(ts_ms, *([] if error else gpus), interval_ms=interval_ms, boot=boot, error=error, nvml_ms=nvml_ms)
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Moment]:
-    """Ticks around Monday's midnight: late and missing ones, reboots, driver errors, cards that fail, MIG."""
+    """Ticks around Monday's midnight: late, missing and slow ones, reboots, driver errors, cards that fail, MIG."""
     base = draw(st.sampled_from([10, 60, 300, 1800]))
     told = draw(st.sampled_from([None, base]))
     moments: list[Moment] = []
@@ -612,7 +613,8 @@ def histories(draw: st.DrawFn) -> list[Moment]:
         for _ in range(draw(st.integers(1, 4))):  # the same for a while
             gap = round(base * draw(st.sampled_from([1, 1, 1, 1, 0.5, 1.3, 2, 2.5, 2.6, 9])))
             interval = None if draw(st.integers(0, 7)) == 7 else told
-            moments.append(Moment(gap, interval, boot, error, kinds, pid, has_mig))
+            ran = round(base * draw(st.sampled_from([0, 0, 0, 0.5, 1.2, 3, 7, 20])))
+            moments.append(Moment(gap, interval, boot, error, ran, kinds, pid, has_mig))
         boot += draw(st.integers(0, 7)) == 7
     return moments
 
@@ -654,6 +656,7 @@ def test_a_report_is_what_counting_tick_by_tick_gives(
     same(hours_by(report.gpus, "uuid"), naive.gpus(start, end + 1))
     same(hours_by(report.identities, "identity"), _without_truly_idle(naive.identities(start, end + 1)))
     assert report.observed_seconds * 1000 == pytest.approx(naive.observed_ms(start, end + 1))
+    assert gap_seconds(report) == pytest.approx(naive.gaps(start, end + 1))
     expected = naive.heatmap(start, end + 1, zone)
     found = {
         (weekday, hour): share for weekday, hour, share in report.heatmap.itertuples(index=False) if not np.isnan(share)
