@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from gua_report.partitions import open_partition
 from gua_report.weights import TICKS_AROUND, with_weights
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition import DAY_MS, day_of, list_partitions, samples_dir
+from gua_sample.writer import storage_error
 
 
 class Stretch(NamedTuple):
@@ -30,8 +32,7 @@ class History:
     """Reads each partition's ticks once. Partitions that can't be read are left out, and named in `warnings`."""
 
     def __init__(self, data_dir: str) -> None:
-        folder = samples_dir(data_dir)
-        paths = list_partitions(folder) if os.path.isdir(folder) else []
+        paths = _list(samples_dir(data_dir), data_dir)
         self.paths = {os.path.basename(path)[:10]: path for path in paths if _is_day(os.path.basename(path)[:10])}
         self.days = sorted(self.paths)
         self.warnings: list[str] = []
@@ -146,6 +147,28 @@ class History:
             if len(ticks):
                 return int(ticks["ts_ms"].iloc[position])
         return None
+
+
+def _list(folder: str, data_dir: str) -> list[str]:
+    try:
+        return list_partitions(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except PermissionError as error:
+        raise StoreError(
+            f"{data_dir} is closed to this user (group {_group(data_dir)}, mode {os.stat(data_dir).st_mode & 0o777:o}):"
+            " ask its administrator to add you to that group"
+        ) from error
+    except OSError as error:
+        raise storage_error(error, folder) from error
+
+
+def _group(path: str) -> str:
+    number = os.stat(path).st_gid
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 def _is_day(text: str) -> bool:

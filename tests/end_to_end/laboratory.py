@@ -1,0 +1,167 @@
+"""Guests with gua installed by `make install`, a stand-in driver, and somebody to use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.driver import Scenario, build
+from tests.end_to_end.guest import REPOSITORY, Guest
+
+SOURCE = "/usr/local/src/gua"
+WHEELS = "/usr/local/src/wheels"
+PYTHON = "/usr/bin/python3"
+DRIVER = "/usr/local/lib/libnvidia-ml.so.1"
+SCENARIO = "/etc/gua-stand-in-scenario"
+SAMPLES = "/var/lib/gua/samples"
+# What pip may need to reach the package index from here.
+INDEX_VARIABLES = ("PIP_", "SSL_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "https_proxy")
+
+
+def index_environment() -> dict[str, str]:
+    found = {name: value for name, value in os.environ.items() if name.startswith(INDEX_VARIABLES)}
+    return {name: value for name, value in found.items() if not name.endswith("CONSTRAINT")}
+
+
+def clone(guest: Guest) -> None:
+    """The files that a fresh clone has, in their present state."""
+    command = ["git", "-C", str(REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
+    for name in filter(None, listed):
+        if (REPOSITORY / name).is_file():  # not one that was just deleted
+            path = Path(f"/proc/{guest.pid}/root{SOURCE}/{name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / name, path)
+
+
+def make(guest: Guest, target: str, *variables: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    options.setdefault("timeout", 300)
+    options["environment"] = index_environment() | options.get("environment", {})
+    return guest.run("make", target, f"PYTHON={PYTHON}", *variables, cwd=SOURCE, **options)
+
+
+def install_driver(guest: Guest, folder: Path, scenario: Scenario) -> None:
+    build(folder)
+    for library in folder.glob("*.so*"):
+        shutil.copy(library, guest.path(f"/usr/local/lib/{library.name}"))
+    guest.run("ldconfig")
+    set_scenario(guest, scenario)
+
+
+def set_scenario(guest: Guest, scenario: Scenario) -> None:
+    guest.write(SCENARIO, scenario.text(time.time_ns() // 1000))
+
+
+def busy_scenario() -> Scenario:
+    """One card at work, one that pid 1 of the guest holds idle, one free."""
+    scenario = Scenario()
+    scenario.add_card(utilization_percent=87)
+    scenario.add_card(compute=[(1, 8192)])
+    scenario.add_card()
+    return scenario
+
+
+def drop_in(guest: Guest, unit: str, section: str, *lines: str, name: str = "50-test.conf") -> None:
+    guest.write(f"/etc/systemd/system/{unit}.d/{name}", "\n".join([f"[{section}]", *lines, ""]))
+    guest.run("systemctl", "daemon-reload")
+
+
+def show_boot_id(guest: Guest) -> None:
+    """In the unit's fresh /proc the boot id is the kernel's, that is, the host's; make it the guest's."""
+    boot_id = "/proc/sys/kernel/random/boot_id"
+    guest.run("cp", boot_id, "/run/guest-boot-id")
+    drop_in(guest, "gua-sample.service", "Service", f"BindReadOnlyPaths=/run/guest-boot-id:{boot_id}", name="boot.conf")
+
+
+HOLD = "/usr/lib/systemd/system/gua-sample.timer.d"
+
+
+def hold_timer(guest: Guest) -> None:
+    """From the next boot on it is enabled and does not start, so that the only runs are a test's own."""
+    guest.write(f"{HOLD}/hold.conf", "[Unit]\nConditionPathExists=/nowhere\n")
+
+
+def release_timer(guest: Guest) -> None:
+    guest.run("rm", "-r", HOLD)
+    guest.run("systemctl", "daemon-reload")
+    guest.run("systemctl", "start", "gua-sample.timer")
+
+
+def sample(guest: Guest) -> int:
+    """One run of the unit; 0 if systemd calls it a success."""
+    return guest.run("systemctl", "start", "gua-sample.service", check=False, timeout=120).returncode
+
+
+# Not with the host's SQLite: it follows /proc/PID/root to the host's own files.
+QUERY = """
+import glob, json, sqlite3, sys
+found = []
+for path in sorted(glob.glob(sys.argv[1] + "/????-??-??.sqlite")):
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+    connection.row_factory = sqlite3.Row
+    found += [dict(row) for row in connection.execute(f"SELECT * FROM {sys.argv[2]} ORDER BY ts_ms")]
+print(json.dumps(found))
+"""
+
+
+def rows(guest: Guest, view: str) -> list[dict[str, Any]]:
+    """All rows of a view, in the order of time."""
+    found: list[dict[str, Any]] = json.loads(guest.run(PYTHON, "-c", QUERY, SAMPLES, view).stdout)
+    return found
+
+
+def errors(guest: Guest) -> list[str | None]:
+    return [tick["error"] for tick in rows(guest, "ticks")]
+
+
+def report(guest: Guest, *arguments: str, user: str | None = None) -> dict[str, Any]:
+    done = guest.run("gua-report", "--format", "json", *arguments, user=user)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def findings(guest: Guest, **options: Any) -> dict[str, str]:
+    """What `gua doctor` says of each check that is not well: its status and text."""
+    document = json.loads(guest.run("gua", "doctor", "--json", check=False, **options).stdout)
+    return {one["check"]: f"{one['status']}: {one['text']}" for one in document["findings"] if one["status"] != "ok"}
+
+
+def files(guest: Guest) -> set[str]:
+    """What is there where an installation may put something, but for what programs of the system leave by the way."""
+    folders = ("/etc", "/opt", "/usr/local", "/usr/lib/systemd", "/usr/lib/sysusers.d", "/var/lib", "/home", "/root")
+    found = guest.run("find", *folders, "-xdev").stdout.splitlines()
+    passing = ("/root/.cache", "/var/lib/systemd", "/etc/.pwd.lock", HOLD)
+    return {path for path in found if not path.startswith(passing) and not path.endswith("-")}
+
+
+def readme_output(command: str) -> list[str]:
+    """What README's section on installing shows for a command."""
+    readme = (REPOSITORY / "README.md").read_text()
+    (block,) = [block for block in readme.split("```") if "$ sudo make install\n" in block]
+    parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
+    (output,) = [output for shown, _, output in parts if shown == command]
+    return without_numbers(output.strip("\n"))
+
+
+def without_numbers(text: str) -> list[str]:
+    """The lines, with what depends on the moment and on the machine's size made alike."""
+    text = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "DAY", text.strip("\n"))
+    text = re.sub(r"[0-9][0-9.:-]*", "#", text)
+    text = re.sub(r"# ?(ms|s|min|h|days?)\b", "#", text)
+    text = re.sub(r"# ?([KMGT]iB|bytes)\b", "# bytes", text)
+    return [re.sub(r"#( #)+", "#", " ".join(line.split())) for line in text.splitlines()]
+
+
+def assert_like_readme(guest: Guest, command: str) -> None:
+    """Word for word, but for numbers and for lines that end with an ellipsis."""
+    said, shown = without_numbers(guest.run("sh", "-c", command).stdout), readme_output(command)
+    assert len(said) == len(shown), said
+    for line, expected in zip(said, shown, strict=True):
+        start, ellipsis, _ = expected.partition("...")
+        assert line.startswith(start) if ellipsis else line == expected, said

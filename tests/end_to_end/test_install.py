@@ -1,0 +1,150 @@
+"""make install, upgrade, uninstall and install-user, on a machine with a booted systemd."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end import laboratory
+from tests.end_to_end.guest import Guest, needs_systemd
+from tests.end_to_end.laboratory import SOURCE, WHEELS, make, readme_output, without_numbers
+
+pytestmark = [needs_systemd, pytest.mark.timeout(400)]
+
+FROM_WHEELS = (f"WHEELS={WHEELS}",)
+NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}
+
+
+@pytest.fixture
+def new_machine(bare: Path, tmp_path: Path) -> Iterator[Guest]:
+    with Guest(tmp_path / "guest", layers=[bare]) as guest:
+        yield guest
+
+
+def test_a_fresh_clone_installs_a_service_that_samples(guest: Guest) -> None:
+    assert guest.run("systemctl", "is-enabled", "gua-sample.timer", "gua-rollup.timer").stdout == "enabled\nenabled\n"
+    assert re.fullmatch("gua:x:[0-9]+:", guest.run("getent", "group", "gua").stdout.strip())
+    assert guest.run("gua-sample", "--version", user="somebody").stdout.startswith("gua-sample ")
+    assert laboratory.errors(guest) != []  # the first tick does not wait for the timer
+    assert set(laboratory.errors(guest)) == {None}
+    # Bytecode is there, since the unit can't write it, and nothing is left in the clone.
+    site = guest.run("/opt/gua/bin/python", "-c", "import gua_sample; print(gua_sample.__file__)").stdout.strip()
+    cached = guest.run("sh", "-c", f"ls {Path(site).parent}/__pycache__").stdout.split()
+    assert {"cli", "nvml", "writer"} <= {name.partition(".")[0] for name in cached}
+    assert (
+        guest.run("find", SOURCE, "-name", "build", "-o", "-name", "*.egg-info", "-o", "-name", "__pycache__").stdout
+        == ""
+    )
+
+
+def test_the_readme_shows_what_make_install_says(guest: Guest) -> None:
+    assert readme_output("sudo make install") == without_numbers(guest.read("/root/install.log"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "complaint"),
+    [
+        (["PYTHON=/root/python/bin/python3"], "PYTHON=/usr/bin/python3"),
+        (["PYTHON=/usr/bin/no-python"], "no-python"),
+        (["READERS=nobody"], "READERS"),
+        (["WHEELS=/nowhere"], "WHEELS"),
+    ],
+)
+def test_a_refusal_is_one_line_and_touches_nothing(new_machine: Guest, variables: list[str], complaint: str) -> None:
+    new_machine.run("sh", "-c", "chmod 700 /root; cp -a /usr/bin/python3 /root/; mkdir -p /root/python/bin")
+    new_machine.run("cp", "-L", "/usr/bin/python3", "/root/python/bin/python3")
+    before = laboratory.files(new_machine)
+    done = make(new_machine, "install", *variables, check=False)
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert len(lines) == 1
+    assert complaint in lines[0]
+    assert laboratory.files(new_machine) == before
+    assert new_machine.run("getent", "passwd", "gua", check=False).stdout == ""
+
+
+def test_an_upgrade_loses_no_tick_and_nothing_of_the_administrators(guest: Guest) -> None:
+    guest.write("/etc/gua/gua-sample.env", "# mine\n")
+    guest.write("/etc/systemd/system/gua-sample.service.d/mine.conf", "[Service]\nNice=3\n")
+    guest.write("/etc/systemd/system/gua-sample.timer.d/mine.conf", "[Timer]\nOnCalendar=\nOnCalendar=*:*:*\n")
+    guest.run("systemctl", "disable", "--now", "gua-rollup.timer")
+    # In a layer below, the old one could not be renamed; on a disk it can.
+    guest.run("sh", "-c", "cp -a /opt/gua /opt/copy && rm -r /opt/gua && mv /opt/copy /opt/gua")
+    laboratory.release_timer(guest)
+    guest.run("sed", "-i", 's/__version__ = .*/__version__ = "99.0"/', f"{SOURCE}/gua_sample/__init__.py")
+    ticks = len(laboratory.errors(guest))
+    make(guest, "install", "READERS=group", *FROM_WHEELS, environment=NO_INDEX)
+    assert guest.run("gua", "version").stdout == "gua 99.0\n"
+    guest.wait_until(lambda: len(laboratory.errors(guest)) > ticks + 10, 60, "ticks")
+    assert set(laboratory.errors(guest)) == {None}
+    assert "\n".join(guest.journal("gua-sample.service", output="short-precise")) == ""
+    assert guest.read("/etc/gua/gua-sample.env") == "# mine\n"
+    assert guest.run("systemctl", "show", "--property=Nice", "--value", "gua-sample").stdout == "3\n"
+    assert guest.run("systemctl", "is-enabled", "gua-rollup.timer", check=False).stdout == "disabled\n"
+    assert guest.run("sh", "-c", "ls -d /opt/gua*").stdout == "/opt/gua\n"
+    # The history is now for the group alone.
+    assert guest.run("stat", "--format=%a %G", "/var/lib/gua").stdout == "750 gua\n"
+    refused = guest.run("gua-report", user="somebody", check=False)
+    assert refused.returncode == 1
+    assert "/var/lib/gua is closed to this user (group gua, mode 750)" in refused.stderr
+    guest.run("usermod", "-aG", "gua", "somebody")
+    assert guest.run("gua-report", "--since", "1h", user="somebody").stdout.startswith("GPU use on")
+
+
+def test_an_installation_that_fails_leaves_the_old_one_at_work(guest: Guest) -> None:
+    guest.write(f"{SOURCE}/pyproject.toml", "this is no TOML")
+    before = laboratory.files(guest)
+    assert make(guest, "install", *FROM_WHEELS, environment=NO_INDEX, check=False).returncode != 0
+    assert laboratory.files(guest) == before
+    assert laboratory.sample(guest) == 0
+
+
+def test_uninstall_leaves_only_data(guest: Guest) -> None:
+    ticks = laboratory.rows(guest, "ticks")
+    done = make(guest, "uninstall")
+    before = set(guest.read("/root/before").splitlines())
+    left = laboratory.files(guest) - before - {"/root/before", "/root/install.log"}
+    assert {path for path in left if not path.startswith(("/var/lib/gua", WHEELS))} == set()
+    assert before - laboratory.files(guest) == set()
+    assert laboratory.rows(guest, "ticks") == ticks
+    assert guest.run("getent", "passwd", "gua").returncode == 0  # the owner of the data
+    assert "/var/lib/gua" in done.stdout
+    assert "gua-" not in guest.run("systemctl", "list-units", "--all", "gua-*", "--no-legend").stdout
+    again = make(guest, "uninstall")
+    assert "not installed" in again.stdout
+
+
+def test_purge_leaves_nothing_at_all(guest: Guest) -> None:
+    guest.write("/etc/gua/gua-sample.env", "# mine\n")
+    make(guest, "uninstall", "PURGE=1")
+    before = set(guest.read("/root/before").splitlines())
+    left = laboratory.files(guest) - before - {"/root/before", "/root/install.log"}
+    assert {path for path in left if not path.startswith(WHEELS)} == set()
+    assert guest.run("getent", "passwd", "gua", check=False).stdout == ""
+
+
+def test_a_user_without_root_samples_into_a_folder_of_their_own(guest: Guest) -> None:
+    """Beside an installation of the system's, which stays as it is."""
+    guest.run("loginctl", "enable-linger", "somebody", check=False)
+    uid = guest.run("id", "-u", "somebody").stdout.strip()
+    guest.run("systemctl", "start", f"user@{uid}.service")
+    session = {"XDG_RUNTIME_DIR": f"/run/user/{uid}", "DBUS_SESSION_BUS_ADDRESS": f"unix:path=/run/user/{uid}/bus"}
+    guest.run("cp", "-r", SOURCE, "/home/somebody/gua")
+    guest.run("chown", "-R", "somebody:", "/home/somebody/gua")
+    system_ticks = len(laboratory.errors(guest))
+    install = ["make", "install-user", f"PYTHON={laboratory.PYTHON}", *FROM_WHEELS]
+    options = {"user": "somebody", "cwd": "/home/somebody/gua", "timeout": 300}
+    done = guest.run(*install, environment={**NO_INDEX, **session}, **options)  # type: ignore[arg-type]
+    assert "enable-linger" in done.stdout
+    listed = guest.run("systemctl", "--user", "list-timers", user="somebody", environment=session).stdout
+    assert "gua-sample.timer" in listed
+    samples = "/home/somebody/.local/state/gua/samples"
+    assert guest.run("find", samples, "-name", "*.sqlite", "-user", "somebody").stdout.count("\n") == 1
+    assert len(laboratory.errors(guest)) == system_ticks
+    removal = ["make", "uninstall-user", "PURGE=1"]
+    guest.run(*removal, environment=session, **options)  # type: ignore[arg-type]
+    left = guest.run("find", "/home/somebody", "-name", "*gua*", "-not", "-path", "/home/somebody/gua*").stdout
+    assert left == ""
