@@ -9,14 +9,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from gua_sample.policy import LONGEST_GAP_INTERVALS
+from gua_sample.records import TIMEOUT
 
 NOT_RUNNING = "sampler not running"
 DRIVER_ERROR = "driver error"
 KILLED = "sampler killed (timeout)"
 HOST_DOWN = "host down"
 NOT_READABLE = "partition not readable"
-# The error that the unit records for a run it had to kill. The tick's nvml_ms is how long that run lasted.
-TIMEOUT = "timeout"
 
 
 def find_gaps(ticks: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:

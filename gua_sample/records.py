@@ -7,7 +7,7 @@ None always means "the driver or /proc does not tell", never zero.
 from collections.abc import Callable
 from typing import NamedTuple
 
-# The error of a run that had to be killed at its start timeout.
+# The error of a run that had to be killed at its start timeout. The tick's nvml_ms is how long that run lasted.
 TIMEOUT = "timeout"
 
 

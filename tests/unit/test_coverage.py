@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gua_report.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_RUNNING, TIMEOUT, mark_unreadable
+from gua_report.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_RUNNING, mark_unreadable
 from gua_report.history import History
 from gua_sample import schema, store
 from gua_sample.errors import GuaError, NothingToReport, StoreError
 from gua_sample.partition import day_of, partition_path, samples_dir
-from gua_sample.records import Tick
+from gua_sample.records import TIMEOUT, Tick
 from tests.unit.lab import (
     DAY_MS,
     MINUTE_MS,
