@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 help: ## list what one can do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
-venv: $(STAMP) ## set up the virtual environment (the others do it by themselves)
+venv: $(STAMP) ## set up the virtual environment; the others do so too
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) install/check_python.py
@@ -24,18 +24,23 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## the report of a simulated laboratory; needs no GPU
 	@$(BIN)/gua demo
 
+# Two per core, since the end-to-end tests mostly wait. A worker takes whole files, as they share fixtures, in the order
+# of their names: those that wait come first.
+WORKERS ?= 4
+PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+
 test: $(STAMP) ## run all tests
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 test-pandas-2: $(VENV)-pandas-2/.pandas-2 ## run the report's tests with pandas 2
-	$(VENV)-pandas-2/bin/pytest tests/unit tests/test_*.py tests/integration/test_commands.py
+	$(VENV)-pandas-2/bin/pytest $(PARALLEL) tests/unit tests/test_*.py tests/integration/test_commands.py
 
 $(VENV)-pandas-2/.pandas-2: pyproject.toml constraints.txt
 	$(MAKE) venv VENV=$(VENV)-pandas-2
 	PIP_CONSTRAINT= $(VENV)-pandas-2/bin/pip install --quiet pandas==2.3.3 pytz==2026.6
 	@touch $@
 
-test-all: ## run all tests on every Python from 3.10 up that this machine has
+test-all: ## run all tests on every Python from 3.10 up that is here
 	@$(PYTHON) tests/every_python.py
 
 lint: $(STAMP) ## style, types and the direction of imports
@@ -48,18 +53,18 @@ format: $(STAMP) ## put the code into the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## print the figures the project holds itself to, as ratios measured in one run
+bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/report.py
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
 # SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR READERS=everyone|group PURGE=1. As install.sh has the defaults,
 # which differ for users, and make hands it what is set, nothing is repeated here.
-install: ## sample this machine from now on, for all its users (as root); run again to upgrade
+install: ## as root: sample this machine from now on; again to upgrade
 uninstall: ## the reverse; the history stays, unless PURGE=1 is given
-install-user: ## the same without root: commands, timers and history of your own
+install-user: ## without root: commands, timers and history of your own
 uninstall-user: ## the reverse; the history stays, unless PURGE=1 is given
-wheels: ## fill a folder, WHEELS=DIR, from which install WHEELS=DIR works without an index
+wheels: ## fill WHEELS=DIR, so that install WHEELS=DIR needs no index
 install uninstall install-user uninstall-user wheels:
 	@PYTHON='$(PYTHON)' sh install/install.sh $@
 

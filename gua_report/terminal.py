@@ -6,15 +6,21 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import TextIO
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Not if it was closed before the command began: then there is no stream at all."""
+    return stream is not None and stream.isatty()
 
 
 def use_color() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def progress_bar() -> Callable[[int, int], None] | None:
     """Once the work takes a while; silent in a pipe and in a mail."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         return None
     began = time.monotonic()
 

@@ -55,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
     data_dir = settings.data_dir(options.data_dir)
     ts_ms = time.time_ns() // 1_000_000
     if options.record_timeout:
+        if service.folder_of_runs() is None:
+            raise UsageError("--record-timeout is for the unit alone: it says that the unit's run was killed")
         tick.record_timeout(data_dir, service.read_start_ms(ts_ms), ts_ms, warn)
         warn("a run had to be killed at its start timeout: the driver hangs? see 'gua doctor'")
         return 0

@@ -78,6 +78,8 @@ def say(prog: str, text: str) -> None:
 
 def complain(prog: str, message: str) -> None:
     """One line on stderr; in the journal, which names the program itself, with its priority."""
+    if sys.stderr is None:  # closed: print would take stdout instead
+        return
     priority = "<4>" if message.startswith("warning") else "<3>"
     print(f"{priority if is_journal() else prog + ': '}{message}", file=sys.stderr)
 

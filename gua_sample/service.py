@@ -26,8 +26,10 @@ def folder_of_runs(environment: Mapping[str, str] = os.environ) -> str | None:
 def mark_start() -> None:
     folder = folder_of_runs()
     if folder is not None:
-        with suppress(OSError), open(os.path.join(folder, "started"), "wb"):
-            pass
+        with suppress(OSError):
+            mark = os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+            os.utime(mark)
+            os.close(mark)
 
 
 def read_start_ms(now_ms: int) -> int:
@@ -95,4 +97,4 @@ def _is_being_killed(status: bytes) -> bool:
 
 
 def _is_recent(noted_ms: str, now_ms: int) -> bool:
-    return noted_ms.isdigit() and 0 <= now_ms - int(noted_ms) < HOUR_MS
+    return noted_ms.isascii() and noted_ms.isdigit() and 0 <= now_ms - int(noted_ms) < HOUR_MS

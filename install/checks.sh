@@ -42,6 +42,13 @@ check_install() {
         is_writable "$DESTDIR$path" || refuse "$DESTDIR$path can't be written"
     done
     ! is_live || check_unit_folder
+    ! is_live || is_user || check_user
+}
+
+check_user() { # one of that name who is a person would be made the owner of everything, and removed by PURGE
+    home=$(getent passwd gua | cut -d: -f6) || :
+    [ -z "$home" ] || [ "$home" = /var/lib/gua ] || refuse \
+        "there is a user gua already, with the home folder $home; the service needs that name for itself"
 }
 
 check_python() {

@@ -3,7 +3,7 @@
 # shellcheck disable=SC2086 # $services is a list, $systemctl may be two words
 
 build_environment() {
-    "$PYTHON" -I -m venv --prompt gua "$stage"
+    "$PYTHON" -I -m venv --prompt gua "$stage" || refuse "the virtual environment could not be made; nothing was changed"
     copy_source
     run_pip install --no-compile ${WHEELS:+--no-index} ${WHEELS:+"--find-links=$WHEELS"} "$work/source" || refuse \
         "pip failed; nothing was changed"
@@ -11,6 +11,11 @@ build_environment() {
     "$stage/bin/python" -I -m pip uninstall -qq --yes pip setuptools
     # No file may name the folder it was built in, or from.
     find "$stage/bin" "$stage/pyvenv.cfg" -type f -exec sed -i "$(substitution "$stage" "$VENVDIR")" {} +
+    # Where that folder has blanks or a long name, pip had to put a shell before Python.
+    case $VENVDIR in
+    *' '*) ;;
+    *) for name in $commands; do sed -i -e '1{/^#!\/bin\/sh$/{N;N;s|.*|#!'"$VENVDIR"'/bin/python|;}}' "$stage/bin/$name"; done ;;
+    esac
     rm -f "$stage"/lib/python*/site-packages/gua-*.dist-info/direct_url.json
     # The service can't write bytecode itself. Nobody imports the tests of packages, half of all files.
     "$stage/bin/python" -I -m compileall -q -j 0 -x 'site-packages/.*/tests/' -s "$stage" -p "$VENVDIR" "$stage/lib"

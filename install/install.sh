@@ -39,6 +39,7 @@ set_paths() {
         SYSTEMD_UNIT_DIR=${SYSTEMD_UNIT_DIR:-$PREFIX/lib/systemd/system}
         history=/var/lib/gua
     fi
+    case $PURGE in '' | 0 | no) PURGE= ;; 1 | yes) ;; *) refuse "bad PURGE=$PURGE: expected 1" ;; esac
     case $DESTDIR in '' | /*) ;; *) DESTDIR=$PWD/$DESTDIR ;; esac
     case $WHEELS in '' | /*) ;; *) WHEELS=$PWD/$WHEELS ;; esac
     DESTDIR=${DESTDIR%/} VENVDIR=${VENVDIR%/}
@@ -118,6 +119,8 @@ put_files() {
 
 remove_files() { # OLD NEW: those that the first lists and the second does not; edited configuration stays
     grep -v '/$' "$1" | grep -vxF -f "$2" | while IFS= read -r path; do
+        # Who may read the history is said for as long as there is one.
+        [ -n "$PURGE" ] || [ "$path" != "$readers_drop_in" ] || [ ! -d "$DESTDIR$history" ] || continue
         shipped=$root/share/gua/${path##*/}
         if [ -z "$PURGE" ] && [ -e "$shipped" ] && exists "$DESTDIR$path" && ! cmp -s "$shipped" "$DESTDIR$path"; then
             say "kept $path, which was edited"
@@ -137,11 +140,17 @@ remove_folders() { # LIST: those in it that are empty
 # -- The targets.
 
 begin() { # from here on there is something to clean up
+    ! is_live || is_user || lock
     work=$(mktemp -d) files=$work/installed-files
     touch "$files" "$work/new-files"
     trap clean_up EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
+}
+
+lock() { # two at once would take each other's stage away
+    exec 9</
+    ! command -v flock >/dev/null || flock -n 9 || refuse "another make install or uninstall is at work; wait for it"
 }
 
 clean_up() { # after success there is nothing left to undo
@@ -153,6 +162,7 @@ clean_up() { # after success there is nothing left to undo
 }
 
 install_all() {
+    was_started=
     check_machine
     check_install
     say "building the virtual environment in $root (up to a minute) ..."
@@ -160,6 +170,7 @@ install_all() {
     restore
     rm -rf "$stage"
     cp "$root/installed-files" "$work/old-files" 2>/dev/null || : >"$work/old-files"
+    [ ! -e "$root/timers-started" ] || was_started=yes
     mkdir -p "$DESTDIR/"
     make_folder "$(dirname "$VENVDIR")"
     build_environment
@@ -167,6 +178,7 @@ install_all() {
     put_files
     grep '/$' "$work/old-files" >>"$files" || :
     LC_ALL=C sort -u "$files" >"$stage/installed-files"
+    [ -z "$was_started" ] || : >"$stage/timers-started"
     swap_in
     : >"$work/new-files"
     remove_files "$work/old-files" "$files"
@@ -176,11 +188,13 @@ install_all() {
     is_user || make_user
     is_user || open_history
     start_timers
+    : >"$root/timers-started" # from now on, what is switched off was switched off by somebody
     take_sample
     tell_how_to_check
 }
 
 uninstall_all() {
+    was_started=
     check_machine
     begin
     if [ -e "$root/installed-files" ]; then
@@ -199,9 +213,11 @@ uninstall_all() {
     if [ -n "$PURGE" ]; then
         purge
     elif exists "$DESTDIR$history" && is_user; then
-        say "kept the history in $history; to remove it too: make $target PURGE=1"
+        say "kept the history in $history"
+        say "to remove it too: make $target PURGE=1"
     elif exists "$DESTDIR$history"; then
-        say "kept the history in $history and its owner, the user gua; to remove them too: sudo make $target PURGE=1"
+        say "kept the history in $history and its owner, the user gua"
+        say "to remove them too: sudo make $target PURGE=1"
     fi
 }
 

@@ -20,7 +20,7 @@ open_history() { # or close it; as gua, who in a folder of its own could lead ro
 start_timers() {
     $systemctl daemon-reload
     for timer in $timers; do
-        if grep -q "/$timer\$" "$work/old-files"; then # what the administrator switched off stays off
+        if [ -n "$was_started" ] && grep -q "/$timer\$" "$work/old-files"; then # what somebody switched off stays off
             ! $systemctl --quiet is-enabled "$timer" 2>/dev/null || $systemctl --quiet reenable "$timer"
             $systemctl try-restart "$timer" 2>/dev/null || :
         else
@@ -31,7 +31,7 @@ start_timers() {
 
 take_sample() { # which also makes the data folder, with its mode
     if ! $systemctl --quiet is-active gua-sample.timer; then
-        say "gua-sample.timer is off and stays so; to sample again: $systemctl enable --now gua-sample.timer"
+        say "gua-sample.timer is off and stays so; to sample again: $systemctl unmask $timers && $systemctl enable --now $timers"
     elif say "taking a sample ..." && ! { $systemctl start gua-sample.service 2>/dev/null &&
         [ "$($systemctl show --property=ExecMainStatus --value gua-sample.service)" -eq 0 ]; }; then
         say "the sample failed; to find out why: gua doctor"
@@ -54,6 +54,7 @@ tell_how_to_check() {
 stop_all() {
     say "stopping the timers ..."
     $systemctl stop $timers $services 2>/dev/null || :
+    $systemctl reset-failed $services 2>/dev/null || : # or they would not be cleaned
     # What they leave behind: /run/gua, and when the last rollup was.
     $systemctl clean --what=runtime gua-sample.service 2>/dev/null || :
     $systemctl clean --what=state gua-rollup.timer 2>/dev/null || :
@@ -66,7 +67,12 @@ remove_history() { # and follow nothing
         rm -f "$data"
     elif [ -d "$data" ]; then
         say "removing the history in $history ..."
-        rm -rf --one-file-system -- "$data" 2>/dev/null || say "$history itself stays, being a mount point"
+        if mountpoint -q "$data"; then
+            find "$data" -mindepth 1 -delete
+            say "$history itself stays, being a mount point"
+        else
+            rm -rf --one-file-system -- "$data"
+        fi
     fi
 }
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.driver import build
-from tests.machine import Machine
+pytest.register_assert_rewrite("tests.machine")  # so that a failed tick shows what it said
+
+from tests.driver import build  # noqa: E402
+from tests.machine import Machine  # noqa: E402
 
 # What the user who runs the tests may have set must not decide where anything is written.
 for variable in ("GUA_DATA_DIR", "STATE_DIRECTORY", "XDG_STATE_HOME", "LD_PRELOAD"):

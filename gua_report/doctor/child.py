@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -26,7 +27,7 @@ def ask(question: Callable[[], Any], seconds: float, before: Callable[[], None] 
     A child that hangs in the driver may not even be killable. So it is never waited for, and has neither our
     output, which somebody may be reading to its end, nor our input.
     """
-    reading, writing = os.pipe()
+    reading, writing = _pipe()
     pid = os.fork()
     if pid == 0:
         _answer(question, before, writing)
@@ -44,6 +45,15 @@ def ask(question: Callable[[], Any], seconds: float, before: Callable[[], None] 
         return Answer(json.loads(text))
     except ValueError:
         return Answer(None, CRASHED)
+
+
+def _pipe() -> tuple[int, int]:
+    """With a writing end that is none of the standard streams, which the child replaces, even if those are closed."""
+    reading, writing = os.pipe()
+    try:
+        return reading, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(writing)
 
 
 def _answer(question: Callable[[], Any], before: Callable[[], None] | None, writing: int) -> NoReturn:

@@ -88,6 +88,7 @@ def find_folder(option: str | None) -> str:
 def examine(data_dir: str, driver_seconds: float) -> Examination:
     """All checks, in the order in which one thing needs the other."""
     installed = units.find_units(data_dir)
+    feeding = installed.units if installed.units and installed.units.feed(data_dir) else None
     user, user_problem = data.find_user(installed.units, data_dir)
     binding_problem = driver.import_binding()
     nodes, expected = driver.find_nodes(), driver.expected_nodes()
@@ -96,7 +97,9 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
     now_ms = time.time_ns() // 1_000_000
     recorded = history.list_history(samples_dir(data_dir))
     newest = history.find_newest(recorded, now_ms)
-    is_fresh = newest is not None and now_ms - newest.ts_ms <= newest.stale_ms
+    if newest and feeding:
+        newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
+    is_fresh = newest is not None and not newest.is_stale(now_ms)
     is_sampled = is_fresh and newest is not None and newest.error is None
     start, journal = commands(installed.units, data_dir)
 
@@ -104,13 +107,13 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
     if seen:
         findings.append(driver.check_nodes(nodes, expected, seen, user))
         findings += driver.check_nvml(seen, user, is_sampled)
-    findings += [data.check_sampler(user, user_problem), host.check_processes(user, installed.units)]
+    findings += [data.check_sampler(user, user_problem), host.check_processes(user, feeding)]
     findings.append(data.check_folder(data_dir, user, installed.units))
     findings += data.check_space(data_dir)
     findings += history.check_clock(recorded, now_ms)
     findings.append(history.check_newest(recorded, newest, now_ms, start, journal))
     findings += units.check_timer(installed, data_dir, is_fresh, now_ms, user)
-    findings += units.check_service(installed, now_ms)
+    findings += units.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None)
     findings += partitions.check_partitions(recorded, now_ms, start, terminal.progress_bar())
     facts = {
         "data_dir": data_dir,
@@ -126,7 +129,7 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
 
 def ask_driver(user: users.User, seconds: float) -> driver.Look:
     """With a word on a terminal, since it may take long."""
-    shows = sys.stderr.isatty()
+    shows = terminal.is_terminal(sys.stderr)
     if shows:
         print(f"\rasking the driver, for {seconds:g} s at most\x1b[K", end="", file=sys.stderr, flush=True)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gua_report.doctor.findings import Finding, error, ok, plural, shell, size, warning
+from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, warning
 from gua_report.doctor.units import Units
 from gua_report.doctor.user import (
     DirectoryHangs,
@@ -59,10 +59,14 @@ def check_sampler(user: User, problem: Exception | None) -> Finding:
 
 
 def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
+    if trouble := _check_link(data_dir, units):
+        return trouble
     try:
         found = os.stat(data_dir)
     except FileNotFoundError:
         return _check_missing(data_dir, user, units)
+    except NotADirectoryError:
+        return error(FOLDER, f"{nearest(data_dir)} is no folder", "gua doctor --data-dir DIR")
     except OSError as problem:
         return _hidden(data_dir, problem)
     if not stat.S_ISDIR(found.st_mode):
@@ -119,9 +123,22 @@ def _check_missing(data_dir: str, user: User, units: Units | None) -> Finding:
     )
 
 
-def _hidden(path: str, problem: OSError) -> Finding:
-    """Not for us to see; that says nothing of the sampler."""
-    return warning(FOLDER, f"{path} can't be looked into ({problem.strerror})", "sudo gua doctor")
+def _check_link(data_dir: str, units: Units | None) -> Finding | None:
+    """systemd refuses a state folder that is a link, unless it made it itself, for DynamicUser=."""
+    path = units.state_folder if units and units.feed(data_dir) else None
+    if path is None or not os.path.islink(path) or os.readlink(path).startswith("private/"):
+        return None
+    text = f"{path} is a symbolic link: systemd wants a folder there, and starts no run (238/STATE_DIRECTORY)"
+    mount = f"{_shell_sudo('rm', path)} && {_shell_sudo('mkdir', path)} && "
+    mount += _shell_sudo("mount", "--bind", os.path.realpath(path), path)
+    return error(FOLDER, text, f'{mount}{COMMENT}and in /etc/fstab: see docs/operations.md "Moving the data"')
+
+
+def _hidden(data_dir: str, problem: OSError) -> Finding:
+    text = f"{data_dir} can't be looked into ({problem.strerror})"
+    if isinstance(problem, PermissionError):  # not for us to see; that says nothing of the sampler
+        return warning(FOLDER, text, as_root(data_dir))
+    return error(FOLDER, text, shell("namei", "-l", data_dir))
 
 
 def _check_samples(data_dir: str, user: User) -> Finding | None:

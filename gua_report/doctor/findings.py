@@ -7,6 +7,7 @@ import time
 from typing import NamedTuple
 
 from gua_sample.processes import printable
+from gua_sample.settings import SYSTEM_DATA_DIR
 
 OK = "ok"
 WARNING = "warning"
@@ -37,6 +38,11 @@ def error(check: str, text: str, remedy: str | None = None) -> Finding:
 def shell(*words: str) -> str:
     """The words as one would type them in a shell."""
     return " ".join(shlex.quote(word) for word in words)
+
+
+def as_root(data_dir: str) -> str:
+    """The command that sees more. What this user's environment or home says of the folder, sudo would not know."""
+    return "sudo gua doctor" + ("" if data_dir == SYSTEM_DATA_DIR else " " + shell("--data-dir", data_dir))
 
 
 def plural(count: int, noun: str) -> str:

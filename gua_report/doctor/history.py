@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from gua_report.doctor.driver import COMMANDS, OTHER_COMMAND
-from gua_report.doctor.findings import Finding, duration, error, moment, ok, plural, shell, warning
+from gua_report.doctor.findings import Finding, as_root, duration, error, moment, ok, plural, shell, warning
 from gua_report.partitions import open_partition
 from gua_sample.errors import StoreError
-from gua_sample.partition import EARLIEST_MS, PENDING_SUFFIX, day_of, is_partition, list_partitions, partition_path
+from gua_sample.partition import EARLIEST_MS, PENDING_SUFFIX, day_of, is_partition, partition_path
 from gua_sample.policy import LONGEST_GAP_INTERVALS
 from gua_sample.records import TIMEOUT, Tick
 
@@ -21,6 +22,8 @@ TICKS = 20  # so many gaps tell the interval
 # Until ticks tell: the timer's 30 s. Runs by hand, seconds apart, don't make the last one stale.
 SHORTEST_STALE_MS = 75_000
 CLOCKS_DIFFER_MS = 5_000
+MOST_PENDING_BYTES = 1024**2
+SIDECARS = ("-journal", "-wal", "-shm")  # what SQLite opens beside a file
 NAMED = 10  # so many files in trouble get a line each
 NEWEST = "newest tick"
 CLOCK = "clock"
@@ -31,6 +34,10 @@ class Newest(NamedTuple):
     error: str | None
     stale_ms: int  # older than this, it is stale
     waits: bool  # in a file of its own, beside a partition that somebody holds
+    due_ms: int | None = None  # when the timer, which is not late, takes the next
+
+    def is_stale(self, now_ms: int) -> bool:
+        return now_ms - self.ts_ms > self.stale_ms and self.due_ms is None
 
 
 class History(NamedTuple):
@@ -38,17 +45,42 @@ class History(NamedTuple):
     partitions: list[str]  # oldest first
     others: list[str]  # what else is in the folder
     hidden: str | None  # why the folder can't be looked into
+    strange: tuple[str, ...] = ()  # names of ours for what is no regular file
+
+    @property
+    def data_dir(self) -> str:
+        return os.path.dirname(self.folder)
 
 
 def list_history(folder: str) -> History:
+    """Without what is no regular file, which must not be opened.
+
+    It is root who may be asking, and the sampler's user who may have put a pipe or a link to a device there.
+    """
     try:
-        paths = list_partitions(folder)
-        names = [name for name in sorted(os.listdir(folder)) if not is_partition(name)]
-    except FileNotFoundError:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
         return History(folder, [], [], None)
     except OSError as problem:
         return History(folder, [], [], problem.strerror or str(problem))
-    return History(folder, paths, names, None)
+    strange = [name for name in names if is_ours(name) and not is_regular(os.path.join(folder, name))]
+    shunned = {*strange, *(name[: -len(suffix)] for name in strange for suffix in SIDECARS if name.endswith(suffix))}
+    paths = [os.path.join(folder, name) for name in names if is_partition(name) and name not in shunned]
+    others = [name for name in names if not is_partition(name) and name not in shunned]
+    return History(folder, paths, others, None, tuple(strange))
+
+
+def is_ours(name: str) -> bool:
+    return name.endswith(PENDING_SUFFIX) or any(is_partition(name.removesuffix(suffix)) for suffix in ("", *SIDECARS))
+
+
+def is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:  # a journal, or a kept tick: gone meanwhile
+        return True
+    except OSError:
+        return False
 
 
 def find_newest(history: History, now_ms: int) -> Newest | None:
@@ -91,35 +123,42 @@ def _newest_waiting(history: History, now_ms: int) -> int | None:
     times = []
     for path in sorted(paths, key=modified)[-1:]:
         try:
-            with open(path, encoding="utf-8") as file:
-                ts_ms = json.load(file)["tick"][Tick._fields.index("ts_ms")]
-        except (OSError, ValueError, LookupError, TypeError):  # taken in meanwhile, or no kept tick
+            ts_ms = json.loads(_read_pending(path))["tick"][Tick._fields.index("ts_ms")]
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):  # taken in meanwhile, or no kept tick
             continue
         if isinstance(ts_ms, int) and ts_ms <= now_ms + CLOCKS_DIFFER_MS:
             times.append(ts_ms)
     return max(times, default=None)
 
 
+def _read_pending(path: str) -> bytes:
+    """No more than a kept tick can have; and nothing of what has become no file since we looked."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(MOST_PENDING_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+
+
 def check_newest(history: History, newest: Newest | None, now_ms: int, start: str, journal: str) -> Finding:
     """`start` and `journal` are the commands that take a tick by hand, and that show what was logged."""
     if history.hidden:
-        return warning(NEWEST, f"{history.folder} can't be looked into ({history.hidden})", "sudo gua doctor")
+        return warning(NEWEST, f"{history.folder} can't be looked into ({history.hidden})", as_root(history.data_dir))
     if now_ms < EARLIEST_MS:
         return warning(NEWEST, "can't be told while the clock is wrong")
     if newest is None:
         unreadable = [path for path in history.partitions if not os.access(path, os.R_OK)]
         if unreadable:
-            return warning(NEWEST, "the partitions are not for this user to read", "sudo gua doctor")
+            return warning(NEWEST, "the partitions are not for this user to read", as_root(history.data_dir))
         return error(NEWEST, "nothing has been recorded yet", start)
     age_ms = max(0, now_ms - newest.ts_ms)
     text = f"{moment(newest.ts_ms)}, {duration(age_ms)} ago"
     if newest.waits:
         text += " (it waits beside the partition, which somebody holds)"
-    if age_ms > newest.stale_ms:
+    if newest.is_stale(now_ms):
         text += f": stale, as one is due at least every {duration(newest.stale_ms)}"
         return error(NEWEST, text + (f"; and it failed ({newest.error})" if newest.error else ""), journal)
     if newest.error:
         return error(NEWEST, f"{text}: {explain(newest.error)}", COMMANDS.get(newest.error, OTHER_COMMAND))
+    if newest.due_ms is not None and age_ms > newest.stale_ms:
+        text += f"; the timer's next run is in {duration(newest.due_ms - now_ms)}"
     return ok(NEWEST, text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sqlite3
 import sys
@@ -17,6 +18,7 @@ from gua_sample.processes import printable, read_file
 # What hidepid= is called, in numbers before Linux 5.8.
 HIDE = {"1": "noaccess", "2": "invisible", "4": "ptraceable"}
 PROCESSES = "processes"
+HIDES_PER_MOUNT = (5, 8)  # before this Linux, all /proc of a PID namespace shared hidepid=
 
 
 class Hiding(NamedTuple):
@@ -54,8 +56,11 @@ def check_python(
     return ok("python", f"{text}, nvidia-ml-py")
 
 
-def check_processes(user: User, units: Units | None, proc: str = "/proc") -> Finding:
-    """Whether the sampler's user sees the processes of others; root, who may be asking, always does."""
+def check_processes(user: User, units: Units | None, proc: str = "/proc", linux: str | None = None) -> Finding:
+    """Whether the sampler's user sees the processes of others; root, who may be asking, always does.
+
+    `units` are those that write to the folder in question, if any do; `linux` is the kernel's release.
+    """
     in_sight = f"{user} may see whose they are"
     if user.uid == 0:
         return ok(PROCESSES, in_sight)
@@ -67,6 +72,8 @@ def check_processes(user: User, units: Units | None, proc: str = "/proc") -> Fin
         return ok(PROCESSES, in_sight)
     group = group_name(hiding.gid)
     option = f"/proc is mounted with hidepid={hiding.how}"
+    if units and units.has_own_proc and _version(linux or os.uname().release) >= HIDES_PER_MOUNT:
+        return ok(PROCESSES, f"{option}, but the unit has its own /proc: {in_sight}")
     # Who may trace a process is not a matter of groups (Documentation/filesystems/proc.rst).
     if hiding.how != "ptraceable" and _in_group(user, units, hiding.gid, group):
         return ok(PROCESSES, f"{option}, but for group {group}: {in_sight}")
@@ -88,6 +95,10 @@ def read_hiding(mountinfo: str) -> Hiding | None:
     if how not in HIDE.values():
         return None
     return Hiding(how, int(values["gid"]) if values.get("gid", "").isdigit() else 0)
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", release)[:2])
 
 
 def _in_group(user: User, units: Units | None, gid: int, group: str) -> bool:

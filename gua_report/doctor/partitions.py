@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from gua_report.doctor.findings import COMMENT, Finding, error, ok, plural, shell, size, warning
+from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, warning
 from gua_report.doctor.history import NAMED, History, modified
 from gua_report.partitions import open_partition
 from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, StoreError
@@ -29,14 +29,14 @@ def check_partitions(history: History, now_ms: int, start: str, progress: Progre
         if progress:
             progress(number, len(history.partitions))
         total += _size(path)
-        if trouble := _check_one(path, path == today):
+        if trouble := _check_one(path, path == today, history.data_dir):
             troubles.append(trouble)
     if progress:
         progress(1, 1)
     if len(troubles) > NAMED:
         more = warning(PARTITIONS, f"and {len(troubles) - NAMED} more that can't be read")
         troubles = [*sorted(troubles, key=lambda one: one.status)[:NAMED], more]
-    return [_summary(history, total), *troubles, *_check_others(history, start)]
+    return [_summary(history, total), *troubles, *_check_strange(history, today), *_check_others(history, start)]
 
 
 def _summary(history: History, total: int) -> Finding:
@@ -47,7 +47,7 @@ def _summary(history: History, total: int) -> Finding:
     return ok(PARTITIONS, f"{text}, {size(total)}")
 
 
-def _check_one(path: str, is_today: bool) -> Finding | None:
+def _check_one(path: str, is_today: bool, data_dir: str) -> Finding | None:
     """Trouble with today's keeps the sampler from writing, unless it is such that it sets the file aside."""
     problem = error if is_today else warning
     try:
@@ -65,13 +65,26 @@ def _check_one(path: str, is_today: bool) -> Finding | None:
         return warning(PARTITIONS, str(trouble), f"sudo {shell('fuser', '-v', path)}")
     except StoreError as trouble:
         if not os.access(path, os.R_OK):
-            return warning(PARTITIONS, f"{path} is not for this user to read", "sudo gua doctor")
+            return warning(PARTITIONS, f"{path} is not for this user to read", as_root(data_dir))
         if type(trouble) is StoreError:  # the trouble is around the file
             return problem(PARTITIONS, str(trouble), shell("ls", "-ld", path))
         result = str(trouble)
     else:
         result = f"{path} is damaged ({result})"
     return warning(PARTITIONS, result, f"{shell('sqlite3', path, '.recover')} | sqlite3 recovered.sqlite")
+
+
+def _check_strange(history: History, today: str) -> list[Finding]:
+    """Where one is in place of today's partition, or its journal, the sampler can't write; through a link it may."""
+    findings = []
+    for name in history.strange[:NAMED]:
+        path = os.path.join(history.folder, name)
+        problem = error if path.startswith(today) and not os.path.islink(path) else warning
+        text = f"{name} is no regular file, and was not looked into"
+        findings.append(problem(PARTITIONS, text, f"sudo {shell('mv', path, path + '.strange')}"))
+    if len(history.strange) > NAMED:
+        findings.append(warning(PARTITIONS, f"and {len(history.strange) - NAMED} more that are no regular files"))
+    return findings
 
 
 def _check_others(history: History, start: str) -> list[Finding]:

@@ -18,13 +18,15 @@ SERVICE = "gua-sample.service"
 TIMER_PROPERTIES = "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime"
 SERVICE_PROPERTIES = (
     "LoadState,ActiveState,Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
-    "SupplementaryGroups,ProtectProc"
+    "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
 )
 ENABLED = ("enabled", "static", "generated", "alias")
 ANSWER_SECONDS = 5.0
 # The unit kills a run after 90 s; one that is still there then hangs in the driver.
 LONGEST_RUN_MS = 120_000
 LINGER = "/var/lib/systemd/linger"
+STATES = "/var/lib"
+CLOCK_SLACK_MS = 5_000  # systemctl tells times in whole seconds
 
 Properties = dict[str, str]
 
@@ -53,6 +55,20 @@ class Units(NamedTuple):
     def folder(self) -> str | None:
         """Where the service writes to, as far as the unit itself says."""
         return folder_of(self.service, self.of_user)
+
+    @property
+    def state_folder(self) -> str | None:
+        """What systemd makes for the system's service before each run, whether it is written to or not."""
+        return None if self.of_user else state_folder_of(self.service)
+
+    @property
+    def has_own_proc(self) -> bool:
+        """Whether systemd mounts a new /proc for the service: these settings imply MountAPIVFS=, see systemd.exec(5).
+
+        A user's manager may not mount one.
+        """
+        settings = (self.service.get(name, "") for name in ("ProtectKernelTunables", "ProtectControlGroups"))
+        return not self.of_user and any(value not in ("", "no") for value in settings)
 
     def feed(self, data_dir: str) -> bool:
         """Whether they write to this folder, as far as one can tell."""
@@ -114,8 +130,12 @@ def folder_of(service: Properties, of_user: bool) -> str | None:
     variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", service.get("Environment", ""))
     if option or variable:
         return (option or variable)[1]  # type: ignore[index]
+    return None if of_user else state_folder_of(service)
+
+
+def state_folder_of(service: Properties) -> str | None:
     state = service.get("StateDirectory", "").split()
-    return os.path.join("/var/lib", state[0].split(":")[0]) if state and not of_user else None
+    return os.path.join(STATES, state[0].split(":")[0]) if state else None
 
 
 def parse_time(text: str) -> int | None:
@@ -138,13 +158,13 @@ def check_timer(
     state, enabled = units.timer.get("ActiveState", ""), units.timer.get("UnitFileState", "")
     load = units.timer.get("LoadState", "")
     name = TIMER + (" of this user" if units.of_user else "")
+    enable = f"{units.systemctl} enable --now {TIMER}"
     if load == "not-found":
         return [_idle(is_fresh, f"{name} is not installed", "sudo make install")]
     if load == "masked":
-        return [_idle(is_fresh, f"{name} is masked", f"{units.systemctl} unmask {TIMER}")]
+        return [_idle(is_fresh, f"{name} is masked", f"{units.systemctl} unmask {TIMER} && {enable}")]
     if load != "loaded":
         return [_idle(is_fresh, f"{name} can't be loaded ({load})", f"systemd-analyze verify {TIMER}")]
-    enable = f"{units.systemctl} enable --now {TIMER}"
     if state != "active":
         return [_idle(is_fresh, f"{name} is {state or 'not active'}", enable)]
     text = f"{name} is active{_runs(units.timer, now_ms)}"
@@ -158,8 +178,17 @@ def check_timer(
     return findings
 
 
-def check_service(found: Found, now_ms: int) -> list[Finding]:
-    """How the last run ended, if not well."""
+def next_run_ms(units: Units, newest_ms: int, now_ms: int) -> int | None:
+    """When the timer runs next, if its last run left a tick and the next is not due yet; else None."""
+    last = parse_time(units.timer.get("LastTriggerUSec", ""))
+    following = parse_time(units.timer.get("NextElapseUSecRealtime", ""))
+    if units.timer.get("ActiveState") != "active" or last is None or following is None:
+        return None
+    return following if following > now_ms and newest_ms >= last - CLOCK_SLACK_MS else None
+
+
+def check_service(found: Found, now_ms: int, newest_ms: int | None = None) -> list[Finding]:
+    """How the last run ended. `newest_ms`: the newest tick of the folder that it writes to, if that can be told."""
     units = found.units
     if units is None or units.service.get("LoadState") != "loaded":
         return []
@@ -175,7 +204,10 @@ def check_service(found: Found, now_ms: int) -> list[Finding]:
         return [ok("service", "a run is going on")]
     if result not in ("", "success") or status not in ("", "0"):
         shown = result if result not in ("", "success") else "failed, as logged within the hour"
-        return [warning("service", f"the last run{began} ended with: {shown} (exit status {status})", units.journal)]
+        text = f"the last run{began} ended with: {shown} (exit status {status})"
+        if began_ms and newest_ms is not None and newest_ms < began_ms:
+            return [error("service", f"{text} and recorded nothing", units.journal)]
+        return [warning("service", text, units.journal)]
     return [ok("service", f"the last run{began} ended well")] if began_ms else []
 
 

@@ -323,7 +323,7 @@ def test_gpm_tells_the_utilization_of_instances_and_cards(ask: Ask) -> None:
 def test_gpm_samples_less_than_100_ms_apart_give_an_invalid_metric(ask: Ask) -> None:
     scenario = Scenario()
     scenario.add_card(gpm_supported=1).add_mig(gpm_utilization_percent=42.5)
-    question = "gpm_metric(lambda sample: nvmlGpmMigSampleGet(card, 7, sample), 0.05)"
+    question = "gpm_metric(lambda sample: nvmlGpmMigSampleGet(card, 7, sample), 0.01)"
     assert ask(scenario, question) == [2, 0]
 
 

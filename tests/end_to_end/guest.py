@@ -141,7 +141,7 @@ class Guest:
 
     def path(self, path: str | Path) -> Path:
         """Where the host finds a file of the running guest. Its links are followed in the guest: through an absolute
-        one the host would end up at its own files."""
+        one the host would end up at its own files, and so would SQLite, which follows /proc/PID/root as a link."""
         resolved = self.run("realpath", "--canonicalize-missing", "--", path).stdout.removesuffix("\n")
         return Path(f"/proc/{self.pid}/root{resolved}")
 

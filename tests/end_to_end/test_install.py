@@ -113,8 +113,9 @@ def test_uninstall_leaves_only_data(guest: Guest) -> None:
     assert guest.run("getent", "passwd", "gua").returncode == 0  # the owner of the data
     assert "/var/lib/gua" in done.stdout
     assert "gua-" not in guest.run("systemctl", "list-units", "--all", "gua-*", "--no-legend").stdout
-    again = make(guest, "uninstall")
+    again = make(guest, "uninstall", "PURGE=0")
     assert "not installed" in again.stdout
+    assert laboratory.rows(guest, "ticks") == ticks
 
 
 def test_purge_leaves_nothing_at_all(guest: Guest) -> None:
@@ -124,6 +125,22 @@ def test_purge_leaves_nothing_at_all(guest: Guest) -> None:
     left = laboratory.files(guest) - before - {"/root/before", "/root/install.log"}
     assert {path for path in left if not path.startswith(WHEELS)} == set()
     assert guest.run("getent", "passwd", "gua", check=False).stdout == ""
+
+
+def test_an_installation_that_was_cut_short_is_completed_by_the_next(guest: Guest) -> None:
+    make(guest, "uninstall", "PURGE=1")
+    guest.write("/usr/local/sbin/systemd-sysusers", "#!/bin/sh\nexit 1\n", 0o755)
+    assert make(guest, "install", *FROM_WHEELS, environment=NO_INDEX, check=False).returncode != 0
+    guest.run("rm", "/usr/local/sbin/systemd-sysusers")
+    make(guest, "install", *FROM_WHEELS, environment=NO_INDEX)
+    assert guest.run("systemctl", "is-enabled", "gua-sample.timer", "gua-rollup.timer").stdout == "enabled\nenabled\n"
+
+
+def test_a_person_who_is_called_gua_is_left_alone(new_machine: Guest) -> None:
+    new_machine.run("useradd", "--create-home", "gua")
+    done = make(new_machine, "install", check=False)
+    assert done.returncode != 0
+    assert "there is a user gua already, with the home folder /home/gua" in done.stderr
 
 
 def test_a_user_without_root_samples_into_a_folder_of_their_own(guest: Guest) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from pathlib import Path
 
@@ -34,9 +33,9 @@ def test_ticks_come_on_the_half_minute_and_somebody_reads_them_meanwhile(
             reports += 1
             time.sleep(2)
         ticks = new_ticks()
-        assert reports > 10
-        assert [round(later - earlier, -3) for earlier, later in itertools.pairwise(ticks)] == [30_000] * 2
-        assert [ts_ms % 30_000 < 1_500 for ts_ms in ticks] == [True] * 3
+        assert reports >= 3
+        assert [ts_ms // 30_000 for ts_ms in ticks] == [ticks[0] // 30_000 + number for number in range(3)]
+        assert max(ts_ms % 30_000 for ts_ms in ticks) < 5_000  # how long a busy machine takes to start it
         assert guest.journal("gua-sample.service") == []
         laboratory.assert_like_readme(guest, "systemctl list-timers 'gua-*'")
         laboratory.assert_like_readme(guest, "gua doctor")

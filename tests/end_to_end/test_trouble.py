@@ -49,8 +49,8 @@ def test_a_driver_that_hangs_is_killed_at_the_timeout_and_the_next_tick_works(gu
     assert laboratory.sample(guest) == 1
     killed = laboratory.rows(guest, "ticks")[-1]
     assert killed["error"] == "timeout"
-    assert 0 <= killed["ts_ms"] - began_ms < 1500
-    assert 1500 < killed["nvml_ms"] < 6000
+    assert 0 <= killed["ts_ms"] - began_ms < 3000
+    assert killed["nvml_ms"] > 1000
     assert our_lines(guest) == [
         "<4>warning: a run had to be killed at its start timeout: the driver hangs? see 'gua doctor'"
     ]
@@ -67,7 +67,7 @@ def test_a_run_that_cannot_be_killed_keeps_the_next_ones_from_asking_the_driver(
     guest.run("mkdir", "/srv/hanging")
     guest.run("systemd-run", "--unit=hanging-files", laboratory.PYTHON, HANGING_FILES, "/srv/hanging")
     guest.wait_until(lambda: "/srv/hanging" in guest.read("/proc/mounts"), 10, "the file system")
-    laboratory.drop_in(guest, UNIT, "Service", "TimeoutStartSec=2", "TimeoutStopSec=1")
+    laboratory.drop_in(guest, UNIT, "Service", "TimeoutStartSec=8", "TimeoutStopSec=1")
     scenario = laboratory.busy_scenario()
     scenario.settings["call_log"] = "/srv/hanging/calls"
     laboratory.set_scenario(guest, scenario)
@@ -76,7 +76,7 @@ def test_a_run_that_cannot_be_killed_keeps_the_next_ones_from_asking_the_driver(
     started = time.monotonic()
     outcomes = [laboratory.sample(guest) for _ in range(2)]
     assert outcomes == [1, 0], guest.journal(UNIT)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8  # they did not wait for the driver
     assert laboratory.errors(guest)[-2:] == ["driver_hangs"] * 2
     assert our_lines(guest)[-1].startswith("<3>error: NVML failed (driver_hangs)")
     laboratory.set_scenario(guest, laboratory.busy_scenario())
@@ -149,6 +149,16 @@ def test_a_card_that_is_lost_costs_only_its_own_readings(guest: Guest) -> None:
     assert [row["status"] for row in laboratory.rows(guest, "card_ticks")[-3:]].count("gpu_is_lost") == 1
     assert our_lines(guest) == []
     assert "gpu_is_lost" in laboratory.findings(guest)["NVML"]
+
+
+def test_a_persistence_daemon_is_asked_for_with_the_timer_and_not_with_each_run(guest: Guest) -> None:
+    """Whoever stops it must not find it back after 30 s, and one that fails must not fill the journal."""
+    guest.write("/etc/systemd/system/nvidia-persistenced.service", "[Service]\nType=oneshot\nExecStart=false\n")
+    laboratory.release_timer(guest)
+    assert guest.journal("nvidia-persistenced.service") != []
+    before = guest.journal("nvidia-persistenced.service")
+    assert [laboratory.sample(guest) for _ in range(2)] == [0, 0]
+    assert guest.journal("nvidia-persistenced.service") == before
 
 
 def test_an_installation_that_is_broken_is_said(guest: Guest) -> None:

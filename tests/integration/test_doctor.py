@@ -173,6 +173,13 @@ def test_nobody_needs_to_listen(healthy: Machine) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(healthy: Machine, closed: str) -> None:
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", GUA, "doctor", "--data-dir", str(healthy.data_dir)]
+    done = subprocess.run(command, env=healthy.environment(), capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_pandas_is_not_needed(healthy: Machine) -> None:
     command = [sys.executable, "-X", "importtime", GUA, "doctor", "--data-dir", str(healthy.data_dir)]
     done = subprocess.run(command, env=healthy.environment(), capture_output=True, text=True, check=True)
@@ -362,6 +369,25 @@ def test_a_proc_that_hides_processes_is_found_even_by_root(
     assert remedy in found["remedy"] if remedy else found["remedy"] is None
 
 
+@needs_mounts
+def test_a_unit_that_writes_elsewhere_does_not_lend_its_proc(healthy: Machine, no_systemctl: Path) -> None:
+    for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
+        os.chown(path, SOMEBODY, SOMEBODY)
+    script = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", GUA, "doctor", "--json"]
+    for folder, status in (str(healthy.data_dir), "ok"), ("/elsewhere", "warning"):
+        service = {"User": str(SOMEBODY), "Environment": f"GUA_DATA_DIR={folder}", "ProtectKernelTunables": "yes"}
+        install(no_systemctl, "service", ActiveState="inactive", **service)
+        done = subprocess.run(
+            [*command, "--data-dir", str(healthy.data_dir)],
+            env=healthy.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert one(json.loads(done.stdout), "processes")["status"] == status
+
+
 # The data folder
 
 
@@ -411,6 +437,14 @@ def test_a_unit_that_writes_elsewhere_does_not_decide_who_owns_this_folder(
     document = examine(healthy)
     assert document["ok"]
     assert f"it writes to /var/lib/gua, not to {healthy.data_dir}" in one(document, "timer")["text"]
+
+
+def test_a_folder_below_a_file_is_an_error(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.data_dir.write_text("a file")
+    document = examine(machine, "--data-dir", str(machine.data_dir / "x"))
+    assert one(document, "data folder")["text"] == f"{machine.data_dir} is no folder"
+    assert {"data folder", "newest tick"} <= errors(document)
 
 
 def test_a_file_where_the_folder_should_be_is_an_error(machine: Machine) -> None:
@@ -484,7 +518,7 @@ def test_a_folder_that_is_not_for_this_user_says_nothing_of_the_sampler(healthy:
     assert (done.returncode, done.stderr) == (0, "")
     for check in ("data folder", "newest tick"):
         found = one(document, check)
-        assert (found["status"], found["remedy"]) == ("warning", "sudo gua doctor")
+        assert (found["status"], found["remedy"]) == ("warning", f"sudo gua doctor --data-dir {healthy.data_dir}")
     assert document["partitions"] is None
 
 
@@ -523,6 +557,20 @@ def test_a_tick_that_is_too_old_is_an_error(healthy: Machine) -> None:
     assert (found["status"], found["remedy"]) == ("error", "journalctl -u gua-sample -n 20")
     assert "stale" in found["text"]
     assert document["newest_tick_is_stale"] is True
+
+
+def test_a_tick_is_not_stale_while_the_timer_is_not_late(healthy: Machine, no_systemctl: Path) -> None:
+    def spelled(ts_ms: int) -> str:
+        return time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(ts_ms // 1000))
+
+    tick_ms = healthy.ticks()[-1]["ts_ms"]
+    late = healthy.environment(clock_offset_ms=HOUR_MS)
+    for last_ms, status in (tick_ms, "ok"), (tick_ms + HOUR_MS // 2, "error"):
+        following_ms = tick_ms + 2 * HOUR_MS
+        install(no_systemctl, "timer", LastTriggerUSec=spelled(last_ms), NextElapseUSecRealtime=spelled(following_ms))
+        document = examine(healthy, variables=late)
+        assert one(document, "newest tick")["status"] == status
+        assert document["newest_tick_is_stale"] is (status == "error")
 
 
 def test_a_partition_of_the_future_is_a_warning_with_a_way_out(healthy: Machine) -> None:
@@ -580,6 +628,14 @@ def test_a_service_that_failed_is_mentioned(healthy: Machine, no_systemctl: Path
     install(no_systemctl, "service", ActiveState="failed", Result="exit-code", ExecMainStatus="1", User="0")
     found = one(examine(healthy), "service")
     assert (found["status"], found["remedy"]) == ("warning", "journalctl -u gua-sample -n 20")
+
+
+def test_a_failed_run_since_the_newest_tick_is_an_error(healthy: Machine, no_systemctl: Path) -> None:
+    began = time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(time.time() + 2))
+    failed = {"ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "238", "User": "0"}
+    install(no_systemctl, "service", ExecMainStartTimestamp=began, **failed)
+    assert errors(examine(healthy)) == {"service"}
+    assert doctor(healthy).stdout.splitlines()[-1].endswith("sampling does not work")
 
 
 def test_a_machine_without_systemctl_is_told_so(healthy: Machine, open_folder: Path) -> None:
@@ -654,6 +710,18 @@ def test_ticks_that_wait_and_files_set_aside_are_mentioned(healthy: Machine) -> 
     assert [one["status"] for one in found] == ["warning", "warning"]
     assert ".sqlite.corrupt-1" in found[0]["text"]
     assert "1 tick waiting" in found[1]["text"]
+
+
+def test_what_is_no_file_neither_hangs_nor_swells_the_doctor(healthy: Machine) -> None:
+    names = ["2026-01-02.sqlite", "2026-01-02.00.pending"]
+    os.mkfifo(healthy.samples / names[0])
+    (healthy.samples / names[1]).symlink_to("/dev/zero")
+    document = examine(healthy)
+    assert document["ok"]
+    assert document["partitions"] == 1
+    found = of_check(document, "partitions")[1:]
+    assert {one["status"] for one in found} == {"warning"}
+    assert sorted(one["text"].split()[0] for one in found) == sorted(names)
 
 
 def test_a_folder_with_odd_characters_works(healthy: Machine) -> None:

@@ -285,6 +285,7 @@ def test_a_python_that_is_not_there_is_refused(checkout: Checkout, tmp_path: Pat
 
 
 REFUSALS = {
+    "PURGE=maybe": "bad PURGE=maybe: expected 1",
     "READERS=nobody": "bad READERS=nobody: expected everyone or group",
     "WHEELS=/no/such": "there is no folder /no/such; fill one with: make wheels WHEELS=/no/such",
     "VENVDIR=opt/gua": "bad path 'opt/gua': expected one that begins with /",

@@ -70,7 +70,7 @@ def test_by_hand_every_error_is_said(machine: Machine) -> None:
     assert [machine.sample().returncode for _ in range(2)] == [1, 1]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n12", b"99999999999999999 x\n", b"no number\n"])
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n12", b"99999999999999999 x\n", b"no number\n", "² x\n".encode()])
 def test_damaged_notes_of_what_was_said_do_not_silence_anything(machine: Machine, runs: Path, content: bytes) -> None:
     (runs / "said").write_bytes(content)
     machine.scenario.error("nvmlInitWithFlags", 9)
@@ -128,6 +128,11 @@ def test_a_killed_run_whose_start_is_not_known_is_recorded_as_of_now(machine: Ma
     (tick,) = machine.ticks()
     assert tick["ts_ms"] >= before_ms
     assert tick["nvml_ms"] == 0
+
+
+def test_only_the_unit_may_record_that_its_run_was_killed(machine: Machine) -> None:
+    assert machine.sample("--record-timeout").returncode == 2
+    assert not machine.data_dir.exists()
 
 
 def fake_host(folder: Path, pending_mask: str, name: str = "gua-sample", hierarchy: str = "0::") -> tuple[str, str]:

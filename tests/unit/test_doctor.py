@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from gua_report import terminal
 from gua_report.doctor import cli as doctor
+from gua_report.doctor import data as doctor_data
 from gua_report.doctor import driver as doctor_driver
 from gua_report.doctor import history as doctor_history
 from gua_report.doctor import host as doctor_host
@@ -20,7 +24,7 @@ from gua_report.doctor import partitions as doctor_partitions
 from gua_report.doctor import units as doctor_units
 from gua_report.doctor import user as doctor_user
 from gua_report.doctor.child import CRASHED, NO_ANSWER, Answer, ask
-from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, duration, error, ok, shell, size, warning
+from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, as_root, duration, error, ok, shell, size, warning
 from gua_report.doctor.units import Found, Units, find_units
 from gua_report.doctor.user import User
 from gua_sample import pending, store
@@ -69,6 +73,21 @@ def test_a_child_has_neither_our_output_nor_our_input() -> None:
     """Or whoever reads our output to its end would wait for a child that hangs."""
     links = ask(lambda: [os.readlink(f"/proc/self/fd/{stream}") for stream in range(3)], 10).value
     assert links == [os.devnull] * 3
+
+
+def test_a_child_answers_even_if_our_own_streams_are_closed(tmp_path: Path) -> None:
+    answer = tmp_path / "answer"
+    code = "from gua_report.doctor.child import ask; value = ask(lambda: 42, 10).value;"
+    code += f"open({str(answer)!r}, 'w').write(str(value))"
+    subprocess.run(["sh", "-c", 'exec "$@" <&- >&-', "sh", sys.executable, "-c", code], check=True)
+    assert answer.read_text() == "42"
+
+
+def test_streams_that_are_closed_are_no_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    assert not terminal.use_color()
+    assert terminal.progress_bar() is None
 
 
 # Users and what they may do
@@ -181,6 +200,25 @@ def test_what_the_unit_grants_and_forbids_counts(tmp_path: Path) -> None:
     # Root sees everything, and without a unit it is the user who must be in the group.
     assert doctor_host.check_processes(User(0, 0, (0,), "root"), units(), hiding).status == OK
     assert doctor_host.check_processes(GUA, None, hiding).remedy == "sudo usermod -aG 4242 gua"
+
+
+@pytest.mark.parametrize(
+    ("service", "of_user", "linux", "status"),
+    [
+        ({"ProtectKernelTunables": "yes", "ProtectControlGroups": "no"}, False, "6.8.0-45-generic", OK),
+        ({"ProtectKernelTunables": "no", "ProtectControlGroups": "strict"}, False, "5.8", OK),
+        ({"ProtectKernelTunables": "no", "ProtectControlGroups": "no"}, False, "6.8.0", WARNING),
+        ({"ProtectKernelTunables": "yes"}, True, "6.8.0", WARNING),
+        ({"ProtectKernelTunables": "yes"}, False, "5.4.0-200-generic", WARNING),  # shared by all of a PID namespace
+    ],
+)
+def test_a_unit_with_a_proc_of_its_own_is_not_hindered_by_the_hosts(
+    tmp_path: Path, service: dict[str, Any], of_user: bool, linux: str, status: str
+) -> None:
+    hiding = proc(tmp_path, "rw,hidepid=invisible")
+    found = doctor_host.check_processes(GUA, units(of_user=of_user, **service), hiding, linux)
+    assert found.status == status
+    assert ("the unit has its own /proc" in found.text) == (status == OK)
 
 
 def test_only_the_mount_that_is_seen_counts(tmp_path: Path) -> None:
@@ -343,7 +381,10 @@ def test_a_timer_that_runs_tells_its_last_and_next_run() -> None:
     ("properties", "remedy"),
     [
         ({"LoadState": "not-found"}, "sudo make install"),
-        ({"LoadState": "masked"}, "sudo systemctl unmask gua-sample.timer"),
+        (
+            {"LoadState": "masked"},
+            "sudo systemctl unmask gua-sample.timer && sudo systemctl enable --now gua-sample.timer",
+        ),
         ({"LoadState": "bad-setting"}, "systemd-analyze verify gua-sample.timer"),
         ({"ActiveState": "inactive"}, "sudo systemctl enable --now gua-sample.timer"),
         ({"ActiveState": "failed"}, "sudo systemctl enable --now gua-sample.timer"),
@@ -389,12 +430,12 @@ def test_a_timer_that_writes_elsewhere_says_where() -> None:
     assert found.text.endswith("; it writes to /var/lib/gua, not to /data")
 
 
-def check_service(**service: Any) -> list[Finding]:
-    return doctor_units.check_service(Found(units(**service)), NOON_MS)
+def check_service(newest_ms: int | None = None, **service: Any) -> list[Finding]:
+    return doctor_units.check_service(Found(units(**service)), NOON_MS, newest_ms)
 
 
 def test_the_result_of_the_last_run_is_told() -> None:
-    began = {"ExecMainStartTimestamp": "Mon 2026-11-16 11:59:48 UTC"}
+    began: dict[str, Any] = {"ExecMainStartTimestamp": "Mon 2026-11-16 11:59:48 UTC"}
     assert check_service(Result="success", ExecMainStatus="0", ExecMainStartTimestamp="") == []
     assert statuses(check_service(Result="success", ExecMainStatus="0", **began)) == [OK]
     (found,) = check_service(Result="exit-code", ExecMainStatus="1", **began)
@@ -402,6 +443,20 @@ def test_the_result_of_the_last_run_is_told() -> None:
     assert "exit-code (exit status 1)" in found.text
     (found,) = check_service(Result="success", ExecMainStatus="75", **began)  # what was logged within the hour
     assert found.status == WARNING
+
+
+def test_a_failed_run_that_recorded_nothing_is_an_error() -> None:
+    began_ms = NOON_MS - 12 * SECOND_MS
+    failed: dict[str, Any] = {
+        "Result": "exit-code",
+        "ExecMainStatus": "238",
+        "ExecMainStartTimestamp": "Mon 2026-11-16 11:59:48 UTC",
+    }
+    (found,) = check_service(began_ms - 30 * SECOND_MS, **failed)
+    assert (found.status, found.remedy) == (ERROR, "journalctl -u gua-sample -n 20")
+    assert found.text.endswith("and recorded nothing")
+    assert statuses(check_service(began_ms + 300, **failed)) == [WARNING]
+    assert statuses(check_service(None, **failed)) == [WARNING]  # not for us to see
 
 
 def test_a_run_that_does_not_end_is_an_error() -> None:
@@ -507,6 +562,34 @@ def newest(samples: str, now_ms: int = NOON_MS) -> Finding:
     found = doctor_history.list_history(samples)
     tick = doctor_history.find_newest(found, now_ms)
     return doctor_history.check_newest(found, tick, now_ms, "START", "JOURNAL")
+
+
+@pytest.mark.parametrize(
+    ("timer", "age_seconds", "due"),
+    [
+        ({}, 12, True),
+        ({}, 15, True),  # recorded by a run that systemctl says began a little later
+        ({}, 42, False),  # the last run left none
+        ({"ActiveState": "inactive"}, 12, False),
+        ({"NextElapseUSecRealtime": "Mon 2026-11-16 12:00:00 UTC"}, 12, False),
+        ({"NextElapseUSecRealtime": ""}, 12, False),
+        ({"LastTriggerUSec": "n/a"}, 12, False),
+    ],
+)
+def test_a_timer_is_not_late_until_its_next_run(timer: dict[str, str], age_seconds: int, due: bool) -> None:
+    found = doctor_units.next_run_ms(units(timer), NOON_MS - age_seconds * SECOND_MS, NOON_MS)
+    assert found == (NOON_MS + 18 * SECOND_MS if due else None)
+
+
+def test_a_tick_is_not_stale_before_the_next_one_is_due(tmp_path: Path) -> None:
+    found = doctor_history.list_history(history(tmp_path, *every(30, 30, NOON_MS - 18 * 60 * SECOND_MS)))
+    tick = doctor_history.find_newest(found, NOON_MS)
+    assert tick
+    assert tick.is_stale(NOON_MS)
+    tick = tick._replace(due_ms=NOON_MS + 12 * 60 * SECOND_MS)
+    judged = doctor_history.check_newest(found, tick, NOON_MS, "START", "JOURNAL")
+    assert judged.status == OK
+    assert judged.text.endswith("18 min ago; the timer's next run is in 12 min")
 
 
 def every(seconds: int, count: int, end_ms: int) -> list[int]:
@@ -638,7 +721,84 @@ def test_what_lies_beside_the_partitions_is_mentioned(tmp_path: Path) -> None:
     assert left.text.startswith("2026-11-13.sqlite-journal was left")
 
 
+@pytest.mark.parametrize("name", ["2026-11-15.sqlite", "2026-11-15.sqlite-journal", "2026-11-15.sqlite-wal"])
+def test_a_pipe_among_the_partitions_is_named_and_not_opened(tmp_path: Path, name: str) -> None:
+    samples = Path(history(tmp_path, NOON_MS - DAY_MS, NOON_MS))
+    (samples / name).unlink(missing_ok=True)
+    os.mkfifo(samples / name)
+    recorded = doctor_history.list_history(str(samples))
+    assert recorded.partitions == [f"{samples}/2026-11-16.sqlite"]
+    found = check_partitions(str(samples))[1]
+    assert (found.status, found.text) == (WARNING, f"{name} is no regular file, and was not looked into")
+    assert found.remedy == f"sudo mv {samples}/{name} {samples}/{name}.strange"
+
+
+def test_what_can_not_be_todays_partition_is_an_error(tmp_path: Path) -> None:
+    samples = Path(history(tmp_path, NOON_MS - DAY_MS))
+    today = samples / "2026-11-16.sqlite"
+    today.mkdir()
+    assert statuses(check_partitions(str(samples))) == [OK, ERROR]
+    today.rmdir()
+    today.symlink_to("2026-11-15.sqlite")  # the sampler can write through it
+    assert statuses(check_partitions(str(samples))) == [OK, WARNING]
+
+
+def test_a_kept_tick_is_read_only_if_it_is_a_small_file(tmp_path: Path) -> None:
+    samples = Path(history(tmp_path, NOON_MS - 3_600_000))
+    kept = Path(pending.keep(str(samples), Tick(NOON_MS, None, Boot("boot", 5), None, 1, None, [], {}, [])))
+    assert "waits" in newest(str(samples)).text
+    text = kept.read_text()
+    kept.write_text(text[0] + " " * 2 * 1024**2 + text[1:])  # the same to a reader of JSON
+    assert newest(str(samples)).status == ERROR
+    kept.rename(tmp_path / "elsewhere")
+    kept.symlink_to(tmp_path / "elsewhere")
+    recorded = doctor_history.list_history(str(samples))
+    assert (recorded.strange, recorded.others) == ((kept.name,), [])
+    assert check_partitions(str(samples))[1].text.startswith(f"{kept.name} is no regular file")
+
+
+# The data folder
+
+
+def us() -> User:
+    return doctor_user.by_uid(os.geteuid(), os.getegid())
+
+
+def test_a_state_folder_that_is_a_link_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "gua"
+    link.symlink_to(tmp_path / "real")
+    found = doctor_data.check_folder(str(link), us(), units(StateDirectory=str(link)))
+    assert found.status == ERROR
+    assert "238/STATE_DIRECTORY" in found.text
+    typed, _, comment = str(found.remedy).partition("   # ")
+    assert typed == f"sudo rm {link} && sudo mkdir {link} && sudo mount --bind {tmp_path}/real {link}"
+    assert comment.endswith('docs/operations.md "Moving the data"')
+    # Without systemd's refusal it is a folder like any other; and for DynamicUser= systemd makes a link itself.
+    assert doctor_data.check_folder(str(link), us(), units()).status == OK
+    assert doctor_data.check_folder(str(link), us(), None).status == OK
+    link.unlink()
+    (tmp_path / "real").rename(tmp_path / "private")
+    (tmp_path / "private/gua").mkdir()
+    link.symlink_to("private/gua")
+    assert doctor_data.check_folder(str(link), us(), units(StateDirectory=str(link))).status == OK
+
+
+def test_a_folder_below_a_file_or_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
+    file = write(tmp_path / "file", "")
+    found = doctor_data.check_folder(f"{file}/x/y", us(), None)
+    assert (found.status, found.text) == (ERROR, f"{file} is no folder")
+    assert newest(f"{file}/x/y/samples").status == ERROR
+    (tmp_path / "circle").symlink_to("circle")
+    assert doctor_data.check_folder(f"{tmp_path}/circle", us(), None).status == ERROR
+
+
 # Words
+
+
+def test_the_command_for_root_names_the_folder_unless_root_would_find_it() -> None:
+    assert as_root("/var/lib/gua") == "sudo gua doctor"
+    assert as_root("/srv/my gua") == "sudo gua doctor --data-dir '/srv/my gua'"
 
 
 def test_findings_can_not_steer_a_terminal() -> None:
