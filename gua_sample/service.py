@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -17,6 +18,8 @@ from gua_sample.processes import read_file, uptime_ms
 HOUR_MS = 3_600_000
 # Nobody lets a run go on for so long: such a mark is from before.
 LONGEST_RUN_MS = HOUR_MS
+# What was killed and does not hang is gone by then.
+DYING_SECONDS = 0.5
 
 
 def folder_of_runs(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -73,8 +76,10 @@ def find_hanging_run(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> in
     for cgroup in _own_cgroups(proc, cgroups):
         for pid in (read_file(f"{cgroup}/cgroup.procs") or b"").split():
             process = f"{proc}/{pid.decode()}"
-            if read_file(f"{process}/comm") == own_name and _is_being_killed(read_file(f"{process}/status") or b""):
-                return int(pid)
+            if read_file(f"{process}/comm") == own_name and _is_being_killed(process):
+                time.sleep(DYING_SECONDS)
+                if _is_being_killed(process):
+                    return int(pid)
     return None
 
 
@@ -90,8 +95,9 @@ def _own_cgroups(proc: str, cgroups: str) -> list[str]:
     return found
 
 
-def _is_being_killed(status: bytes) -> bool:
+def _is_being_killed(process: str) -> bool:
     """From the two masks of pending signals, of the thread and of the process."""
+    status = read_file(f"{process}/status") or b""
     masks = [line.split()[1] for line in status.splitlines() if line.startswith((b"SigPnd:", b"ShdPnd:"))]
     return any(int(mask, 16) >> (signal.SIGKILL - 1) & 1 for mask in masks)
 
