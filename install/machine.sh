@@ -78,7 +78,8 @@ remove_history() { # and follow nothing
 
 purge() {
     for name in $configs; do rm -f "$DESTDIR$SYSCONFDIR/gua/$name"; done
-    is_user || rmdir "$DESTDIR$SYSCONFDIR/gua" 2>/dev/null || :
+    is_user || rm -f "$DESTDIR$readers_drop_in"
+    is_user || rmdir "$DESTDIR$SYSCONFDIR/gua" "$DESTDIR${readers_drop_in%/*}" 2>/dev/null || :
     remove_history
     if ! is_user && is_live && id gua >/dev/null 2>&1; then
         say "removing the user gua ..."

@@ -508,12 +508,14 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
 
     done = checkout.make("uninstall", f"DESTDIR={target}")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-2:] == [
+    assert done.stdout.splitlines()[-3:] == [
         "kept /etc/gua/gua-sample.env, which was edited",
-        "kept the history in /var/lib/gua and its owner, the user gua; to remove them too: sudo make uninstall PURGE=1",
+        "kept the history in /var/lib/gua and its owner, the user gua",
+        "to remove them too: sudo make uninstall PURGE=1",
     ]
     assert files(target) == [
         "/etc/gua/gua-sample.env",
+        "/etc/systemd/system/gua-.service.d/10-readers.conf",  # who may read what is kept
         "/etc/systemd/system/gua-sample.service.d/own.conf",
         "/var/lib/gua/samples/2026-11-16.sqlite",
     ]
@@ -582,8 +584,8 @@ def test_a_user_removes_all_but_the_history(checkout: Checkout, installed_by_use
     (target / "my data/gua").mkdir(parents=True)
     done = checkout.make("uninstall-user", f"DESTDIR={target}", user=unprivileged(), variables=variables)
     assert (done.returncode, done.stderr) == (0, "")
-    kept = "kept the history in /my data/gua; to remove it too: make uninstall-user PURGE=1"
-    assert done.stdout.splitlines()[-1] == kept
+    kept = ["kept the history in /my data/gua", "to remove it too: make uninstall-user PURGE=1"]
+    assert done.stdout.splitlines()[-2:] == kept
     assert [str(path.relative_to(target)) for path in sorted(target.rglob("*"))] == ["my data", "my data/gua"]
 
 
