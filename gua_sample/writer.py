@@ -108,6 +108,21 @@ class Writer:
         self._execute("COMMIT")
         return count
 
+    def take_in(self, keyed: Iterable[tuple[Tick, int]]) -> int:
+        """Add ticks from elsewhere whose keys are not in yet, in one transaction; returns how many."""
+        count = 0
+        self._execute("BEGIN IMMEDIATE")
+        if not self._is_begun():
+            self._begin()
+        # All at once: `write` looks for each key, which has no index, as it has one or two of them.
+        known = {row[0] for row in self._execute("SELECT pending_key FROM tick WHERE pending_key IS NOT NULL")}
+        for tick, key in keyed:
+            if key not in known:
+                self._add_tick(tick, key)
+                count += 1
+        self._execute("COMMIT")
+        return count
+
     def _is_begun(self) -> bool:
         """Whether there is a schema yet. Raises if the file is not for this program or not for this version."""
         application_id = self._execute("PRAGMA application_id").fetchone()[0]

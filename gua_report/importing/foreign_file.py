@@ -1,0 +1,107 @@
+"""An SQLite file of another program, read without leaving a trace: no lock, no -wal, no -shm beside it.
+
+Such a file is mostly in WAL mode, where even a reader makes files, or writes to those of a running daemon. So:
+with nothing in a log beside it, the file alone is read, as if it could not change, and the caller makes sure
+that it has not before he believes what he read. Else a private copy of file and log is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+
+from gua_sample.errors import StoreError
+
+LOG_SUFFIXES = ("-wal", "-journal")
+WAL_HEADER_BYTES = 32  # with the salts, which are new whenever the log begins anew
+COPY_ATTEMPTS = 5
+
+Check = Callable[[], None]
+
+
+@contextmanager
+def open_foreign(path: str) -> Iterator[tuple[sqlite3.Connection, Check]]:
+    """A connection to read, and what raises if the file has changed under it."""
+    try:
+        if any(_size(path + suffix) for suffix in LOG_SUFFIXES):
+            with _private_copy(path) as copy, closing(_connect(copy, "mode=rw")) as connection:
+                yield connection, lambda: None
+        else:
+            before = _stamp(path)
+            with closing(_connect(path, "mode=ro&immutable=1")) as connection:
+                yield connection, lambda: _check_unchanged(path, before)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} can't be read as a database ({error})") from error
+
+
+def _connect(path: str, options: str) -> sqlite3.Connection:
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    connection = sqlite3.connect(f"file:{quoted}?{options}", uri=True, isolation_level=None)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
+    return connection
+
+
+@contextmanager
+def _private_copy(path: str) -> Iterator[str]:
+    """File and log as they belong together. The daemon may append to its log meanwhile, but not empty it."""
+    with tempfile.TemporaryDirectory(prefix="gua-import-") as folder:
+        copy = os.path.join(folder, "copy.sqlite")
+        for _ in range(COPY_ATTEMPTS):
+            before = _state(path)
+            try:
+                _copy(path, copy)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                wanted = f"a copy of {path} ({_size(path) >> 20} MiB)"
+                raise StoreError(
+                    f"no space in {tempfile.gettempdir()} for {wanted}: set TMPDIR to where there is"
+                ) from error
+            if _state(path) == before:
+                yield copy
+                return
+        raise StoreError(f"{path} keeps changing while it is copied: try again, or stop what writes to it")
+
+
+def _copy(path: str, copy: str) -> None:
+    shutil.copyfile(path, copy)
+    for suffix in LOG_SUFFIXES:
+        with suppress(FileNotFoundError):
+            os.unlink(copy + suffix)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(path + suffix, copy + suffix)
+
+
+def _state(path: str) -> tuple[object, ...]:
+    """What must not change during a copy. A WAL may grow: SQLite takes of it what is whole."""
+    header = None
+    with suppress(FileNotFoundError), open(path + "-wal", "rb") as file:
+        header = file.read(WAL_HEADER_BYTES)
+    journal = None
+    with suppress(FileNotFoundError):
+        journal = _stamp(path + "-journal")
+    return _stamp(path), header, journal
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _check_unchanged(path: str, before: tuple[int, int, int]) -> None:
+    if _stamp(path) != before:
+        raise StoreError(f"{path} was changed while it was read: run this again")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,188 @@
+"""Taking a source's ticks into the data folder: once, a day at a time, and never over what is there."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Callable
+from hashlib import blake2b
+from itertools import groupby, pairwise
+from statistics import median
+from typing import NamedTuple
+
+from gua_report.importing.owner import as_owner
+from gua_report.importing.source import MADE_UP_UUID, Source
+from gua_report.importing.tally import FUTURE, NEVER_SET, RECORDED, Tally
+from gua_report.importing.values import EARLIEST_MS, iso
+from gua_report.partitions import open_partition
+from gua_sample import store
+from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.partition import day_of, list_partitions, partition_path, samples_dir
+from gua_sample.records import Tick
+from gua_sample.writer import Writer
+
+# A writer waits 2 s each time.
+ATTEMPTS = 5
+DEFAULT_INTERVAL_MS = 30_000
+LONGEST_INTERVAL_MS = 900_000  # a day of two ticks has a gap, but no interval
+# While today's partition is written the sampler waits: it gets a turn after so many. Closed days are written whole.
+TICKS_AT_ONCE_TODAY = 1000
+OTHER_HOST = (
+    "{folder} holds ticks of other cards at that time, and a data folder is one host's: give another --data-dir"
+)
+STRANGE_CARDS = "none of these cards is known in {folder}: is this the same host? a data folder is one host's history"
+TICKS_THERE = """
+    SELECT t.ts_ms, n.boot_id, t.pending_key, t.interval_ms FROM tick t JOIN session n ON n.id = t.session_id
+"""
+
+Progress = Callable[[int, int], None]
+
+
+class There(NamedTuple):
+    """What a partition of the data folder holds already."""
+
+    ticks: set[tuple[int, str]]  # time and boot
+    keys: set[int]
+    interval_ms: float
+    uuids: set[str]
+
+
+NOTHING = There(set(), set(), 0, set())
+
+
+class Intake:
+    def __init__(self, data_dir: str, tally: Tally, now_ms: int, dry_run: bool) -> None:
+        self._data_dir, self._folder = data_dir, samples_dir(data_dir)
+        self._tally, self._now_ms, self._dry_run = tally, now_ms, dry_run
+        self._is_compared = False
+
+    def take(self, source: Source, progress: Progress | None) -> None:
+        """All of it. What can't be is in the tally; what nobody could go on after is raised."""
+        for number, part in enumerate(source.parts):
+            if progress:
+                progress(number, len(source.parts))
+            ticks = [tick for tick in source.read(part) if self._is_of_a_time(tick)]
+            for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
+                self._take_day(day, list(of_the_day), source)
+        if progress:
+            progress(1, 1)
+
+    def _is_of_a_time(self, tick: Tick) -> bool:
+        reason = FUTURE if tick.ts_ms > self._now_ms else NEVER_SET if tick.ts_ms < EARLIEST_MS else None
+        if reason:
+            self._tally.leave("tick", reason, iso(tick.ts_ms))
+        return reason is None
+
+    def _take_day(self, day: str, ticks: list[Tick], source: Source) -> None:
+        path = partition_path(self._folder, day)
+        try:
+            with as_owner(self._data_dir):
+                self._compare_cards(ticks)
+                there = _read_there(path)
+            keyed = [(tick, key_of(tick)) for tick in ticks]
+            fresh = [
+                (tick, key)
+                for tick, key in keyed
+                if key not in there.keys and (tick.ts_ms, tick.boot.id) not in there.ticks
+            ]
+            wanted = self._pass_over_recorded(fresh, ticks, there)
+            source.check()
+            if wanted and not self._dry_run:
+                with as_owner(self._data_dir):
+                    self._write(path, wanted)
+        except (CorruptPartition, NewerPartition, PartitionBusy, AnotherHost) as error:
+            self._tally.refuse(day, str(error))
+            return
+        self._tally.there_already += len(ticks) - len(fresh)
+        self._tally.take([tick for tick, _ in wanted])
+
+    def _pass_over_recorded(
+        self, fresh: list[tuple[Tick, int]], ticks: list[Tick], there: There
+    ) -> list[tuple[Tick, int]]:
+        """Without those that lie among ticks of another sampler: mixed, both would count for half."""
+        own = {(tick.ts_ms, tick.boot.id) for tick in ticks}
+        others: dict[str, list[int]] = {}
+        for ts_ms, boot_id in sorted(there.ticks - own):
+            others.setdefault(boot_id, []).append(ts_ms)
+        reach = max(there.interval_ms, _interval([tick.ts_ms for tick in ticks], ticks[0].interval_ms))
+        wanted = []
+        for tick, key in fresh:
+            if any(_is_near(tick.ts_ms, times, reach) for boot, times in others.items() if boot != tick.boot.id):
+                if _are_apart({card.facts.uuid for tick in ticks for card in tick.cards}, there.uuids):
+                    raise AnotherHost(OTHER_HOST.format(folder=self._data_dir))
+                self._tally.leave("tick", RECORDED, iso(tick.ts_ms))
+            else:
+                wanted.append((tick, key))
+        return wanted
+
+    def _compare_cards(self, ticks: list[Tick]) -> None:
+        """A word, once, if the folder's cards are quite other ones; days that clash are refused in any case."""
+        uuids = {card.facts.uuid for card in ticks[0].cards}
+        if self._is_compared or not uuids:
+            return
+        self._is_compared = True
+        paths = list_partitions(self._folder) if os.path.isdir(self._folder) else []
+        known: set[str] = set()
+        for path in {*paths[:1], *paths[-1:]}:
+            try:
+                known |= _read_there(path).uuids
+            except StoreError:
+                return  # whoever writes to it will say so
+        if _are_apart(uuids, known):
+            self._tally.warn(STRANGE_CARDS.format(folder=self._data_dir))
+
+    def _write(self, path: str, keyed: list[tuple[Tick, int]]) -> None:
+        store.prepare(self._data_dir)
+        today = partition_path(self._folder, day_of(self._now_ms))
+        size = TICKS_AT_ONCE_TODAY if path == today else len(keyed)
+        for start in range(0, len(keyed), size):
+            for attempt in range(ATTEMPTS):
+                try:
+                    with Writer(path) as writer:
+                        writer.take_in(keyed[start : start + size])
+                    break
+                except PartitionBusy:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+
+
+class AnotherHost(StoreError):
+    pass
+
+
+def key_of(tick: Tick) -> int:
+    """The same for the same tick, whatever way it comes: the partition takes each key once."""
+    text = f"{tick.boot.id} {tick.ts_ms}"
+    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
+
+
+def _read_there(path: str) -> There:
+    if not os.path.exists(path):
+        return NOTHING
+    try:
+        with open_partition(path) as connection:
+            rows = connection.execute(TICKS_THERE).fetchall()
+            uuids = {row[0] for row in connection.execute("SELECT DISTINCT uuid FROM card")}
+    except EmptyPartition:
+        return NOTHING
+    told = next((row[3] for row in rows if row[3] is not None), None)
+    interval = _interval(sorted(row[0] for row in rows), told)
+    return There({row[:2] for row in rows}, {row[2] for row in rows} - {None}, interval, uuids)
+
+
+def _interval(times_ms: list[int], told_ms: int | None) -> float:
+    gaps = [told_ms] if told_ms is not None else [later - earlier for earlier, later in pairwise(times_ms)]
+    return min(median(gaps or [DEFAULT_INTERVAL_MS]), LONGEST_INTERVAL_MS)
+
+
+def _is_near(ts_ms: int, times_ms: list[int], reach_ms: float) -> bool:
+    position = bisect_left(times_ms, ts_ms)
+    return any(abs(other - ts_ms) < reach_ms for other in times_ms[max(0, position - 1) : position + 1])
+
+
+def _are_apart(some: set[str], others: set[str]) -> bool:
+    """Whether these are surely cards of different hosts."""
+    some, others = (
+        {uuid for uuid in uuids if not uuid.startswith((MADE_UP_UUID, "unknown:"))} for uuids in (some, others)
+    )
+    return bool(some) and bool(others) and not some & others

@@ -1,0 +1,74 @@
+"""What a path is, told by looking into it, not by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gua_report import terminal
+from gua_report.importing import data_folder, peer_database, stats_csv
+from gua_report.importing.foreign_file import open_foreign
+from gua_report.importing.source import Source
+from gua_report.importing.tally import Tally
+from gua_sample import schema
+from gua_sample.errors import NothingToReport, StoreError, UsageError
+from gua_sample.partition import list_partitions, samples_dir
+
+MAGIC = b"SQLite format 3\0"
+EXPECTED = "a gpu-usage-audit database, gpu_stats_service CSV files, or a gua data folder"
+
+
+@contextmanager
+def open_source(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
+    """The source at that path, open to be read; it is never written to."""
+    try:
+        with (
+            _open_folder(path, data_dir, tally) if os.path.isdir(path) else _open_file(path, data_dir, tally) as source
+        ):
+            yield source
+    except FileNotFoundError as error:
+        raise UsageError(f"{error.filename} does not exist: give {EXPECTED}") from error
+    except PermissionError as error:
+        raise StoreError(f"{error.filename} is closed to this user: run this as one who may read it") from error
+
+
+@contextmanager
+def _open_folder(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
+    samples = samples_dir(path) if os.path.isdir(samples_dir(path)) else path
+    if list_partitions(samples):
+        _refuse_itself(samples, data_dir)
+        yield data_folder.source_of_folder(samples, tally)
+    elif files := stats_csv.list_files(path):
+        with stats_csv.open_source(files, tally, terminal.progress_bar()) as source:
+            yield source
+    else:
+        raise NothingToReport(f"nothing to import in {path}: expected {EXPECTED}")
+
+
+@contextmanager
+def _open_file(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
+    with open(path, "rb") as file:
+        begin = file.read(stats_csv.LONGEST_HEADER)
+    if not begin:
+        raise NothingToReport(f"{path} is empty: expected {EXPECTED}")
+    if begin.startswith(MAGIC):
+        with open_foreign(path) as (connection, check):
+            if connection.execute("PRAGMA application_id").fetchone()[0] == schema.APPLICATION_ID:
+                _refuse_itself(os.path.dirname(os.path.abspath(path)), data_dir)
+                yield data_folder.source_of_file(path, tally)
+            elif problem := peer_database.find_problem(connection):
+                raise StoreError(f"{path} is a database of something else ({problem}): expected {EXPECTED}")
+            else:
+                yield peer_database.source_of(connection, check, tally)
+    elif stats_csv.is_header(begin.partition(b"\n")[0].decode("utf-8", "replace")):
+        with stats_csv.open_source([path], tally) as source:
+            yield source
+    else:
+        raise StoreError(f"{path} is neither a database nor has it the columns {','.join(stats_csv.HEADER)}")
+
+
+def _refuse_itself(samples: str, data_dir: str) -> None:
+    target = samples_dir(data_dir)
+    if os.path.exists(target) and os.path.samefile(samples, target):
+        raise UsageError(f"{samples} is the data folder itself: give --data-dir to import it into another")

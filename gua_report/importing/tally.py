@@ -1,0 +1,82 @@
+"""What an import took, what it did not take, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gua_sample.partition import day_of
+from gua_sample.records import Tick
+
+EXAMPLES = 3
+FUTURE = "of the future"
+NEVER_SET = "of a clock that was never set"
+RECORDED = "at times that another sampler has recorded there"
+
+
+class LeftOut:
+    """So many of one kind, for one reason, and a few of them by name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.examples: list[str] = []
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.there_already = 0
+        self.days: set[str] = set()
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.left_out: dict[tuple[str, str], LeftOut] = {}
+        self.refused: dict[str, str] = {}  # a day, or a file of unknown day, and what to do about it
+        self.warnings: list[str] = []
+        self._cards: set[str] = set()
+        self._processes: set[tuple[int, int | None]] = set()
+
+    def take(self, ticks: list[Tick]) -> None:
+        self.ticks += len(ticks)
+        for tick in ticks:
+            self._cards.update(card.facts.uuid for card in tick.cards)
+            self._processes.update((process.pid, process.start_time_ms) for process in tick.processes.values())
+        if ticks:
+            self.days.add(day_of(ticks[0].ts_ms))
+            self.first_ms = min(ticks[0].ts_ms, self.first_ms or ticks[0].ts_ms)
+            self.last_ms = max(ticks[-1].ts_ms, self.last_ms or 0)
+
+    def leave(self, what: str, reason: str, example: str, count: int = 1) -> None:
+        """`what` is a noun that an s makes many of."""
+        left = self.left_out.setdefault((what, reason), LeftOut())
+        left.count += count
+        if len(left.examples) < EXAMPLES:
+            left.examples.append(example)
+
+    def refuse(self, what: str, reason: str) -> None:
+        self.refused.setdefault(what, reason)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to import at all."""
+        return not (self.ticks or self.there_already or self.refused or ("tick", RECORDED) in self.left_out)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "taken": {
+                "days": sorted(self.days),
+                "ticks": self.ticks,
+                "cards": len(self._cards),
+                "processes": len(self._processes),
+                "first_ms": self.first_ms,
+                "last_ms": self.last_ms,
+            },
+            "there_already": {"ticks": self.there_already},
+            "left_out": [
+                {"what": what, "reason": reason, "count": left.count, "examples": left.examples}
+                for (what, reason), left in self.left_out.items()
+            ],
+            "refused": [{"what": what, "reason": reason} for what, reason in self.refused.items()],
+            "warnings": self.warnings,
+        }

@@ -1,0 +1,66 @@
+"""What a foreign file says, made into what a partition may hold: numbers and times that can be, printable names."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta, timezone
+from functools import lru_cache
+
+from gua_sample.processes import printable
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# Nobody sampled cards before: what says so was recorded by a clock that was never set.
+EARLIEST_MS = 1_262_304_000_000  # 2010-01-01
+MOST_MIB = 2**40
+LARGEST_PID = 2**31 - 1
+LONGEST_NAME = 200
+
+# As Go and Python write it: any number of digits after the second, an offset, "Z", or nothing, which then is UTC.
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+
+
+def whole(value: object, lowest: int, highest: int) -> int | None:
+    """The number, cut to a whole one, or None if it is none or can't be."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
+        return None
+    return int(value)
+
+
+@lru_cache(4096)
+def name(value: object) -> str | None:
+    """A text that is good to store and to print, or None if it is empty or no text."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "backslashreplace")
+    return printable(value[:LONGEST_NAME]) or None if isinstance(value, str) else None
+
+
+def shown(value: object) -> str:
+    """Whatever it is, as an example for people."""
+    return name(value if isinstance(value, str | bytes) else repr(value)) or "nothing"
+
+
+def moment_ms(value: object) -> int | None:
+    """An ISO time as epoch milliseconds, or None if it is none."""
+    found = MOMENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    day, second, fraction, offset = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{second}{'+00:00' if offset in (None, 'Z') else offset}")
+        return (moment - EPOCH) // timedelta(milliseconds=1) + int((fraction or "")[:3].ljust(3, "0"))
+    except (ValueError, OverflowError):
+        return None
+
+
+def iso(ts_ms: int) -> str:
+    """A time for people."""
+    return (EPOCH + timedelta(milliseconds=ts_ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def is_day(text: object) -> bool:
+    if not isinstance(text, str) or len(text) != 10:
+        return False
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
