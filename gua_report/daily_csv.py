@@ -1,0 +1,75 @@
+"""The daily CSV, `csv/2026-11-16.csv`: a day's ticks in the format of gpu_stats_service, and then more."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from gua_report.config import Config, load_config
+from gua_report.exporting.files import whole_file
+from gua_report.exporting.rows import TABLES
+from gua_report.exporting.text import csv_text
+from gua_report.partitions import open_partition
+from gua_sample.errors import EmptyPartition
+from gua_sample.partition import partition_path, samples_dir
+from gua_sample.writer import storage_error
+
+SUFFIX = ".csv"
+
+
+def csv_dir(data_dir: str) -> str:
+    return os.path.join(data_dir, "csv")
+
+
+def csv_path(data_dir: str, day: str) -> str:
+    return os.path.join(csv_dir(data_dir), day + SUFFIX)
+
+
+def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> str | None:
+    """Write the file of a UTC day, whole or not at all; the same ticks give the same bytes.
+
+    Returns its path, or None if there is nothing of that day. Raises StoreError if the partition can't be read or the
+    file can't be written: then one that was there before stays. Root should have become the folder's owner before.
+    """
+    partition = partition_path(samples_dir(data_dir), day)
+    if not os.path.exists(partition):
+        return None
+    table = TABLES["csv"]
+    try:
+        with open_partition(partition) as connection:
+            rows = table.read(connection, 0, 2**63 - 1, load_config(None) if config is None else config)
+            text = csv_text((), [table.columns]) + csv_text(table.columns, rows)
+    except EmptyPartition:
+        return None
+    path = csv_path(data_dir, day)
+    with _alone(csv_dir(data_dir)):
+        _remove_leftovers(path)
+        with whole_file(path) as file:
+            file.write(text)
+    return path
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Nobody else writes to the folder meanwhile; it is made if it is missing."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _remove_leftovers(path: str) -> None:
+    """Of a run that was killed before its file could take its place."""
+    folder, name = os.path.split(path)
+    for entry in os.listdir(folder):
+        if entry.startswith(f".{name}."):
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, entry))

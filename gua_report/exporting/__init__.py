@@ -1,0 +1,1 @@
+"""gua export: what was recorded, for the tools that people already have."""

@@ -1,0 +1,173 @@
+"""The gua export command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, BinaryIO
+
+from gua_report import terminal
+from gua_report.cli import choose
+from gua_report.exporting.files import StandardOutput, whole_file
+from gua_report.exporting.rows import TABLES
+from gua_sample import command, settings
+from gua_sample.errors import UsageError
+
+if TYPE_CHECKING:
+    from gua_report.exporting.days import Days, Progress
+
+PROG = "gua export"
+DESCRIPTION = """\
+Write what was recorded as CSV, JSON lines or Parquet: rows of the views that
+docs/schema.md describes, those of cards with their state and those of
+processes with whom they belong to."""
+EPILOG = """\
+tables:
+  card_ticks      each card at each tick
+  process_ticks   each process on each card at each tick
+  ticks           each run of the sampler
+  csv             as in the daily csv/ files: timestamp,user,pid,gpu,usage
+                  and more, for a spreadsheet
+
+examples:
+  gua export --since 1d > cards.csv
+  gua export --what process_ticks --from 2026-11-01 --to 2026-12-01 \\
+             -o november.jsonl
+  gua export --since 2d --format parquet -o /archive/cards
+                  host=NAME/day=DATE/part.parquet for each UTC day that
+                  the window touches, whole: run it daily, on each machine
+  gua export --what csv -o week.csv
+
+durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
+2026-11-16T08:30, in the time zone given unless they name their own.
+exit status: 0 done, 1 failed, or a day could not be read (the others are
+written), 2 wrong usage, 3 nothing to export.
+"""
+FORMATS = ("csv", "jsonl", "parquet")
+ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return command.run(build_parser(), run, arguments)
+
+
+def build_parser() -> command.Parser:
+    from gua_report.window import DEFAULT_SINCE
+
+    parser = command.Parser(PROG, DESCRIPTION, EPILOG)
+    when = parser.add_argument_group("which time")
+    when.add_argument("--since", metavar="D", help=f"how far back from the end, or a time (default {DEFAULT_SINCE})")
+    when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
+    when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
+    when.add_argument("--tz", metavar="ZONE", help="whose clock these are in (default this machine's)")
+    what = parser.add_argument_group("what")
+    what.add_argument("--what", metavar="TABLE", default="card_ticks", help=f"{', '.join(TABLES)} (default card_ticks)")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default as the output's name ends, else csv)"
+    )
+    how.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="the file to write instead of printing; with parquet a folder, unless it ends in .parquet",
+    )
+    how.add_argument("--host", metavar="NAME", help="in a folder of parquet files (default this machine's name)")
+    where = parser.add_argument_group("where")
+    where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    where.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml: thresholds and people")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from gua_report.config import load_config
+    from gua_report.window import parse_window
+
+    name = choose(options.what, "table", tuple(TABLES))
+    form = choose(options.format or format_of(options.output), "format", FORMATS)
+    is_folder = form == "parquet" and options.output is not None and not is_parquet_file(options.output)
+    check(options, name, form, is_folder)
+    window = parse_window(options.since, options.start, options.end, options.tz)
+    config = load_config(options.config)
+    data_dir = settings.data_dir(options.data_dir)
+
+    from gua_report.exporting.days import Days, whole_days  # pandas: not for --help or a mistake
+
+    # Part of a day must not replace the whole of it that an earlier export wrote.
+    days = Days(data_dir, whole_days(window) if is_folder else window, TABLES[name], config)
+    progress = terminal.progress_bar() if options.output is not None or not terminal.is_terminal(sys.stdout) else None
+    try:
+        if is_folder:
+            write_folder(days, name, options.output, options.host or socket.gethostname(), progress)
+        else:
+            with output(options.output) as file:
+                (write_parquet if form == "parquet" else write_text)(days, name, form, file, progress)
+    except BrokenPipeError:
+        pass  # whoever reads has seen enough
+    finally:
+        for problem in days.problems:
+            command.complain(PROG, f"warning: {problem}")
+    return 1 if days.problems else 0
+
+
+def format_of(path: str | None) -> str:
+    return ENDINGS.get(os.path.splitext(path or "")[1].lower(), "csv")
+
+
+def is_parquet_file(path: str) -> bool:
+    return format_of(path) == "parquet" and not os.path.isdir(path)
+
+
+def check(options: argparse.Namespace, name: str, form: str, is_folder: bool) -> None:
+    """Whether these options go together."""
+    path = options.output
+    if name == "csv" and form != "csv":
+        raise UsageError(f"the table csv can't be written as {form}: take process_ticks, or --format csv")
+    if path == "":
+        raise UsageError("--output is empty: give a file, for example -o week.csv")
+    if form == "parquet" and path is None and terminal.is_terminal(sys.stdout):
+        raise UsageError("parquet is not for a terminal: give a folder with -o, or redirect it")
+    if is_folder and os.path.exists(path) and not os.path.isdir(path):
+        raise UsageError(f"{path} is not a folder: give one, or a name that ends in .parquet for a single file")
+    if not is_folder and path is not None and os.path.isdir(path):
+        raise UsageError(f"{path} is a folder: give a file, or --format parquet")
+    if options.host is not None and not (is_folder and options.host):
+        raise UsageError("--host names a part of a folder of parquet files: give it with --format parquet -o DIR")
+
+
+def output(path: str | None) -> AbstractContextManager[BinaryIO | StandardOutput]:
+    return nullcontext(StandardOutput()) if path is None else whole_file(path)
+
+
+def write_text(days: Days, name: str, form: str, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
+    from gua_report.exporting.text import csv_text, json_lines
+
+    columns = TABLES[name].columns
+    encode, header = (csv_text, csv_text((), [columns])) if form == "csv" else (json_lines, b"")
+    for _, block in days.read(lambda rows: encode(columns, rows), progress):
+        file.write(header + block)
+        header = b""
+
+
+def write_parquet(days: Days, name: str, form: str, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
+    from gua_report.exporting import parquet
+
+    schema = parquet.schema_of(name, TABLES[name].columns)
+    writer = None
+    for _, block in days.read(lambda rows: parquet.block_of(schema, rows), progress):
+        writer = writer or parquet.begin_file(schema, file)
+        writer.write_table(block)
+    if writer:
+        writer.close()
+
+
+def write_folder(days: Days, name: str, path: str, host: str, progress: Progress | None) -> None:
+    from gua_report.exporting import parquet
+
+    schema = parquet.schema_of(name, TABLES[name].columns)
+    folder = parquet.Folder(path, host, schema)
+    for day, block in days.read(lambda rows: parquet.block_of(schema, rows), progress):
+        folder.write(day, block)

@@ -1,0 +1,46 @@
+"""Rows as text: CSV that is safe in a spreadsheet, and JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from gua_report.exporting.rows import TEXT, Row
+from gua_report.render.csv import _safe as no_formula
+from gua_sample.processes import printable
+
+
+def csv_text(columns: tuple[str, ...], rows: Iterable[Row]) -> bytes:
+    """A line for each row, whatever is in a name; what is not known is an empty field."""
+    texts = [position for position, name in enumerate(columns) if name in TEXT]
+    buffer = io.BytesIO()
+    with io.TextIOWrapper(buffer, "utf-8", newline="") as lines:
+        csv.writer(lines, lineterminator="\n").writerows(_spelled(rows, texts))
+        lines.flush()
+        return buffer.getvalue()
+
+
+def _spelled(rows: Iterable[Row], texts: list[int]) -> Iterator[list[object]]:
+    for row in rows:
+        fields = list(row)
+        for position in texts:
+            if fields[position] is not None:
+                fields[position] = cell(fields[position])
+        yield fields
+
+
+@lru_cache(maxsize=10_000)  # names come again at each tick
+def cell(text: str) -> str:
+    return str(no_formula(printable(text), False))
+
+
+def json_lines(columns: tuple[str, ...], rows: Iterable[Row]) -> bytes:
+    """An object a line. In ASCII: names arrive as they are, and don't steer a terminal on the way."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    buffer = io.BytesIO()
+    for row in rows:
+        buffer.write(f"{encode(dict(zip(columns, row, strict=True)))}\n".encode("ascii"))
+    return buffer.getvalue()

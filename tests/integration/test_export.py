@@ -1,0 +1,541 @@
+"""gua export as a person types it, and the daily CSV on a bad day: what arrives is what was recorded, or it is said."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gua_report
+from gua_report.daily_csv import write_daily_csv
+from gua_report.exporting.rows import CARD_TICKS, PROCESS_TICKS, TICKS
+from gua_sample import store
+from gua_sample.errors import StoreError
+from gua_sample.simulate import Laboratory
+from tests.machine import SCRIPTS, Machine, one_line, query
+from tests.unit.lab import (
+    CONFIG,
+    DAY_MS,
+    HOUR_MS,
+    MONDAY_MS,
+    Gpu,
+    Job,
+    busy,
+    free,
+    held,
+    lost,
+    mig,
+    series,
+    tick,
+    write,
+)
+from tests.users import SOMEBODY, needs_mounts, needs_root
+
+DAYS = ["2026-11-16", "2026-11-17", "2026-11-18"]
+HOSTILE = ["=cmd|' /C calc'!A0", "+1", "-2", "@SUM(A1)", "a,b", 'say "hi"', "one\ntwo", "\x1b[2J", "Zoë 💾", "\x9b2J"]
+ALL = ("--from", "2026-11-16", "--to", "2026-11-19", "--tz", "UTC")
+
+
+@pytest.fixture
+def data_dir(open_folder: Path) -> Path:
+    """Three days: with states of all kinds, processes, MIG, a lost card and a driver error."""
+    folder = open_folder / "data"
+    service = Job(3, "root", 300, 0, uid=0, cgroup="/system.slice/ollama.service")
+    ticks = []
+    for day in range(3):
+        start_ms = MONDAY_MS + day * DAY_MS
+        ticks += series(start_ms, 30, busy(Job(1, sm_percent=90)), held(service, index=1), free(2), every_ms=1_800_000)
+        ticks += series(start_ms + 16 * HOUR_MS, 5, lost(0), mig(1, 0, None, (Job(2, memory_mib=None),)), mig(1, 1))
+        ticks += [tick(start_ms + 20 * HOUR_MS, error="driver_not_loaded", driver_version=None)]
+    write(folder, ticks)
+    return folder
+
+
+def export(data_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+
+
+def exported(data_dir: Path, *arguments: str) -> str:
+    done = export(data_dir, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, Any]]:
+    order = {"ticks": "ts_ms", "card_ticks": "ts_ms, gpu_index, mig_index", "process_ticks": "ts_ms, gpu_index, pid"}
+    rows: list[dict[str, Any]] = []
+    for path in sorted((data_dir / "samples").glob("*.sqlite")):
+        rows += query(path, f"SELECT * FROM {name} WHERE {where} ORDER BY {order[name]}")
+    return rows
+
+
+def without(rows: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != column} for row in rows]
+
+
+def test_the_columns_are_those_of_the_views(data_dir: Path) -> None:
+    with closing(sqlite3.connect(data_dir / "samples" / f"{DAYS[0]}.sqlite")) as connection:
+        for name, columns in ("ticks", TICKS), ("card_ticks", CARD_TICKS), ("process_ticks", PROCESS_TICKS):
+            assert tuple(row[1] for row in connection.execute(f"PRAGMA table_info({name})")) == columns
+
+
+def test_json_lines_are_the_rows_of_the_views(data_dir: Path) -> None:
+    for name, added in ("ticks", ""), ("card_ticks", "state"), ("process_ticks", "identity"):
+        text = exported(data_dir, "--what", name, "--format", "jsonl", *ALL)
+        rows = [json.loads(line) for line in text.splitlines()]
+        assert without(rows, added) == view(data_dir, name)
+        assert all(row[added] for row in rows if added)
+
+
+def test_csv_is_the_same_with_empty_fields_for_null(data_dir: Path) -> None:
+    for name, added in ("ticks", ""), ("card_ticks", "state"), ("process_ticks", "identity"):
+        rows = list(csv.DictReader(io.StringIO(exported(data_dir, "--what", name, *ALL))))
+        expected = [
+            {key: "" if value is None else str(value) for key, value in row.items()} for row in view(data_dir, name)
+        ]
+        assert without(rows, added) == expected
+
+
+def test_states_and_identities_are_those_of_the_report(data_dir: Path) -> None:
+    frames = gua_report.load(start=DAYS[0], end="2026-11-19", tz="UTC", data_dir=str(data_dir))
+    cards = map(json.loads, exported(data_dir, "--format", "jsonl", *ALL).splitlines())
+    expected = {(row.ts_ms, row.gpu_uuid, row.state) for row in frames.cards.itertuples()}
+    assert {(row["ts_ms"], row["gpu_uuid"], row["state"]) for row in cards} == expected
+    assert {state for *_, state in expected} == {"active", "idle-held", "truly-idle", "unknown"}
+    processes = map(json.loads, exported(data_dir, "--what", "process_ticks", "--format", "jsonl", *ALL).splitlines())
+    expected = {(row.ts_ms, row.pid, row.identity) for row in frames.processes.itertuples()}
+    assert {(row["ts_ms"], row["pid"], row["identity"]) for row in processes} == expected
+
+
+def test_thresholds_and_people_of_the_configuration_apply(data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "gua.toml").write_text('[policy]\nprocess_memory_mib = 5000\n[people]\nalice = "Ada"\n')
+    options = ("--config", str(tmp_path / "gua.toml"), "--format", "jsonl", *ALL)
+    assert '"idle-held"' not in exported(data_dir, *options)
+    assert '"identity":"Ada"' in exported(data_dir, "--what", "process_ticks", *options)
+
+
+@pytest.mark.parametrize("name", ["ticks", "card_ticks", "process_ticks"])
+def test_a_window_cuts_days_where_it_starts_and_ends(data_dir: Path, name: str) -> None:
+    start_ms, end_ms = MONDAY_MS + 9 * HOUR_MS, MONDAY_MS + 2 * DAY_MS + 9 * HOUR_MS
+    text = exported(
+        data_dir, "--what", name, "--format", "jsonl", "--from", "2026-11-16T09:00Z", "--to", "2026-11-18T09:00Z"
+    )
+    times = [json.loads(line)["ts_ms"] for line in text.splitlines()]
+    expected = [row["ts_ms"] for row in view(data_dir, name, f"ts_ms >= {start_ms} AND ts_ms < {end_ms}")]
+    assert times == expected
+    assert (times[0], times[-1]) == (start_ms, end_ms - 1_800_000)
+
+
+def test_the_daily_csv_of_a_window_is_the_daily_csvs_in_a_row(data_dir: Path) -> None:
+    files = [Path(str(write_daily_csv(str(data_dir), day, CONFIG))).read_text() for day in DAYS]
+    header, _, first = files[0].partition("\n")
+    text = exported(data_dir, "--what", "csv", *ALL)
+    assert text == header + "\n" + first + "".join(file.partition("\n")[2] for file in files[1:])
+    assert text.startswith("timestamp,user,pid,gpu,usage,")
+
+
+def test_hostile_names_arrive(open_folder: Path) -> None:
+    jobs = [Job(number, name, command=name, cgroup=name) for number, name in enumerate(HOSTILE, 1)]
+    write(open_folder, [tick(MONDAY_MS, held(*jobs))])
+    rows = [
+        json.loads(line)
+        for line in exported(open_folder, "--what", "process_ticks", "--format", "jsonl", *ALL).splitlines()
+    ]
+    for column in ("user", "command", "cgroup"):
+        assert [row[column] for row in rows] == HOSTILE
+    text = exported(open_folder, "--what", "process_ticks", *ALL)
+    assert text.count("\n") == len(HOSTILE) + 1
+    for row, name in zip(csv.DictReader(io.StringIO(text)), HOSTILE, strict=True):
+        printed = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+        assert row["command"] == ("'" if name[0] in "=+-@" else "") + printed
+
+
+def test_the_format_follows_from_the_name_of_the_file(data_dir: Path, tmp_path: Path) -> None:
+    for name, start in ("x.NDJSON", '{"ts_ms":'), ("x", "ts_ms,"):
+        assert exported(data_dir, "-o", str(tmp_path / name), *ALL) == ""
+        assert (tmp_path / name).read_text().startswith(start)
+    exported(data_dir, "-o", str(tmp_path / "x.csv"), "--format", "jsonl", *ALL)
+    assert (tmp_path / "x.csv").read_text().startswith("{")
+
+
+def test_a_file_is_written_whole_gets_the_umask_and_keeps_its_mode(data_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "cards.csv"
+    mask = os.umask(0o027)
+    try:
+        exported(data_dir, "-o", str(target), *ALL)
+    finally:
+        os.umask(mask)
+    assert target.read_text() == exported(data_dir, *ALL)
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["cards.csv"]
+    target.chmod(0o600)
+    (tmp_path / "link").symlink_to("cards.csv")
+    exported(data_dir, "-o", str(tmp_path / "link"), "--what", "ticks", *ALL)
+    assert target.read_text() == exported(data_dir, "--what", "ticks", *ALL)
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_place_that_can_not_be_written_is_said_in_one_line(data_dir: Path, tmp_path: Path) -> None:
+    for place in (str(tmp_path / "nowhere" / "x.csv"), "/dev/full"):
+        done = export(data_dir, "-o", place, *ALL)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert one_line(done.stderr)
+        assert place in done.stderr
+    with open("/dev/full", "w") as full:
+        command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), *ALL]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert "standard output can't be written (No space left on device)" in done.stderr
+
+
+@pytest.fixture
+def small_disk(open_folder: Path) -> Iterator[Path]:
+    folder = open_folder / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@needs_mounts
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_full_disk_leaves_the_older_file_and_nothing_else(data_dir: Path, small_disk: Path, form: str) -> None:
+    target = small_disk / "cards"
+    target.write_text("of last week")
+    done = export(data_dir, "--format", form, "-o", str(target), *ALL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"gua export: error: {target} can't be written (No space left on device): it is as it was\n"
+    assert os.listdir(small_disk) == ["cards"]
+    assert target.read_text() == "of last week"
+
+
+@needs_mounts
+def test_a_full_disk_leaves_no_half_daily_csv(small_disk: Path) -> None:
+    write(small_disk.parent / "data", series(MONDAY_MS, 200, busy()))
+    (small_disk / "csv").mkdir()
+    (small_disk / "samples").symlink_to(small_disk.parent / "data" / "samples")
+    with pytest.raises(StoreError, match="No space left"):
+        write_daily_csv(str(small_disk), DAYS[0], CONFIG)
+    assert os.listdir(small_disk / "csv") == []
+
+
+def test_killed_at_any_moment_the_daily_csv_is_the_old_one_or_the_new_one(machine: Machine) -> None:
+    write(machine.data_dir, series(MONDAY_MS, 20, busy()))
+    path = Path(str(write_daily_csv(str(machine.data_dir), DAYS[0], CONFIG)))
+    old = path.read_bytes()
+    write(machine.data_dir, series(MONDAY_MS + HOUR_MS, 20, busy()))
+    code = f"from gua_report.daily_csv import write_daily_csv; write_daily_csv({str(machine.data_dir)!r}, {DAYS[0]!r})"
+    seen, status, kills = set(), -9, 0
+    while status == -9:
+        variables = machine.environment(kill_at=kills + 1)
+        status = subprocess.run([sys.executable, "-c", code], env=variables, check=False).returncode
+        seen.add(path.read_bytes())
+        kills += 1
+    assert status == 0
+    assert kills > 3
+    assert seen == {old, path.read_bytes()}
+    assert os.listdir(path.parent) == [path.name]  # what the killed ones left is gone
+
+
+def test_a_closed_pipe_is_no_error(data_dir: Path) -> None:
+    write(data_dir, series(MONDAY_MS + 3 * DAY_MS, 2000, *(busy(index=index) for index in range(4)), every_ms=30_000))
+    command = f"{SCRIPTS / 'gua'} export --data-dir {data_dir} --from 2026-11-16 --to 2026-11-20 | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ts_ms,")
+
+
+def test_a_reader_that_takes_its_time_costs_no_tick(machine: Machine) -> None:
+    """More rows than a pipe holds, and nobody takes them: the partition is not held meanwhile."""
+    write(machine.data_dir, series(MONDAY_MS, 1000, *(busy(index=index) for index in range(4)), every_ms=30_000))
+    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(machine.data_dir), *ALL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as slow:
+        assert slow.stdout is not None
+        assert slow.stdout.read(1)  # it has begun to write, and soon waits
+        time.sleep(0.2)
+        machine.scenario.add_card()
+        machine.tick(clock_ms=MONDAY_MS + 12 * HOUR_MS)
+        assert machine.files() == [f"{DAYS[0]}.sqlite"]  # no tick had to be kept beside it
+        slow.stdout.read()
+    assert slow.returncode == 0
+
+
+def test_exports_beside_a_sampler_are_whole_and_cost_no_tick(machine: Machine) -> None:
+    for _ in range(4):
+        machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    machine.tick()
+    variables = machine.environment()
+    for _ in range(3):
+        samplers = [subprocess.Popen(machine.command(), env=variables, stdout=subprocess.DEVNULL) for _ in range(3)]
+        text = exported(machine.data_dir, "--what", "process_ticks", "--format", "jsonl", "--since", "1d")
+        assert [sampler.wait() for sampler in samplers] == [0] * 3
+        times = [json.loads(line)["ts_ms"] for line in text.splitlines()]
+        assert {times.count(ts_ms) for ts_ms in times} == {4}
+    assert len(machine.ticks()) == 10
+
+
+def test_a_day_that_can_not_be_read_is_named_and_the_others_are_written(data_dir: Path, tmp_path: Path) -> None:
+    broken = data_dir / "samples" / f"{DAYS[1]}.sqlite"
+    broken.write_text("garbage, more than sixteen bytes of it")
+    target = tmp_path / "ticks.jsonl"
+    done = export(data_dir, "--what", "ticks", "-o", str(target), *ALL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert done.stderr.startswith(f"gua export: warning: skipped: {broken} is not a usable partition")
+    days = {json.loads(line)["ts_ms"] // DAY_MS for line in target.read_text().splitlines()}
+    assert days == {MONDAY_MS // DAY_MS, MONDAY_MS // DAY_MS + 2}
+    for day in (DAYS[0], DAYS[2]):
+        (data_dir / "samples" / f"{day}.sqlite").unlink()
+    target.unlink()
+    done = export(data_dir, "-o", str(target), *ALL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == "gua export: error: nothing was exported"
+    assert not target.exists()
+
+
+def test_a_partition_that_has_only_just_been_created_is_no_error(data_dir: Path) -> None:
+    before = exported(data_dir, "--what", "ticks", *ALL[:2], "--to", "2026-11-20", "--tz", "UTC")
+    (data_dir / "samples" / "2026-11-19.sqlite").touch()
+    assert exported(data_dir, "--what", "ticks", *ALL[:2], "--to", "2026-11-20", "--tz", "UTC") == before
+
+
+def test_nothing_to_export_is_said_and_leaves_an_older_file_alone(data_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "cards.csv"
+    target.write_text("of last week")
+    for arguments in (["-o", str(target)], []):
+        done = export(data_dir, "--from", "2026-12-01", "--to", "2026-12-02", *arguments)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert one_line(done.stderr)
+    assert target.read_text() == "of last week"
+    assert os.listdir(tmp_path) == ["cards.csv"]
+    done = export(tmp_path / "nowhere")
+    assert done.returncode == 3
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--what", "card_tick"], "did you mean card_ticks?"),
+        (["--format", "json"], "did you mean jsonl?"),
+        (["--what", "csv", "--format", "jsonl"], "the table csv can't be written as jsonl"),
+        (["--what", "csv", "-o", "x.parquet"], "the table csv can't be written as parquet"),
+        (["-o", ""], "--output is empty"),
+        (["-o", "."], ". is a folder"),
+        (["--format", "parquet", "-o", "pyproject.toml"], "pyproject.toml is not a folder"),
+        (["--host", "lab7"], "--host"),
+        (["--host", "", "--format", "parquet", "-o", "nowhere"], "--host"),
+        (["--since", "soon"], "'soon'"),
+        (["--since", "1d", "--from", "2026-01-01"], "--since and --from"),
+        (["--config", "/nowhere.toml"], "/nowhere.toml"),
+        (["now"], "now"),
+    ],
+)
+def test_mistakes_are_named_with_what_was_expected(data_dir: Path, arguments: list[str], expected: str) -> None:
+    done = export(data_dir, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done.stderr)
+    assert expected in done.stderr
+
+
+def test_help_has_examples_fits_a_narrow_terminal_and_needs_no_pandas() -> None:
+    command = [sys.executable, "-X", "importtime", str(SCRIPTS / "gua"), "export", "--help"]
+    done = subprocess.run(command, env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=True)
+    assert "examples" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert "pandas" not in done.stderr
+    assert "pyarrow" not in done.stderr
+
+
+AS_SOMEBODY = """
+import os, sys
+from gua_report.exporting.cli import main
+arguments = sys.argv[1:]
+main([*arguments, "-o", "/dev/null"])  # other users can't import what lies in root's home
+os.setgroups([]), os.setgid({user}), os.setuid({user})
+sys.exit(main(arguments))
+"""
+
+
+@needs_root
+def test_another_user_without_write_access_may_export(data_dir: Path) -> None:
+    expected = exported(data_dir, *ALL)
+    command = [sys.executable, "-c", AS_SOMEBODY.format(user=SOMEBODY), "--data-dir", str(data_dir), *ALL]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+    (data_dir / "samples").chmod(0o700)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert "is closed to this user" in done.stderr
+
+
+def test_more_days_take_no_more_memory(tmp_path: Path) -> None:
+    history = Laboratory(1, 8).history(MONDAY_MS, MONDAY_MS + 5 * DAY_MS, 60_000)
+    store.append_history(store.prepare(str(tmp_path)), history)
+    code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
+    code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    peaks_mib = []
+    for end in ("2026-11-18", "2026-11-21"):
+        command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(tmp_path), "--format", "jsonl", "--tz", "UTC"]
+        command += ["--from", "2026-11-16", "--to", end]
+        done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True)
+        peaks_mib.append(int(done.stdout) / 1024)
+    assert peaks_mib[1] - peaks_mib[0] < 5, peaks_mib  # each of the three days more is over 5 MiB of text
+
+
+@pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
+def test_a_terminal_gets_no_parquet(data_dir: Path) -> None:
+    command = f"{SCRIPTS / 'gua'} export --data-dir {data_dir} --format parquet"
+    done = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "parquet is not for a terminal" in done.stdout
+
+
+def test_parquet_without_pyarrow_says_what_to_install(data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "pyarrow.py").write_text("raise ImportError('No module named pyarrow')")
+    done = export(
+        data_dir, "--format", "parquet", "-o", str(tmp_path / "x"), *ALL, PYTHONPATH=str(tmp_path / "library")
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert "pip install 'gua[parquet]'" in done.stderr
+    assert os.listdir(tmp_path) == ["library"]
+
+
+@pytest.fixture
+def parquet() -> Any:
+    """pyarrow's own reader: a reader of gua's would not show what others see."""
+    return pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'gua[parquet]'")
+
+
+def read_folder(parquet: Any, folder: Path) -> list[dict[str, Any]]:
+    """All rows, with host and day from the names of the folders."""
+    rows: list[dict[str, Any]] = parquet.read_table(folder).to_pylist()
+    return sorted(rows, key=lambda row: (row["host"], row["ts_ms"]))
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", ["ticks", "card_ticks", "process_ticks"])
+def test_a_folder_of_parquet_files_holds_the_rows_of_the_view(
+    data_dir: Path, tmp_path: Path, parquet: Any, name: str
+) -> None:
+    folder = tmp_path / "archive"
+    assert exported(data_dir, "--what", name, "--format", "parquet", "--host", "lab7", "-o", str(folder), *ALL) == ""
+    assert files_in(folder) == [f"host=lab7/day={day}/part.parquet" for day in DAYS]
+    rows = read_folder(parquet, folder)
+    assert {(row["host"], row["day"]) for row in rows} == {("lab7", day) for day in DAYS}
+    expected = view(data_dir, name)
+    assert [{key: row[key] for key in expected[0]} for row in rows] == expected
+    added = {"ticks": set(), "card_ticks": {"state"}, "process_ticks": {"identity"}}[name]
+    assert set(rows[0]) == {*expected[0], *added, "host", "day"}
+
+
+def test_pandas_reads_the_folder_as_one_table(data_dir: Path, tmp_path: Path, parquet: Any) -> None:
+    import pandas as pd
+
+    exported(data_dir, "--format", "parquet", "-o", str(tmp_path), *ALL)
+    frame = pd.read_parquet(tmp_path)
+    assert len(frame) == len(view(data_dir, "card_ticks"))
+    assert {"host", "day", "state", *CARD_TICKS} == set(frame.columns)
+    assert frame["memory_used_mib"].isna().sum() == 15  # the lost card
+
+
+def test_a_folder_has_whole_days_so_that_a_later_export_takes_nothing_away(
+    data_dir: Path, tmp_path: Path, parquet: Any
+) -> None:
+    options = ("--what", "ticks", "--format", "parquet", "--host", "lab7", "-o", str(tmp_path), "--tz", "UTC")
+    exported(data_dir, *options, "--from", "2026-11-16T15:00", "--to", "2026-11-17T01:00")
+    rows = read_folder(parquet, tmp_path)
+    assert [row["ts_ms"] for row in rows] == [
+        row["ts_ms"] for row in view(data_dir, "ticks") if row["ts_ms"] < MONDAY_MS + 2 * DAY_MS
+    ]
+    # And has what came since; another host's days lie beside it.
+    write(data_dir, [tick(MONDAY_MS + DAY_MS + 23 * HOUR_MS, free())])
+    exported(data_dir, *options, "--from", "2026-11-17T22:00", "--to", "2026-11-18T00:00")
+    assert len(read_folder(parquet, tmp_path)) == len(rows) + 1
+    exported(data_dir, *options[:5], "a/b=c", *options[6:], "--from", "2026-11-16", "--to", "2026-11-17")
+    assert {row["host"] for row in read_folder(parquet, tmp_path)} == {"lab7", "a/b=c"}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_days_have_the_same_types_whatever_their_values_are(open_folder: Path, tmp_path: Path, parquet: Any) -> None:
+    """A day without any figure, and one that begins without; more rows than are put into columns at a time."""
+    nothing, something = Gpu(0, None, (Job(memory_mib=None),), None, total_mib=None), busy(Job(sm_percent=5), energy=7)
+    ticks = series(MONDAY_MS, 3, nothing)
+    ticks += series(MONDAY_MS + DAY_MS, 11_000, nothing, every_ms=5000)
+    ticks += series(MONDAY_MS + DAY_MS + 20 * HOUR_MS, 3, something)
+    write(open_folder / "data", ticks)
+    for name in ("card_ticks", "process_ticks"):
+        exported(open_folder / "data", "--what", name, "--format", "parquet", "-o", str(tmp_path / name), *ALL)
+        one, other = (parquet.read_schema(path) for path in sorted((tmp_path / name).rglob("*.parquet")))
+        assert one.equals(other)
+        assert "null" not in {str(kind) for kind in one.types}
+        rows = read_folder(parquet, tmp_path / name)
+        assert len(rows) == 11_006
+        assert rows[-1]["memory_used_mib" if name == "card_ticks" else "memory_mib"] == 2000
+
+
+def test_a_folder_is_of_one_table(data_dir: Path, tmp_path: Path, parquet: Any) -> None:
+    exported(data_dir, "--format", "parquet", "-o", str(tmp_path), *ALL)
+    before = files_in(tmp_path)
+    done = export(data_dir, "--what", "ticks", "--format", "parquet", "-o", str(tmp_path), *ALL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done.stderr)
+    assert f"{tmp_path} holds card_ticks, not ticks" in done.stderr
+    assert files_in(tmp_path) == before
+    for path in tmp_path.rglob("*.parquet"):
+        path.write_bytes(b"PAR1")  # damaged: may be replaced
+    exported(data_dir, "--what", "ticks", "--format", "parquet", "-o", str(tmp_path), *ALL)
+    assert len(read_folder(parquet, tmp_path)) == len(view(data_dir, "ticks"))
+
+
+def test_one_parquet_file_can_be_written_and_redirected(data_dir: Path, tmp_path: Path, parquet: Any) -> None:
+    expected = [json.loads(line) for line in exported(data_dir, "--format", "jsonl", *ALL).splitlines()]
+    exported(data_dir, "-o", str(tmp_path / "cards.parquet"), *ALL)
+    assert parquet.read_table(tmp_path / "cards.parquet").to_pylist() == expected
+    command = (
+        f"{SCRIPTS / 'gua'} export --data-dir {data_dir} --format parquet {' '.join(ALL)} | cat > {tmp_path}/piped"
+    )
+    subprocess.run(["bash", "-o", "pipefail", "-c", command], check=True)
+    assert parquet.read_table(tmp_path / "piped").to_pylist() == expected
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command.replace("cat >", "true >")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    done = export(data_dir, "--format", "parquet", "--since", "1s", "--to", "2026-12-01")
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+@needs_mounts
+@pytest.mark.parametrize("name", ["folder", "file.parquet"])
+def test_a_full_disk_leaves_no_half_parquet_file(data_dir: Path, small_disk: Path, parquet: Any, name: str) -> None:
+    write(data_dir, series(MONDAY_MS, 2000, *(busy(Job(pid)) for pid in range(1, 2)), every_ms=7001))
+    (small_disk / "ballast").write_bytes(b"x" * 12_000)
+    done = export(data_dir, "--format", "parquet", "-o", str(small_disk / name), *ALL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert "No space left on device" in done.stderr
+    assert [path for path in files_in(small_disk) if path != "ballast"] == []
