@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from itertools import pairwise
 
-import numpy as np
 import pandas as pd
 
 from gua_report import tables
-from gua_report.classify import Classified, classify
+from gua_report.archive import PROPORTION, TICKS, Archive, Segment
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.coverage import find_gaps, mark_unreadable
-from gua_report.episodes import episode_keys, find_episodes, join_episodes
-from gua_report.history import History, Stretch
+from gua_report.episodes import join_episodes
+from gua_report.history import History
 from gua_report.reclaim import freed_gpu_hours
-from gua_report.rollup import Rollup, roll_up
+from gua_report.sums import Progress, Sums
 from gua_report.window import HOUR_MS, Window, parse_time, show, zone_name
 from gua_sample.errors import NothingToReport, StoreError
-from gua_sample.partition import DAY_MS
+from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import Policy
 from gua_sample.settings import duration_ms
 
 RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
-# So many days are read at a time, to bound the memory.
-DAYS_AT_A_TIME = 8
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +52,8 @@ class Report:
     observed_seconds: float
     from_ticks_seconds: float
     from_rollups_seconds: float
-    warnings: list[str]
+    warnings: list[str]  # partitions that were skipped
+    notes: list[str] = field(default_factory=list)  # what is not as exact as it could be
 
     def __repr__(self) -> str:
         start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
@@ -79,19 +74,34 @@ def build_report(
 ) -> Report:
     """Raises NothingToReport if there is no tick in the window."""
     history = History(data_dir)
-    oldest_ms, newest_ms = history.oldest_ms(), history.newest_ms()
+    archive = Archive(data_dir, history.paths, config.policy)
+    oldest_ms, newest_ms = _outermost(history, archive)
     if oldest_ms is None or newest_ms is None or not oldest_ms < requested.end_ms:
         raise unreadable(history) if history.warnings else nothing(data_dir, requested)
     window = requested._replace(start_ms=max(requested.start_ms, oldest_ms))
     before = requested.before()
     has_before = oldest_ms < before.end_ms
-    days = history.days_of(before.start_ms if has_before else window.start_ms, window.end_ms)
-    timeline = history.timeline(days)
-    if not _reaches_into(timeline, window):
+    grid = _grid(window._replace(start_ms=window.before().start_ms))
+    sums = Sums(history, archive, config, [before, window] if has_before else [window], grid)
+    spans = sums.spans()
+    if not ((spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)).any():
         raise nothing(data_dir, requested)
-    sums = _Sums(history, timeline, config, _grid(window._replace(start_ms=window.before().start_ms)))
-    sums.add([before, window] if has_before else [window], progress)
-    return _put_together(sums, history, requested, window, before, newest_ms, config, reclaim_after_ms)
+    sums.add(progress)
+    return _put_together(sums, spans, history, requested, window, before, newest_ms, config, reclaim_after_ms)
+
+
+def _outermost(history: History, archive: Archive) -> tuple[int | None, int | None]:
+    """The oldest tick and the newest."""
+    oldest, newest = history.oldest_ms(), history.newest_ms()
+    if archive.expired & archive.days:
+        first = min(archive.expired & archive.days)
+        midnight = parse_time(first, timezone.utc, "a day")
+        found = archive.read(midnight, midnight, cards_only=True)
+        if found is not None and len(found.spans):
+            start = int(found.spans["start_ms"].min())
+            oldest = start if oldest is None else min(oldest, start)
+            newest = int(found.spans["start_ms"].max()) if newest is None else newest
+    return oldest, newest
 
 
 def unreadable(history: History) -> StoreError:
@@ -106,67 +116,9 @@ def nothing(data_dir: str, window: Window) -> NothingToReport:
     )
 
 
-class _Sums:
-    """Rolls up days and keeps what the report needs of them."""
-
-    def __init__(self, history: History, timeline: pd.DataFrame, config: Config, grid: tuple[int, int]) -> None:
-        self.history, self.timeline, self.config, self.grid = history, timeline, config, grid
-        self.rollups: dict[Window, list[Rollup]] = {}
-        self.episodes: list[pd.DataFrame] = []
-
-    def add(self, windows: list[Window], progress: Progress | None) -> None:
-        """Consecutive windows, oldest first."""
-        for window in windows:
-            self.rollups[window] = []
-        reaches = (self.timeline["ts_ms"] + self.timeline["weight_ms"]).to_numpy() > windows[0].start_ms
-        starts = self.timeline["ts_ms"].to_numpy() < windows[-1].end_ms
-        positions = np.flatnonzero(reaches & starts)
-        first, last = int(positions[0]), int(positions[-1]) + 1
-        # Whole days, a few at a time.
-        days = pd.factorize(self.timeline["day"].to_numpy()[first:last])[0] // DAYS_AT_A_TIME
-        cuts = [first, *(first + np.flatnonzero(np.diff(days)) + 1).tolist(), last]
-        for number, (begin, end) in enumerate(pairwise(cuts), 1):
-            stretch = self.history.read(self.timeline, begin, end)
-            if stretch is not None:
-                classified = self._classify(stretch)
-                self.episodes.append(find_episodes(classified, stretch.inside))
-                for window in windows:
-                    rollup = roll_up(classified, stretch.inside, window.start_ms, window.end_ms, self.grid)
-                    self.rollups[window].append(rollup)
-            if progress:
-                progress(number, len(cuts) - 1)
-        times = self.timeline["ts_ms"]
-        self._extend(int(times.iloc[first]), windows[-1], "joins_before")
-        self._extend(int(times.iloc[last - 1]), windows[-1], "joins_after")
-
-    def _classify(self, stretch: Stretch) -> Classified:
-        return classify(stretch.rows, stretch.ticks, self.config.policy, self.config.people)
-
-    def _extend(self, edge_ms: int, window: Window, direction: str) -> None:
-        """Episodes are not clipped to the window: follow those in it as far as they go, on their cards alone."""
-        back = direction == "joins_before"
-        found = join_episodes(self.episodes)
-        inside = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
-        going_on = episode_keys(inside[inside[direction].astype(bool)])
-        while going_on:
-            day = self.history.day_next_to(edge_ms, back)
-            if day is None:
-                return
-            timeline = self.history.timeline([day])
-            times, own = timeline["ts_ms"].to_numpy(), np.flatnonzero((timeline["day"] == day).to_numpy())
-            beyond = own[times[own] < edge_ms] if back else own[times[own] > edge_ms]
-            uuids = sorted({uuid for uuid, _, _ in going_on})
-            stretch = self.history.read(timeline, int(beyond[0]), int(beyond[-1]) + 1, uuids)
-            if stretch is None:
-                return
-            more = find_episodes(self._classify(stretch), stretch.inside)
-            self.episodes.append(more)
-            going_on &= episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)])
-            edge_ms = int(times[beyond[0 if back else -1]])
-
-
 def _put_together(
-    sums: _Sums,
+    sums: Sums,
+    spans: pd.DataFrame,
     history: History,
     requested: Window,
     window: Window,
@@ -183,15 +135,16 @@ def _put_together(
     holds = tables.concat([rollup.holds for rollup in rollups])
     all_episodes = join_episodes(sums.episodes)
     # A day whose ticks can be read but whose rows can't was not observed.
-    timeline = sums.timeline[~sums.timeline["day"].isin(history.unreadable)]
-    midnights = [parse_time(day, timezone.utc, "a day") for day in sorted(history.unreadable)]
+    spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable)]
+    left_out = {*history.unreadable, *sums.archive.lost}
+    midnights = [parse_time(day, timezone.utc, "a day") for day in sorted(left_out)]
     skipped = [(start, start + DAY_MS) for start in midnights]
-    gaps = mark_unreadable(find_gaps(timeline, window.start_ms, window.end_ms), skipped)
+    gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), skipped)
     observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
+    from_rollups_ms = _observed_from(sums.segments, gaps, window)
     headline = tables.headline(cards)
     earlier = tables.concat([rollup.cards for rollup in sums.rollups.get(before, [])])
-    ends = timeline["ts_ms"] + timeline["weight_ms"]
-    in_window = timeline[(timeline["ts_ms"] < window.end_ms) & (ends > window.start_ms)]
+    in_window = spans[(spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)]
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
     return Report(
         host=socket.gethostname(),
@@ -214,15 +167,36 @@ def _put_together(
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
         observed_seconds=observed_ms / 1000,
-        from_ticks_seconds=observed_ms / 1000,
-        from_rollups_seconds=0.0,
+        from_ticks_seconds=(observed_ms - from_rollups_ms) / 1000,
+        from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
+        notes=[*sums.archive.warnings, *_inexact(sums, window)],
     )
 
 
-def _reaches_into(timeline: pd.DataFrame, window: Window) -> bool:
-    ends = timeline["ts_ms"] + timeline["weight_ms"]
-    return bool(((timeline["ts_ms"] < window.end_ms) & (ends > window.start_ms)).any())
+def _inexact(sums: Sums, window: Window) -> list[str]:
+    """What can no longer be told exactly, since ticks have expired."""
+    notes = []
+    cut = [segment for segment in sums.segments if segment.source == PROPORTION and segment.end_ms > window.start_ms]
+    if cut:
+        hours = ", ".join(show(segment.start_ms, window.zone) for segment in cut)
+        notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
+    lost = [day for day in sums.archive.lost if day_of(window.start_ms) <= day <= day_of(window.end_ms - 1)]
+    if lost:
+        days = lost[0] if len(lost) == 1 else f"{lost[0]} to {lost[-1]} ({len(lost)} days)"
+        notes.append(f"left out: {days}, rolled up under other thresholds, and the ticks have expired")
+    return notes
+
+
+def _observed_from(segments: list[Segment], gaps: pd.DataFrame, window: Window) -> int:
+    """How much of the observed time of the window is not from ticks."""
+    total = 0
+    for start, end, source in segments:
+        start, end = max(start, window.start_ms), min(end, window.end_ms)
+        if source != TICKS and start < end:
+            missing = gaps["end_ms"].clip(start, end) - gaps["start_ms"].clip(start, end)
+            total += end - start - int(missing.sum())
+    return total
 
 
 def _grid(window: Window) -> tuple[int, int]:

@@ -30,6 +30,7 @@ class Classified(NamedTuple):
     states: Integers  # [tick, card]; ABSENT where there was no such card
     shares: Floats  # [tick, card]: of a physical GPU, for MIG instances
     energy_joules: Floats  # [tick, card]: the counter
+    memory_used_mib: Floats  # [tick, card]
     unattributed: Booleans  # [tick, card]: held, and no process shows by whom
     processes: pd.DataFrame  # tick, card, key, process, state, counts, memory_mib, sm_percent
     process_facts: pd.DataFrame  # what `process` is a position in; with identity, and the key of pid and start
@@ -57,6 +58,7 @@ def classify(rows: Rows, ticks: pd.DataFrame, policy: Policy, people: Mapping[st
         states.reshape(shape),
         _shares(rows, cards, code, cell, shape),
         energy.reshape(shape),
+        used.reshape(shape),
         unattributed.reshape(shape),
         processes,
         process_facts,

@@ -49,7 +49,7 @@ class Rows(NamedTuple):
 def read_ticks(connection: sqlite3.Connection) -> pd.DataFrame:
     """All ticks of the partition, in time order: TICK_COLUMNS and `id`, which is what the other tables call them."""
     names = ("id", "ts_ms", "interval_ms", "nvml_ms", "session_id")
-    row, ts_ms, interval, nvml, session = _columns(connection, "tick", names, ())
+    row, ts_ms, interval, nvml, session = read_columns(connection, "tick", names, ())
     order = np.argsort(ts_ms, kind="stable")
     row, session = row[order], session[order]
     boots: dict[int, Any] = {}
@@ -80,7 +80,7 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     base = card_facts.pop("energy_base_joules").to_numpy(dtype="float64")
     where, wanted = _where(connection, ticks, None if uuids is None else card_ids)
     names = ("tick_id", "card_id", "utilization_hundredths", "memory_used_mib", "energy_above_base_joules")
-    tick, card, utilization, used, energy = _columns(connection, f"card_sample {where}", names, wanted)
+    tick, card, utilization, used, energy = read_columns(connection, f"card_sample {where}", names, wanted)
     tick, card = _positions(ids, tick), _positions(card_ids, card)
     # A tick may have come after `ticks` was read.
     keep = (tick >= 0) & (card >= 0)
@@ -92,7 +92,7 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted if only else ())
     process_ids = process_facts.pop("id").to_numpy()
     names = ("tick_id", "card_id", "process_id", "memory_mib", "sm_percent")
-    tick, card, process, memory, sm = _columns(connection, f"process_sample {where}", names, wanted)
+    tick, card, process, memory, sm = read_columns(connection, f"process_sample {where}", names, wanted)
     tick, card, process = _positions(ids, tick), _positions(card_ids, card), _positions(process_ids, process)
     keep = (tick >= 0) & (card >= 0) & (process >= 0)
     tick, card, process, memory, sm = (column[keep] for column in (tick, card, process, memory, sm))
@@ -155,7 +155,7 @@ def _facts(
     )
 
 
-def _columns(
+def read_columns(
     connection: sqlite3.Connection, source: str, columns: tuple[str, ...], parameters: tuple[int, ...]
 ) -> list[Integers]:
     """Whole columns of integers. SQLite joins each into one text: half the time of fetching rows, without the GIL."""

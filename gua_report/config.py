@@ -16,12 +16,21 @@ DEFAULT_CURRENCY = "USD"
 LONGEST_SHOWN_VALUE = 60
 
 
+class Retention(NamedTuple):
+    """For how many days something is kept; None: for ever."""
+
+    raw_days: int | None = None
+    csv_days: int | None = None
+    rollup_days: int | None = None
+
+
 class Config(NamedTuple):
     policy: Policy
     price_per_gpu_hour: float | None
     price_per_kwh: float | None
     currency: str
     people: dict[str, str]  # identity -> person
+    retention: Retention = Retention()
 
 
 class Rule(NamedTuple):
@@ -66,6 +75,7 @@ def load_config(path: str | None) -> Config:
         float(price["per_kwh"]) if "per_kwh" in price else None,
         price.get("currency", DEFAULT_CURRENCY),
         document.get(PEOPLE, {}),
+        Retention(**document.get("retention", {})),
     )
 
 

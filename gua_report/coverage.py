@@ -18,25 +18,47 @@ HOST_DOWN = "host down"
 NOT_READABLE = "partition not readable"
 
 
-def find_gaps(ticks: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
-    """Stretches of the window without card time, in time order: start_ms, end_ms, kind.
+SPAN_COLUMNS = ["start_ms", "end_ms", "boot_id", "driver_version", "kind"]
 
-    `ticks` have their weights; those just before and after the window belong to them.
+
+def find_spans(ticks: pd.DataFrame, own: npt.NDArray[np.bool_] | None = None) -> pd.DataFrame:
+    """Ticks that follow one another without a break, put together: SPAN_COLUMNS, `kind` being why there are no cards.
+
+    `ticks` have their weights. `own` says which of them are asked for; the others are context.
     """
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
-    boots = ticks["boot_id"].to_numpy(dtype=object)
-    errors = ticks["error"].to_numpy(dtype=object)
     failed = ~pd.isna(ticks["error"]).to_numpy()
+    killed = ticks["error"].eq(TIMEOUT).to_numpy()
+    kinds = np.full(len(ticks), None, dtype=object)
+    kinds[failed], kinds[killed] = DRIVER_ERROR, KILLED
     ends = _ends(ticks, failed)
+    boots, drivers = (ticks[name].to_numpy(dtype=object) for name in ("boot_id", "driver_version"))
+    if own is not None:
+        times, ends, boots, drivers, kinds = (values[own] for values in (times, ends, boots, drivers, kinds))
+    goes_on = (ends[:-1] == times[1:]) & (boots[1:] == boots[:-1]) & (drivers[1:] == drivers[:-1])
+    goes_on &= kinds[1:] == kinds[:-1]
+    first, last = np.append(True, ~goes_on), np.append(~goes_on, True)
+    if not len(times):
+        first = last = np.zeros(0, bool)
+    columns = [times[first], ends[last], boots[first], drivers[first], kinds[first]]
+    return pd.DataFrame(dict(zip(SPAN_COLUMNS, columns, strict=True)))
+
+
+def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
+    """Stretches of the window without card time, in time order: start_ms, end_ms, kind.
+
+    The spans just before and after the window belong to them.
+    """
+    starts, ends = (spans[name].to_numpy(dtype=np.int64) for name in ("start_ms", "end_ms"))
+    boots, kinds = (spans[name].to_numpy(dtype=object) for name in ("boot_id", "kind"))
     gaps: list[tuple[int, int, str]] = []
-    for position in np.flatnonzero(failed):
-        kind = KILLED if errors[position] == TIMEOUT else DRIVER_ERROR
-        gaps.append((int(times[position]), int(ends[position]), kind))
-    for position in np.flatnonzero(times[1:] > ends[:-1]):
+    for position in np.flatnonzero(~pd.isna(kinds)):
+        gaps.append((int(starts[position]), int(ends[position]), str(kinds[position])))
+    for position in np.flatnonzero(starts[1:] > ends[:-1]):
         kind = NOT_RUNNING if boots[position] == boots[position + 1] else HOST_DOWN
-        gaps.append((int(ends[position]), int(times[position + 1]), kind))
-    if len(times):
-        gaps += [(start_ms, int(times[0]), NOT_RUNNING), (int(ends[-1]), end_ms, NOT_RUNNING)]
+        gaps.append((int(ends[position]), int(starts[position + 1]), kind))
+    if len(starts):
+        gaps += [(start_ms, int(starts[0]), NOT_RUNNING), (int(ends[-1]), end_ms, NOT_RUNNING)]
     else:
         gaps.append((start_ms, end_ms, NOT_RUNNING))
     return _merge([(max(start, start_ms), min(end, end_ms), kind) for start, end, kind in sorted(gaps)])

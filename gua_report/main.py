@@ -12,7 +12,10 @@ from gua_sample.errors import UsageError
 VERBS = {
     "sample": ("gua_sample.cli", "take one snapshot of all cards, and exit"),
     "report": ("gua_report.cli", "how much was idle-held, whose, since when"),
+    "rollup": ("gua_report.rolling", "sum up closed days, so that long reports stay fast"),
     "doctor": ("gua_report.doctor.cli", "whether sampling works here, and what to do if not"),
+    "import": ("gua_report.importing.cli", "take in what another tool, or gua elsewhere, recorded"),
+    "export": ("gua_report.exporting.cli", "what was recorded, as CSV, JSON lines or Parquet"),
     "demo": ("gua_report.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\
@@ -29,6 +32,8 @@ examples:
   gua sample --data-dir ./try       one tick
   gua report --since 7d             the report of a week
   gua doctor                        why is nothing recorded?
+  gua import ~/.gua/gua.db          a gpu-usage-audit database
+  gua export --since 1d -o day.csv  every card at every tick
 
 gua VERB --help says more.
 """

@@ -18,13 +18,15 @@ from gua_report.window import HOUR_MS
 from gua_sample.policy import IDLE_HELD, STATES, TRULY_IDLE
 
 CARD_KEY = ["hour_ms", "gpu_uuid", "state"]
+# gpu_ms is scaled for MIG; energy_ms and memory_ms are the time for which energy and memory are known.
+CARD_SUMS = ["weight_ms", "gpu_ms", "energy_joules", "energy_ms", "memory_mib_ms", "memory_ms"]
 IDENTITY_KEY = ["hour_ms", "gpu_uuid", "identity", "state"]
 
 
 class Rollup(NamedTuple):
-    cards: pd.DataFrame  # CARD_KEY, weight_ms, gpu_ms (scaled for MIG), energy_joules, energy_ms (time it is known for)
+    cards: pd.DataFrame  # CARD_KEY, CARD_SUMS
     identities: pd.DataFrame  # IDENTITY_KEY, weight_ms, gpu_ms
-    holds: pd.DataFrame  # gpu_uuid, start_ms, end_ms, share: when a card was idle-held, not cut to the window
+    holds: pd.DataFrame  # gpu_uuid, start_ms, end_ms, share: when a card was idle-held
     card_facts: pd.DataFrame  # uuid, gpu_index, mig_index, name, ...: as last known
 
 
@@ -38,9 +40,16 @@ def roll_up(
     return Rollup(
         _sum_cards(day, pieces),
         _sum_identities(day, pieces),
-        _find_holds(day, inside),
+        clip_holds(_find_holds(day, inside), start_ms, end_ms),
         day.cards,
     )
+
+
+def clip_holds(holds: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
+    if not len(holds):
+        return holds
+    clipped = holds.assign(start_ms=holds["start_ms"].clip(start_ms), end_ms=holds["end_ms"].clip(upper=end_ms))
+    return clipped[clipped["end_ms"] > clipped["start_ms"]]
 
 
 def _sum_cards(day: Classified, pieces: Pieces) -> pd.DataFrame:
@@ -53,13 +62,17 @@ def _sum_cards(day: Classified, pieces: Pieces) -> pd.DataFrame:
     tick_weight = day.ticks["weight_ms"].to_numpy()[pieces.tick[row]]
     energy = _energy_deltas(day)[pieces.tick[row], card] * (weight / tick_weight)
     known = ~np.isnan(energy)
-    sums = {
-        "weight_ms": weight,
-        "gpu_ms": weight * day.shares[pieces.tick[row], card],
-        "energy_joules": np.where(known, energy, 0.0),
-        "energy_ms": np.where(known, weight, 0),
-    }
-    found, groups = _group(code, sums)
+    memory = day.memory_used_mib[pieces.tick[row], card]
+    told = ~np.isnan(memory)
+    sums = [
+        weight,
+        weight * day.shares[pieces.tick[row], card],
+        np.where(known, energy, 0.0),
+        np.where(known, weight, 0),
+        np.where(told, memory * weight, 0.0),
+        np.where(told, weight, 0),
+    ]
+    found, groups = _group(code, dict(zip(CARD_SUMS, sums, strict=True)))
     rest, state = np.divmod(found, len(STATES))
     hour_of, card_of = np.divmod(rest, width)
     keys = {

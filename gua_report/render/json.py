@@ -59,6 +59,7 @@ def to_document(report: Report, sections: tuple[str, ...], attention: tuple[str,
         "policy": report.policy._asdict(),
         **{name: build(report) for name, build in builders.items() if name in sections},
         "warnings": [clean(warning) for warning in report.warnings],
+        "notes": [clean(note) for note in report.notes],
     }
 
 

@@ -77,6 +77,7 @@ def coverage(report: Report, top: int) -> Section:
         blocks.append(f"Drivers: {', '.join(clean(version) for version in report.driver_versions)}.")
     blocks += _gaps(report, top) if len(report.gaps) else ["No gaps."]
     blocks += [f"Warning: {clean(warning)}" for warning in report.warnings]
+    blocks += [f"Note: {clean(note)}" for note in report.notes]
     caption = "Observed time over window time; what no tick covers is a gap, never idle."
     return Section("coverage", "§7 Coverage and data quality", caption, blocks)
 

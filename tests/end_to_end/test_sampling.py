@@ -80,3 +80,4 @@ def test_a_reboot_leaves_a_gap_not_a_wrong_number(bare: Path, installed: Path, t
 def test_the_rollup_unit_does_not_fail(guest: Guest) -> None:
     guest.run("systemctl", "start", "gua-rollup.service")
     assert guest.run("systemctl", "is-failed", "gua-rollup.service", check=False).stdout.strip() != "failed"
+    assert guest.journal("gua-rollup.service") == []

@@ -567,7 +567,7 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
     assert f'\nExecStart="{environment}/bin/gua-sample" --data-dir "/my data/gua"\n' in sample
     assert f'exec "{environment}/bin/gua-sample" --record-timeout --data-dir "/my data/gua"\'\n' in sample
     rollup = (units / "gua-rollup.service").read_text()
-    assert f'ExecCondition=/bin/sh -c \'"{environment}/bin/gua" help | ' in rollup
+    assert f'\nExecStart="{environment}/bin/gua" rollup --data-dir "/my data/gua"\n' in rollup
     assert "%h" not in sample + rollup
     page = "file:/home/an%%20na/.local/share/gua/share/doc/gua/operations.md"
     assert f"Documentation={page}\n" in (units / "gua-sample.timer").read_text()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gua_report import config
-from gua_report.config import Config, load_config
+from gua_report.config import Config, Retention, load_config
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -49,7 +49,14 @@ def test_every_key_is_read(load: Load) -> None:
         "docker:3f2a9c81d0b7" = "alice"
         "uid:1005" = "Bob Müller"
         """
-    ) == Config(Policy(5.0, 200.5, 2048.0), 2.0, 0.31, "€", {"docker:3f2a9c81d0b7": "alice", "uid:1005": "Bob Müller"})
+    ) == Config(
+        Policy(5.0, 200.5, 2048.0),
+        2.0,
+        0.31,
+        "€",
+        {"docker:3f2a9c81d0b7": "alice", "uid:1005": "Bob Müller"},
+        Retention(90, 30, 3650),
+    )
 
 
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:

@@ -1,0 +1,97 @@
+"""Which closed days a report can take from rollups.sqlite, and which parts of its windows it must take from ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gua_report import rollup_file
+from gua_report.rollup_file import Day
+from gua_report.window import HOUR_MS
+from gua_sample.errors import StoreError
+from gua_sample.partition import DAY_MS, day_of
+from gua_sample.policy import Policy
+
+TICKS, ROLLUPS, PROPORTION = "ticks", "rollups", "proportion"
+
+
+class Segment(NamedTuple):
+    """A part of a window that is taken from one source. Rollups can only give whole hours; an hour that the window
+    cuts is taken from ticks or, if these have expired, in proportion."""
+
+    start_ms: int
+    end_ms: int
+    source: str
+
+
+class Archive:
+    """Days that were made from the very partition that is there now (or was there), under the same thresholds."""
+
+    def __init__(self, data_dir: str, partitions: Mapping[str, str], policy: Policy) -> None:
+        self.data_dir = data_dir
+        self.warnings: list[str] = []
+        self.days: set[str] = set()
+        self.expired: set[str] = set()  # stored, and no longer there as ticks
+        self.lost: list[str] = []  # expired, and stored under other thresholds
+        try:
+            origins = rollup_file.read_origins(data_dir)
+        except StoreError as error:
+            self.warnings.append(f"rollups are not used: {error}")
+            return
+        for day, origin in origins.items():
+            is_there = day in partitions
+            if not is_there:
+                self.expired.add(day)
+            if origin.policy != policy:
+                self.lost += [] if is_there else [day]
+            elif not is_there or origin == rollup_file.origin_of(partitions[day], policy):
+                self.days.add(day)
+
+    def read(self, first_ms: int, last_ms: int, cards_only: bool = False) -> Day | None:
+        """What is stored of the days from one time to the other."""
+        wanted = sorted(day for day in self.days if day_of(first_ms) <= day <= day_of(last_ms))
+        if not wanted:
+            return None
+        found = rollup_file.read_days(self.data_dir, wanted[0], wanted[-1], cards_only)
+        numbers = np.array([rollup_file.number_of(day) for day in wanted])
+
+        def own(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+            return frame[np.isin(frame[column].to_numpy(dtype=np.int64) // DAY_MS, numbers)]
+
+        rollup = found.rollup
+        return Day(
+            rollup._replace(
+                cards=own(rollup.cards, "hour_ms"),
+                identities=own(rollup.identities, "hour_ms"),
+                holds=own(rollup.holds, "start_ms"),
+            ),
+            own(found.episodes, "start_ms"),
+            own(found.spans, "start_ms"),
+        )
+
+    def segments(self, start_ms: int, end_ms: int, cuts_ms: Iterable[int]) -> list[Segment]:
+        """The time between, in order. `cuts_ms` are where windows start and end."""
+        cut_hours = {cut // HOUR_MS for cut in cuts_ms if cut % HOUR_MS}
+        found: list[Segment] = []
+        hour = start_ms // HOUR_MS
+        while hour * HOUR_MS < end_ms:
+            day = day_of(hour * HOUR_MS)
+            # Up to midnight at once, if nothing in between makes a difference.
+            until = (hour * HOUR_MS // DAY_MS + 1) * DAY_MS // HOUR_MS
+            if day in self.days:
+                if hour in cut_hours:
+                    source, until = (PROPORTION if day in self.expired else TICKS), hour + 1
+                else:
+                    source, until = ROLLUPS, min([until, *(cut for cut in cut_hours if cut > hour)])
+            else:
+                source = TICKS
+            start, end = max(start_ms, hour * HOUR_MS), min(end_ms, until * HOUR_MS)
+            if found and found[-1].source == source:
+                found[-1] = found[-1]._replace(end_ms=end)
+            else:
+                found.append(Segment(start, end, source))
+            hour = until
+        return found

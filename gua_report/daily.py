@@ -1,0 +1,43 @@
+"""One UTC day of ticks mapped to all that reports need of it: what `gua rollup` stores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gua_report.classify import classify
+from gua_report.coverage import find_spans
+from gua_report.episodes import find_episodes
+from gua_report.history import History
+from gua_report.rollup import roll_up
+from gua_report.rollup_file import Day, number_of
+from gua_report.weights import TICKS_AROUND
+from gua_sample.partition import DAY_MS
+from gua_sample.policy import Policy
+
+
+def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
+    """None if nothing of it can be read. Identities are not mapped to people: that is done by whoever reads it."""
+    if not len(history.ticks_of(day)):
+        return None
+    start_ms = number_of(day) * DAY_MS
+    timeline = history.timeline([day])
+    times = timeline["ts_ms"].to_numpy()
+    ends = times + timeline["weight_ms"].to_numpy()
+    positions = np.flatnonzero((ends > start_ms) & (times < start_ms + DAY_MS))
+    stretch = history.read(timeline, int(positions[0]), int(positions[-1]) + 1)
+    if stretch is None:
+        return None
+    classified = classify(stretch.rows, stretch.ticks, policy, {})
+    own = np.flatnonzero((stretch.ticks["day"] == day).to_numpy())
+    return Day(
+        roll_up(classified, stretch.inside, start_ms, start_ms + DAY_MS),
+        find_episodes(classified, (int(own[0]), int(own[-1]) + 1)),
+        find_spans(timeline, (timeline["day"] == day).to_numpy()),
+    )
+
+
+def is_closed(history: History, day: str, now_ms: int) -> bool:
+    """Whether no tick can change it any more: not its own, nor those after it by which the last ones are weighed."""
+    end_ms = (number_of(day) + 1) * DAY_MS
+    later = [one for one in history.days if one > day]
+    return now_ms >= end_ms + DAY_MS or sum(len(history.ticks_of(one)) for one in later[:2]) >= TICKS_AROUND

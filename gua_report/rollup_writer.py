@@ -1,0 +1,180 @@
+"""Writing rollups.sqlite: the only SQL that changes it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from gua_report import rollup_schema as schema
+from gua_report.coverage import SPAN_COLUMNS
+from gua_report.episodes import COLUMNS as EPISODE_COLUMNS
+from gua_report.rollup import CARD_KEY, CARD_SUMS, IDENTITY_KEY
+from gua_report.rollup_file import CARD_FACTS, Day, Origin, number_of, path_of
+from gua_report.window import HOUR_MS
+from gua_sample.errors import StoreError
+from gua_sample.partition import DAY_MS
+from gua_sample.policy import STATES
+from gua_sample.writer import storage_error
+
+
+class RollupWriter:
+    """To be used in a `with`: opens the file or begins it. One day is one transaction."""
+
+    def __init__(self, data_dir: str) -> None:
+        self.path = path_of(data_dir)
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            self._begin()
+        except sqlite3.Error as error:
+            raise storage_error(error, self.path) from error
+
+    def __enter__(self) -> RollupWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise storage_error(error, self.path) from error
+
+    def write(self, day: str, made: Day, origin: Origin) -> None:
+        """Store the day, in the place of what was stored of it before."""
+        number = number_of(day)
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._delete(number)
+        self._insert("day", [(number, day, *origin.policy, origin.partition_bytes, origin.partition_changed_ns, 0)])
+        cards = self._card_ids(made.rollup.card_facts)
+        uuids = made.rollup.card_facts["uuid"].tolist()
+        by_uuid = dict(zip(uuids, cards, strict=True))
+        self._insert("card_day", [(number, position, card) for position, card in enumerate(cards)])
+        self._insert("card_hour", _card_hours(number, made.rollup.cards, by_uuid))
+        self._insert("identity_hour", self._identity_hours(number, made.rollup.identities, by_uuid))
+        midnight = number * DAY_MS
+        self._insert(
+            "hold",
+            [
+                (number, by_uuid[uuid], start - midnight, end - midnight, _unless(round(share * 1e6), 1_000_000))
+                for uuid, start, end, share in made.rollup.holds.itertuples(index=False, name=None)
+            ],
+        )
+        self._insert("episode", self._episodes(number, made.episodes, by_uuid))
+        self._insert(
+            "span",
+            [
+                (number, start - midnight, end - midnight, *map(self._word, words))
+                for start, end, *words in made.spans[SPAN_COLUMNS].itertuples(index=False, name=None)
+            ],
+        )
+        self._connection.execute("COMMIT")
+
+    def delete(self, days: Iterable[str]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        for day in days:
+            self._delete(number_of(day))
+        self._connection.execute("COMMIT")
+
+    def mark_verified(self, day: str) -> None:
+        self._connection.execute("UPDATE day SET is_verified = 1 WHERE id = ?", (number_of(day),))
+
+    def _begin(self) -> None:
+        found = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if (found, version) == (schema.APPLICATION_ID, schema.VERSION):
+            return
+        if found == schema.APPLICATION_ID:
+            raise StoreError(f"{self.path} has version {version}, this gua writes {schema.VERSION}: upgrade gua")
+        if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise StoreError(f"{self.path} is a database of something else: move it away")
+        self._connection.execute("BEGIN IMMEDIATE")
+        for statement in schema.TABLES:
+            self._connection.execute(statement)
+        self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        self._connection.execute("COMMIT")
+
+    def _delete(self, number: int) -> None:
+        self._connection.execute("DELETE FROM day WHERE id = ?", (number,))
+        for table in ("card_day", "card_hour", "identity_hour", "hold", "episode", "span"):
+            self._connection.execute(f"DELETE FROM {table} WHERE day_id = ?", (number,))
+
+    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            self._connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+    def _word(self, text: Any) -> int | None:
+        if text is None or text != text:
+            return None
+        row = self._connection.execute("SELECT id FROM word WHERE text = ?", (text,)).fetchone()
+        if row is None:
+            return self._connection.execute("INSERT INTO word (text) VALUES (?)", (text,)).lastrowid
+        number: int = row[0]
+        return number
+
+    def _card_ids(self, facts: pd.DataFrame) -> list[int]:
+        found = []
+        condition = " AND ".join(f"{name} IS ?" for name in CARD_FACTS)
+        for values in facts[list(CARD_FACTS)].astype(object).itertuples(index=False, name=None):
+            plain = tuple(None if value is None or value != value else value for value in values)
+            row = self._connection.execute(f"SELECT id FROM card WHERE {condition}", plain).fetchone()
+            if row is None:
+                marks = ", ".join("?" * len(plain))
+                cursor = self._connection.execute(f"INSERT INTO card VALUES (NULL, {marks})", plain)
+                row = (cursor.lastrowid,)
+            found.append(row[0])
+        return found
+
+    def _identity_hours(
+        self, number: int, identities: pd.DataFrame, by_uuid: Mapping[str, int]
+    ) -> list[tuple[Any, ...]]:
+        rows = []
+        names = [*IDENTITY_KEY, "weight_ms", "gpu_ms"]
+        words = {name: self._word(name) for name in dict.fromkeys(identities["identity"].tolist())}
+        for hour, uuid, identity, state, weight, gpu in identities[names].itertuples(index=False, name=None):
+            key = (number, (hour - number * DAY_MS) // HOUR_MS, by_uuid[uuid], words[identity], STATES.index(state))
+            rows.append((*key, round(weight), _unless(round(gpu), round(weight))))
+        return rows
+
+    def _episodes(self, number: int, episodes: pd.DataFrame, by_uuid: Mapping[str, int]) -> list[tuple[Any, ...]]:
+        midnight = number * DAY_MS
+        rows: list[tuple[Any, ...]] = []
+        for uuid, pid, born, command, identity, start, end, peak, before, after in (
+            episodes[EPISODE_COLUMNS].astype(object).itertuples(index=False, name=None)
+        ):
+            who = (by_uuid[uuid], pid, _whole(born), self._word(command), self._word(identity))
+            times = (start - midnight, end - midnight, _whole(peak), int(before), int(after))
+            rows.append((number, len(rows), *who, *times))
+        return rows
+
+
+def _card_hours(number: int, cards: pd.DataFrame, by_uuid: Mapping[str, int]) -> list[tuple[Any, ...]]:
+    rows = []
+    names = [*CARD_KEY, *CARD_SUMS]
+    for hour, uuid, state, weight, gpu, joules, energy_ms, memory, memory_ms in cards[names].itertuples(
+        index=False, name=None
+    ):
+        whole = round(weight)
+        rows.append(
+            (
+                number,
+                (hour - number * DAY_MS) // HOUR_MS,
+                by_uuid[uuid],
+                STATES.index(state),
+                whole,
+                _unless(round(gpu), whole),
+                round(joules) if energy_ms else None,
+                _unless(round(energy_ms), whole) if energy_ms else None,
+                round(memory / memory_ms) if memory_ms else None,
+            )
+        )
+    return rows
+
+
+def _unless(value: int, usual: int) -> int | None:
+    """NULL takes no byte: for what is nearly always the same."""
+    return None if value == usual else value
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None or value != value else int(value)

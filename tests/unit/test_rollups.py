@@ -1,0 +1,252 @@
+"""Reports from rollups are the reports from ticks, whatever the window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gua_report import rolling
+from gua_report.daily import roll_up_day
+from gua_report.history import History
+from gua_report.rollup_file import Day, Origin, number_of, origin_of
+from gua_report.rollup_writer import RollupWriter
+from gua_sample import store
+from gua_sample.errors import NothingToReport
+from gua_sample.policy import DEFAULT
+from gua_sample.simulate import Laboratory
+from tests.unit.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Report, report_of, written
+from tests.unit.test_report import Moment, histories, many, part, span, ticks_of
+
+FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
+FIGURES = ("driver_versions", "newest_ms", "window")
+
+
+def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
+    """Store those of the history's days that are at these positions, or all."""
+    history = History(folder)
+    done = []
+    with RollupWriter(folder) as writer:
+        for position, day in enumerate(history.days):
+            if days is None or position in days:
+                made = roll_up_day(history, day, DEFAULT)
+                if made is not None:
+                    writer.write(day, made, origin_of(history.paths[day], DEFAULT))
+                    done.append(day)
+    return done
+
+
+def assert_same(one: Report, other: Report) -> None:
+    for name in FIGURES:
+        assert (
+            getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6)
+            if name in FIGURES[:3]
+            else getattr(one, name) == getattr(other, name)
+        ), name
+    for name in FRAMES:
+        left, right = getattr(one, name), getattr(other, name)
+        assert (left is None) == (right is None), name
+        if left is not None:
+            order = {"identities": "identity", "gpus": "uuid"}.get(name)
+            if order:
+                left, right = (frame.sort_values(order, ignore_index=True) for frame in (left, right))
+            if name == "episodes" and len(left):
+                keys = ["gpu_uuid", "pid", "start_ms"]
+                left, right = (frame.sort_values(keys, ignore_index=True) for frame in (left, right))
+            pd.testing.assert_frame_equal(left, right, check_dtype=False, atol=1e-4, rtol=1e-6, obj=name)
+
+
+@many
+@given(
+    histories(), part, part, part, st.sets(st.integers(0, 3)), st.booleans(), st.sampled_from(["UTC", "Asia/Kolkata"])
+)
+def test_a_report_from_rollups_is_the_report_from_ticks(
+    moments: list[Moment], midnight: float, one: float, two: float, days: set[int], on_the_hour: bool, zone: str
+) -> None:
+    ticks = ticks_of(moments, midnight)
+    first, last = span(ticks)
+    start, end = sorted(first + round(place * (last - first)) for place in (one, two))
+    if on_the_hour:
+        start = start // HOUR_MS * HOUR_MS
+        end = max(end // HOUR_MS * HOUR_MS, start + HOUR_MS)
+    with written(ticks) as folder:
+        try:
+            from_ticks = report_of(folder, start, end + 1 - on_the_hour, zone)
+        except NothingToReport:
+            roll_up_days(folder, days)
+            with pytest.raises(NothingToReport):
+                report_of(folder, start, end + 1 - on_the_hour, zone)
+            return
+        roll_up_days(folder, days)
+        from_rollups = report_of(folder, start, end + 1 - on_the_hour, zone)
+    assert_same(from_ticks, from_rollups)
+
+
+def lab_days(folder: Path, days: int = 3, seed: int = 1) -> tuple[int, int]:
+    """Some days of the simulated laboratory, a tick every five minutes."""
+    end = MONDAY_MS + 12 * HOUR_MS
+    start = end - days * DAY_MS
+    store.append_history(store.prepare(str(folder)), Laboratory(seed).history(start, end, 5 * MINUTE_MS))
+    return start, end
+
+
+@pytest.mark.parametrize(
+    "people", [{}, {"kim": "kira"}, {"kim": "x", "rosa": "x", "emil": "x", "ivo": "x", "ben": "x"}]
+)
+def test_the_laboratory_is_the_same_from_rollups(tmp_path: Path, people: dict[str, str]) -> None:
+    start, end = lab_days(tmp_path)
+    config = CONFIG._replace(people=people)
+    windows = [(start + 7 * HOUR_MS + 123, end), (start + DAY_MS, end - DAY_MS), (end - 30 * HOUR_MS, end - 1)]
+    from_ticks = [report_of(tmp_path, *window, config=config) for window in windows]
+    assert len(roll_up_days(str(tmp_path))) == 4
+    for window, expected in zip(windows, from_ticks, strict=True):
+        found = report_of(tmp_path, *window, config=config)
+        assert_same(expected, found)
+        assert found.from_rollups_seconds > 0 or len(people) > 1
+        assert found.notes == []
+
+
+def test_a_report_takes_whole_hours_from_rollups_and_the_rest_from_ticks(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    roll_up_days(str(tmp_path))
+    report = report_of(tmp_path, start + DAY_MS + 10 * MINUTE_MS, end - DAY_MS)
+    assert report.from_ticks_seconds == pytest.approx(50 * 60)
+    assert report.from_rollups_seconds == pytest.approx(23 * 3600)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Kathmandu"])
+def test_a_zone_off_the_full_hour_goes_back_to_the_ticks(tmp_path: Path, zone: str) -> None:
+    start, end = lab_days(tmp_path)
+    roll_up_days(str(tmp_path))
+    assert report_of(tmp_path, start, end, zone).from_rollups_seconds == 0
+
+
+def test_other_thresholds_go_back_to_the_ticks(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    strict = CONFIG._replace(policy=DEFAULT._replace(utilization_percent=50.0))
+    expected = report_of(tmp_path, start, end, config=strict)
+    roll_up_days(str(tmp_path))
+    found = report_of(tmp_path, start, end, config=strict)
+    assert found.from_rollups_seconds == 0
+    assert_same(expected, found)
+
+
+def test_a_day_that_got_another_tick_is_taken_from_ticks_until_it_is_rolled_up_again(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    days = roll_up_days(str(tmp_path))
+    late = next(iter(Laboratory(1).history(start + DAY_MS + 1, start + DAY_MS + 2, 1000)))
+    store.append(store.prepare(str(tmp_path)), late, pytest.fail)
+    report = report_of(tmp_path, start, end)
+    assert report.from_ticks_seconds == pytest.approx(86_400, abs=600)
+    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+    assert done.rolled_up == [days[1]]
+    assert done.unchanged == 3
+
+
+def expire(folder: Path, *days: str) -> None:
+    for day in days:
+        (folder / "samples" / f"{day}.sqlite").unlink()
+
+
+def test_days_whose_ticks_have_expired_are_still_reported(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    days = roll_up_days(str(tmp_path))
+    expire(tmp_path, *days[:2])
+    found = report_of(tmp_path, start, end)
+    assert_same(expected, found)
+    assert found.notes == []
+
+
+def test_a_cut_hour_whose_ticks_have_expired_is_taken_in_proportion_and_said(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start + 5 * HOUR_MS + 20 * MINUTE_MS, end)
+    days = roll_up_days(str(tmp_path))
+    expire(tmp_path, days[0])
+    found = report_of(tmp_path, start + 5 * HOUR_MS + 20 * MINUTE_MS, end)
+    assert found.headline["gpu_hours"].sum() == pytest.approx(expected.headline["gpu_hours"].sum(), abs=0.01)
+    (note,) = found.notes
+    assert "ticks have expired" in note
+
+
+def test_days_of_other_thresholds_whose_ticks_have_expired_are_left_out_and_said(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    days = roll_up_days(str(tmp_path))
+    expire(tmp_path, days[0])
+    strict = CONFIG._replace(policy=DEFAULT._replace(utilization_percent=50.0))
+    report = report_of(tmp_path, start, end, config=strict)
+    assert report.from_rollups_seconds == 0
+    assert report.window.start_ms >= start + DAY_MS // 2  # the oldest that can be told
+
+
+def test_rollups_that_cannot_be_read_are_passed_over_with_a_note(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    (tmp_path / "rollups.sqlite").write_text("garbage, more than sixteen bytes of it")
+    found = report_of(tmp_path, start, end)
+    assert_same(expected, found)
+    (note,) = found.notes
+    assert "rollups are not used" in note
+
+
+def test_a_corrupt_file_of_rollups_is_set_aside_and_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, end = lab_days(tmp_path)
+    (tmp_path / "rollups.sqlite").write_text("garbage, more than sixteen bytes of it")
+    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+    assert len(done.rolled_up) == 4
+    assert "it was set aside as" in capsys.readouterr().err
+    assert (tmp_path / "rollups.sqlite.corrupt-1").read_text().startswith("garbage")
+
+
+def test_a_second_time_there_is_nothing_to_do_and_a_rebuild_gives_the_same(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    assert len(rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS).rolled_up) == 4
+    first = report_of(tmp_path, start, end)
+    assert rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS) == rolling.Done(
+        [], 4, [], [], [], [], []
+    )
+    assert len(rolling.roll_up(str(tmp_path), CONFIG, True, False, end + 5 * DAY_MS).rolled_up) == 4
+    assert_same(first, report_of(tmp_path, start, end))
+
+
+def test_a_day_is_open_until_the_ticks_after_it_are_there(tmp_path: Path) -> None:
+    _, end = lab_days(tmp_path)
+    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end)
+    assert (len(done.rolled_up), len(done.open)) == (3, 1)
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> None:
+    _, end = lab_days(tmp_path)
+    assert len(rolling.roll_up(str(tmp_path), CONFIG, False, True, end).rolled_up) == 3
+    assert not (tmp_path / "rollups.sqlite").exists()
+
+
+def test_a_kill_at_any_day_leaves_whole_days_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    write = RollupWriter.write
+    calls: list[str] = []
+
+    def killed(self: RollupWriter, day: str, made: Day, origin: Origin) -> None:
+        calls.append(day)
+        if len(calls) == 2:
+            self._connection.execute("BEGIN")
+            self._insert("day", [(number_of(day), day, *origin.policy, 1, 1, 0)])  # half-way
+            raise KeyboardInterrupt
+        write(self, day, made, origin)
+
+    monkeypatch.setattr(RollupWriter, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+    monkeypatch.setattr(RollupWriter, "write", write)
+    assert_same(expected, report_of(tmp_path, start, end))
+    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+    assert (len(done.rolled_up), done.unchanged) == (3, 1)
+    assert_same(expected, report_of(tmp_path, start, end))
