@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 from gua_report.config import Config, load_config
-from gua_report.exporting.files import whole_file
+from gua_report.exporting.files import remove_leftovers, whole_file
 from gua_report.exporting.rows import TABLES
 from gua_report.exporting.text import csv_text
 from gua_report.partitions import open_partition
@@ -17,6 +14,7 @@ from gua_sample.partition import partition_path, samples_dir
 from gua_sample.writer import storage_error
 
 SUFFIX = ".csv"
+DAILY_NAMES = r"\d{4}-\d\d-\d\d\.csv"
 
 
 def csv_dir(data_dir: str) -> str:
@@ -44,32 +42,12 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
     except EmptyPartition:
         return None
     path = csv_path(data_dir, day)
-    with _alone(csv_dir(data_dir)):
-        _remove_leftovers(path)
-        with whole_file(path) as file:
-            file.write(text)
-    return path
-
-
-@contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """Nobody else writes to the folder meanwhile; it is made if it is missing."""
+    folder = csv_dir(data_dir)
     try:
         os.makedirs(folder, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY)
+        remove_leftovers(folder, DAILY_NAMES)
     except OSError as error:
         raise storage_error(error, folder) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _remove_leftovers(path: str) -> None:
-    """Of a run that was killed before its file could take its place."""
-    folder, name = os.path.split(path)
-    for entry in os.listdir(folder):
-        if entry.startswith(f".{name}."):
-            with suppress(OSError):
-                os.unlink(os.path.join(folder, entry))
+    with whole_file(path) as file:
+        file.write(text)
+    return path

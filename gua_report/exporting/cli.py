@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from gua_report import terminal
 from gua_report.cli import choose
 from gua_report.exporting.files import StandardOutput, whole_file
-from gua_report.exporting.rows import TABLES
+from gua_report.exporting.rows import OTHER_NAMES, TABLES
 from gua_sample import command, settings
 from gua_sample.errors import UsageError
 
@@ -23,7 +23,7 @@ PROG = "gua export"
 DESCRIPTION = """\
 Write what was recorded as CSV, JSON lines or Parquet: rows of the views that
 docs/schema.md describes, those of cards with their state and those of
-processes with whom they belong to."""
+processes with whom they belong to. Closed days as their sums, too."""
 EPILOG = """\
 tables:
   card_ticks      each card at each tick
@@ -31,6 +31,11 @@ tables:
   ticks           each run of the sampler
   csv             as in the daily csv/ files: timestamp,user,pid,gpu,usage
                   and more, for a spreadsheet
+tables of closed days, as gua rollup summed them up:
+  card_hours      each state of each card in each hour; or say rollups
+  identity_hours  the same for each identity on each card
+  episode_days    idle-held episodes, cut where UTC days end
+  spans           stretches of ticks without a break
 
 examples:
   gua export --since 1d > cards.csv
@@ -40,11 +45,12 @@ examples:
                   host=NAME/day=DATE/part.parquet for each UTC day that
                   the window touches, whole: run it daily, on each machine
   gua export --what csv -o week.csv
+  gua export --what rollups --since 52w -o year.csv
 
 durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
 2026-11-16T08:30, in the time zone given unless they name their own.
-exit status: 0 done, 1 failed, or a day could not be read (the others are
-written), 2 wrong usage, 3 nothing to export.
+exit status: 0 done, 1 failed, or a day could not be read or is not rolled up
+(the others are written), 2 wrong usage, 3 nothing to export.
 """
 FORMATS = ("csv", "jsonl", "parquet")
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -86,7 +92,8 @@ def run(options: argparse.Namespace) -> int:
     from gua_report.config import load_config
     from gua_report.window import parse_window
 
-    name = choose(options.what, "table", tuple(TABLES))
+    name = choose(options.what, "table", (*TABLES, *OTHER_NAMES))
+    name = OTHER_NAMES.get(name, name)
     form = choose(options.format or format_of(options.output), "format", FORMATS)
     is_folder = form == "parquet" and options.output is not None and not is_parquet_file(options.output)
     check(options, name, form, is_folder)
@@ -94,20 +101,26 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     data_dir = settings.data_dir(options.data_dir)
 
-    from gua_report.exporting.days import Days, whole_days  # pandas: not for --help or a mistake
+    from gua_report.exporting.days import Days, RolledUpDays, whole_days  # pandas: not for --help or a mistake
 
     # Part of a day must not replace the whole of it that an earlier export wrote.
-    days = Days(data_dir, whole_days(window) if is_folder else window, TABLES[name], config)
+    window = whole_days(window) if is_folder else window
+    days = (RolledUpDays if TABLES[name].is_of_rollups else Days)(data_dir, window, name, config)
     progress = terminal.progress_bar() if options.output is not None or not terminal.is_terminal(sys.stdout) else None
     try:
         if is_folder:
-            write_folder(days, name, options.output, options.host or socket.gethostname(), progress)
+            write_folder(days, options.output, options.host or socket.gethostname(), progress)
         else:
             with output(options.output) as file:
-                (write_parquet if form == "parquet" else write_text)(days, name, form, file, progress)
+                if form == "parquet":
+                    write_parquet(days, file, progress)
+                else:
+                    write_text(days, form, file, progress)
     except BrokenPipeError:
         pass  # whoever reads has seen enough
     finally:
+        if progress:
+            progress(1, 1)  # or the next line would follow it
         for problem in days.problems:
             command.complain(PROG, f"warning: {problem}")
     return 1 if days.problems else 0
@@ -132,7 +145,7 @@ def check(options: argparse.Namespace, name: str, form: str, is_folder: bool) ->
         raise UsageError("parquet is not for a terminal: give a folder with -o, or redirect it")
     if is_folder and os.path.exists(path) and not os.path.isdir(path):
         raise UsageError(f"{path} is not a folder: give one, or a name that ends in .parquet for a single file")
-    if not is_folder and path is not None and os.path.isdir(path):
+    if not is_folder and path is not None and (os.path.isdir(path) or path.endswith(os.sep)):
         raise UsageError(f"{path} is a folder: give a file, or --format parquet")
     if options.host is not None and not (is_folder and options.host):
         raise UsageError("--host names a part of a folder of parquet files: give it with --format parquet -o DIR")
@@ -142,20 +155,20 @@ def output(path: str | None) -> AbstractContextManager[BinaryIO | StandardOutput
     return nullcontext(StandardOutput()) if path is None else whole_file(path)
 
 
-def write_text(days: Days, name: str, form: str, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
+def write_text(days: Days, form: str, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
     from gua_report.exporting.text import csv_text, json_lines
 
-    columns = TABLES[name].columns
+    columns = TABLES[days.name].columns
     encode, header = (csv_text, csv_text((), [columns])) if form == "csv" else (json_lines, b"")
     for _, block in days.read(lambda rows: encode(columns, rows), progress):
         file.write(header + block)
         header = b""
 
 
-def write_parquet(days: Days, name: str, form: str, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
+def write_parquet(days: Days, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
     from gua_report.exporting import parquet
 
-    schema = parquet.schema_of(name, TABLES[name].columns)
+    schema = parquet.schema_of(days.name, TABLES[days.name].columns)
     writer = None
     for _, block in days.read(lambda rows: parquet.block_of(schema, rows), progress):
         writer = writer or parquet.begin_file(schema, file)
@@ -164,10 +177,10 @@ def write_parquet(days: Days, name: str, form: str, file: BinaryIO | StandardOut
         writer.close()
 
 
-def write_folder(days: Days, name: str, path: str, host: str, progress: Progress | None) -> None:
+def write_folder(days: Days, path: str, host: str, progress: Progress | None) -> None:
     from gua_report.exporting import parquet
 
-    schema = parquet.schema_of(name, TABLES[name].columns)
+    schema = parquet.schema_of(days.name, TABLES[days.name].columns)
     folder = parquet.Folder(path, host, schema)
     for day, block in days.read(lambda rows: parquet.block_of(schema, rows), progress):
         folder.write(day, block)

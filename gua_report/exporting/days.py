@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from gua_report import rollup_schema
 from gua_report.build import nothing
 from gua_report.config import Config
-from gua_report.exporting.rows import Row, Table
+from gua_report.daily import is_closed
+from gua_report.exporting.rows import TABLES, Row
 from gua_report.history import History
-from gua_report.partitions import open_partition
-from gua_report.window import Window
-from gua_sample.errors import EmptyPartition, StoreError
+from gua_report.partitions import open_database, open_partition
+from gua_report.rollup_index import Stored, origin_of, path_of, read_index
+from gua_report.window import Window, midnight_ms, show, zone_name
+from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
 from gua_sample.partition import DAY_MS, day_of
 
 Block = TypeVar("Block")
@@ -19,45 +26,124 @@ Progress = Callable[[int, int], None]
 
 
 class Days:
-    """Those that can't be read are left out, and named in `problems`."""
+    """As partitions hold them. Those that can't be read are left out, and named in `problems`."""
 
-    def __init__(self, data_dir: str, window: Window, table: Table, config: Config) -> None:
-        self.data_dir, self.window, self.table, self.config = data_dir, window, table, config
+    hint = ""
+
+    def __init__(self, data_dir: str, window: Window, name: str, config: Config) -> None:
+        self.data_dir, self.window, self.name, self.config = data_dir, window, name, config
         self.history = History(data_dir)
         self.problems: list[str] = []
+        self.days = [day for day in self.history.days if self._is_touched(day)]
 
     def read(
         self, encode: Callable[[Iterator[Row]], Block], progress: Progress | None = None
     ) -> Iterator[tuple[str, Block]]:
         """Each day that has rows, with them as `encode` makes them. Raises at the end if there was none.
 
-        The partition is closed again by the time a block is handed out: whoever takes it may be slow, and the sampler
-        must not wait for that.
+        The file is closed again by the time a block is handed out: whoever takes it may be slow, and who writes to the
+        file must not wait for that.
         """
-        first, last = day_of(self.window.start_ms), day_of(self.window.end_ms - 1)
-        days = [day for day in self.history.days if first <= day <= last]
         found = False
-        for done, day in enumerate(days):
+        for done, day in enumerate(self.days):
             if progress:
-                progress(done, len(days))
+                progress(done, len(self.days))
             block = self._read_day(day, encode)
             if block:
                 found = True
                 yield day, block
-        if progress:
-            progress(1, 1)
         if not found:
-            raise StoreError("nothing was exported") if self.problems else nothing(self.data_dir, self.window)
+            raise StoreError("nothing was exported") if self.problems else self._nothing()
 
     def _read_day(self, day: str, encode: Callable[[Iterator[Row]], Block]) -> Block | None:
         try:
-            with open_partition(self.history.paths[day]) as connection:
-                return encode(self.table.read(connection, self.window.start_ms, self.window.end_ms, self.config))
+            with self._open(day) as connection:
+                return encode(TABLES[self.name].read(connection, *self._bounds(day), self.config))
         except EmptyPartition:
             return None  # the first tick of the day is just being written
         except StoreError as error:
             self.problems.append(f"skipped: {error}")
             return None
+
+    def _open(self, day: str) -> AbstractContextManager[sqlite3.Connection]:
+        return open_partition(self.history.paths[day])
+
+    def _bounds(self, day: str) -> tuple[int, int]:
+        """What to ask the day's file for."""
+        return self.window.start_ms, self.window.end_ms
+
+    def _is_touched(self, day: str) -> bool:
+        return day_of(self.window.start_ms) <= day <= day_of(self.window.end_ms - 1)
+
+    def _nothing(self) -> NothingToReport:
+        """Ticks may be there, but no process was, nor any card."""
+        days = [day for day in self.history.days if self._is_touched(day)]
+        times = (self.history.ticks_of(day)["ts_ms"] for day in days)
+        if any(ticks.between(self.window.start_ms, self.window.end_ms - 1).any() for ticks in times):
+            return NothingToReport(f"{self._no_rows()}, though there are ticks{self.hint}")
+        return nothing(self.data_dir, self.window)
+
+    def _no_rows(self) -> str:
+        start_ms, end_ms, zone = self.window
+        return f"no {self.name} from {show(start_ms, zone)} to {show(end_ms, zone)} {zone_name(zone, end_ms)}"
+
+
+class RolledUpDays(Days):
+    """As rollups.sqlite holds them. Closed days that it does not hold as they are now are a problem, too."""
+
+    hint = ": a day is rolled up when it is over"
+
+    def __init__(self, data_dir: str, window: Window, name: str, config: Config) -> None:
+        super().__init__(data_dir, window, name, config)
+        self.path = path_of(data_dir)
+        self.stored = self._read_stored()
+        now_ms = time.time_ns() // 1_000_000
+        due = [day for day in self.days if not self._is_current(day) and is_closed(self.history, day, now_ms)]
+        self.due = [day for day in due if len(self.history.ticks_of(day))]
+        self.problems += self.history.warnings
+        self.days = [day for day in self.stored if self._is_touched(day)]
+
+    def read(
+        self, encode: Callable[[Iterator[Row]], Block], progress: Progress | None = None
+    ) -> Iterator[tuple[str, Block]]:
+        yield from super().read(encode, progress)
+        self.problems += [self._missing()] if self.due else []
+
+    def _read_stored(self) -> dict[str, Stored]:
+        try:
+            return read_index(self.path)
+        except EmptyPartition:
+            return {}  # it is just being begun
+        except CorruptPartition as error:
+            raise StoreError(f"{error}: gua rollup makes it anew") from error
+
+    def _is_current(self, day: str) -> bool:
+        """Whether gua rollup would leave the day as it is stored."""
+        if day not in self.stored:
+            return False
+        stored = self.stored[day]
+        try:
+            return stored.is_expired or stored.origin == origin_of(self.history.paths[day], self.config.policy)
+        except FileNotFoundError:
+            return True  # it has just expired
+
+    def _missing(self) -> str:
+        first, last, count = self.due[0], self.due[-1], len(self.due)
+        days = first if count == 1 else f"{first} to {last} ({count} days)"
+        remedy = f"run gua rollup --data-dir {shlex.quote(self.data_dir)}"
+        return f"{days}: not rolled up yet, or ticks or thresholds have changed since; {remedy}"
+
+    def _open(self, day: str) -> AbstractContextManager[sqlite3.Connection]:
+        return open_database(self.path, rollup_schema.APPLICATION_ID, rollup_schema.VERSION)
+
+    def _bounds(self, day: str) -> tuple[int, int]:
+        start_ms = midnight_ms(day)
+        return max(self.window.start_ms, start_ms), min(self.window.end_ms, start_ms + DAY_MS)
+
+    def _nothing(self) -> NothingToReport:
+        if self.due:
+            return NothingToReport(f"no {self.name} of {self._missing()}")
+        return NothingToReport(self._no_rows()) if self.days else super()._nothing()
 
 
 def whole_days(window: Window) -> Window:

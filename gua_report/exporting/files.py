@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from gua_sample.errors import StoreError
 
+# Whoever writes to a file does so more often than this: one that is older was left by a run that was killed.
+LEFT_BEHIND_SECONDS = 3600
+
 
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """To write to. It takes its place if the block ends well; else all is as it was before.
 
-    Until then it lies beside its place, hidden. A pipe or a device is written to directly.
+    Until then it lies beside its place, hidden. A pipe or a device is written to directly. A file that is replaced
+    hands on its owner, as far as that is ours to decide, and its mode.
     """
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
@@ -25,9 +31,14 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
             with open(path, "wb") as file:
                 yield file
             return
+        with suppress(OSError):  # a folder may take files and still not show them
+            remove_leftovers(folder, re.escape(name))
         with open(temporary, "xb") as file:
             if os.path.exists(path):
-                os.fchmod(file.fileno(), os.stat(path).st_mode & 0o777)
+                found = os.stat(path)
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), found.st_uid, found.st_gid)
+                os.fchmod(file.fileno(), found.st_mode & 0o777)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -41,13 +52,25 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         raise
 
 
+def remove_leftovers(folder: str, names: str) -> None:
+    """What runs that were killed have left there of files with such names (a regular expression)."""
+    pattern = re.compile(rf"\.{names}\.[0-9a-f]{{8}}")
+    oldest = time.time() - LEFT_BEHIND_SECONDS
+    for name in filter(pattern.fullmatch, os.listdir(folder)):
+        path = os.path.join(folder, name)
+        with suppress(OSError):
+            if os.lstat(path).st_mtime < oldest:
+                os.unlink(path)
+
+
 def sync_folder(path: str) -> None:
-    """So that a name in it outlives a power cut."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """So that a name in it outlives a power cut, where file systems can do that."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def cannot_write(what: str, error: OSError) -> StoreError:

@@ -1,4 +1,4 @@
-"""What can be exported: tables of plain values, with None for what is not known, read from one partition at a time."""
+"""What can be exported: tables of plain values, with None for what is not known, read from one file at a time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from gua_report.config import Config
+from gua_sample.partition import day_of
 from gua_sample.policy import NAN, STATES, STATUS_OK, Policy, card_states
 
 Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
@@ -20,6 +21,7 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     # The rows from a time on and before another, in the order of time.
     read: Callable[[sqlite3.Connection, int, int, Config], Iterator[Row]]
+    is_of_rollups: bool = False  # from rollups.sqlite, not from partitions
 
 
 # The views, column by column: what a later version adds to them is added here on purpose.
@@ -40,10 +42,22 @@ DAILY = (
     *("memory_used_mib", "memory_total_mib", "power_watts", "temperature_celsius"),
     *("identity", "login_user", "command", "type", "memory_mib", "sm_percent"),
 )
+# Those of rollups.sqlite, but for the day: in a folder of Parquet files that is in the names of the folders.
+HOUR = ("hour_ms", "gpu_uuid", "gpu_index", "mig_index", "gpu_name")
+CARD_HOURS = (
+    *(*HOUR, "parent_uuid", "memory_total_mib", "state", "weight_ms", "gpu_hours"),
+    *("energy_joules", "energy_ms", "memory_mib"),
+)
+IDENTITY_HOURS = (*HOUR, "identity", "state", "weight_ms", "gpu_hours")
+EPISODE_DAYS = (
+    *("start_ms", "end_ms", "gpu_uuid", "gpu_index", "mig_index", "gpu_name", "pid", "start_time_ms", "command"),
+    *("identity", "seconds", "peak_memory_mib", "joins_before", "joins_after"),
+)
+SPANS = ("start_ms", "end_ms", "boot_id", "driver_version", "kind")
 
-REAL = {"utilization_percent", "power_watts"}
+REAL = {"utilization_percent", "power_watts", "gpu_hours", "seconds"}
 TEXT = {"boot_id", "driver_version", "error", "gpu_uuid", "gpu_name", "parent_uuid", "utilization_source", "status"}
-TEXT |= {"missing", "state", "user", "login_user", "command", "cgroup", "type", "identity", "time_utc"}
+TEXT |= {"missing", "state", "user", "login_user", "command", "cgroup", "type", "identity", "time_utc", "kind"}
 
 STATE_FACTS = ("utilization_percent", "status", "process_memory_mib", "memory_used_mib")
 IDENTITY_FACTS = ("uid", "login_uid", "user", "login_user", "cgroup")
@@ -51,6 +65,10 @@ ORDER = {
     "ticks": "ts_ms",
     "card_ticks": "ts_ms, gpu_index, mig_index",
     "process_ticks": "ts_ms, gpu_index, gpu_uuid, pid",
+    "card_hours": "hour_ms, gpu_index, mig_index, gpu_uuid, state",
+    "identity_hours": "hour_ms, gpu_index, mig_index, gpu_uuid, identity, state",
+    "episode_days": "start_ms, gpu_index, mig_index, gpu_uuid, pid, start_time_ms",
+    "spans": "start_ms",
 }
 DAILY_SQL = """
     SELECT t.ts_ms, s.card_id, s.utilization_hundredths / 100.0, s.memory_used_mib, s.power_deciwatts / 10.0,
@@ -122,13 +140,34 @@ def _known_processes(connection: sqlite3.Connection, people: Mapping[str, str]) 
     return known
 
 
+def rolled_up(view: str, columns: tuple[str, ...]) -> Table:
+    """A table of rollups.sqlite, whose first column says when. It is asked for whole days too, as that has a key."""
+
+    def read(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
+        days = (day_of(start_ms), day_of(end_ms - 1))
+        rows = _select(connection, view, columns, start_ms, end_ms, "day BETWEEN ? AND ? AND", days)
+        if "identity" not in columns:
+            return rows
+        from gua_report.identities import apply_mapping
+
+        where = columns.index("identity")
+        return ((*row[:where], apply_mapping(row[where], config.people), *row[where + 1 :]) for row in rows)
+
+    return Table(columns, read, is_of_rollups=True)
+
+
 # By their names on the command line.
 TABLES = {
     "card_ticks": Table((*CARD_TICKS, "state"), read_card_ticks),
     "process_ticks": Table((*PROCESS_TICKS, "identity"), read_process_ticks),
     "ticks": Table(TICKS, read_ticks),
     "csv": Table(DAILY, read_daily),
+    "card_hours": rolled_up("card_hours", CARD_HOURS),
+    "identity_hours": rolled_up("identity_hours", IDENTITY_HOURS),
+    "episode_days": rolled_up("episode_days", EPISODE_DAYS),
+    "spans": rolled_up("spans", SPANS),
 }
+OTHER_NAMES = {"rollups": "card_hours"}
 
 
 def state_of(
@@ -163,7 +202,14 @@ def clock(second: int) -> str:
 
 
 def _select(
-    connection: sqlite3.Connection, view: str, columns: tuple[str, ...], start_ms: int, end_ms: int
+    connection: sqlite3.Connection,
+    view: str,
+    columns: tuple[str, ...],
+    start_ms: int,
+    end_ms: int,
+    condition: str = "",
+    values: tuple[str, ...] = (),
 ) -> Iterator[Row]:
-    sql = f"SELECT {', '.join(columns)} FROM {view} WHERE ts_ms >= ? AND ts_ms < ? ORDER BY {ORDER[view]}"
-    return connection.execute(sql, (start_ms, end_ms))
+    when = columns[0]
+    sql = f"SELECT {', '.join(columns)} FROM {view} WHERE {condition} {when} >= ? AND {when} < ? ORDER BY {ORDER[view]}"
+    return connection.execute(sql, (*values, start_ms, end_ms))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from gua_report.exporting.rows import TEXT, Row
-from gua_report.render.csv import _safe as no_formula
+from gua_report.render.csv import no_formula
 from gua_sample.processes import printable
 
 
@@ -34,7 +34,7 @@ def _spelled(rows: Iterable[Row], texts: list[int]) -> Iterator[list[object]]:
 
 @lru_cache(maxsize=10_000)  # names come again at each tick
 def cell(text: str) -> str:
-    return str(no_formula(printable(text), False))
+    return no_formula(printable(text))
 
 
 def json_lines(columns: tuple[str, ...], rows: Iterable[Row]) -> bytes:

@@ -41,7 +41,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
     output = io.StringIO()
     writer = csv.DictWriter(output, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _safe(row[name], options.ascii) for name in columns} for row in rows)
+    writer.writerows({name: _cell(row[name], options.ascii) for name in columns} for row in rows)
     return output.getvalue()
 
 
@@ -81,9 +81,13 @@ def _table(report: Report, section: str) -> tuple[list[str], list[dict[str, Valu
     return ["from", "to", "seconds", "kind"], [{**gap, "seconds": value("seconds", long)} for gap, long in stretches]
 
 
-def _safe(item: Value, ascii_only: bool) -> Value:
-    """Numbers stay numbers. A text never becomes a formula."""
+def _cell(item: Value, ascii_only: bool) -> Value:
+    """Numbers stay numbers."""
     if not isinstance(item, str):
         return item
-    text = to_ascii(item) if ascii_only else item
-    return f"'{text}" if text.lstrip().startswith(FORMULA) else text
+    return no_formula(to_ascii(item) if ascii_only else item)
+
+
+def no_formula(text: str) -> str:
+    """The text as a spreadsheet takes it for one, whatever it begins with."""
+    return f"'{text}" if text.startswith(FORMULA) or text.lstrip().startswith(FORMULA) else text
