@@ -1,4 +1,4 @@
-"""Everything that reads partitions. It never writes to one.
+"""Everything that reads partitions, and what is made of them.
 
 In a notebook:
 

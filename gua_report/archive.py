@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report import rollup_file
-from gua_report.rollup_file import Day
-from gua_report.window import HOUR_MS
-from gua_sample.errors import StoreError
+from gua_report.rollup_file import Day, read_days
+from gua_report.rollup_index import origin_of, path_of, read_index
+from gua_report.window import HOUR_MS, number_of
+from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import Policy
 
@@ -31,32 +31,46 @@ class Archive:
     """Days that were made from the very partition that is there now (or was there), under the same thresholds."""
 
     def __init__(self, data_dir: str, partitions: Mapping[str, str], policy: Policy) -> None:
-        self.data_dir = data_dir
+        self.path = path_of(data_dir)
         self.warnings: list[str] = []
         self.days: set[str] = set()
         self.expired: set[str] = set()  # stored, and no longer there as ticks
-        self.lost: list[str] = []  # expired, and stored under other thresholds
+        self.lost: dict[str, str] = {}  # expired, and why they can't be told from what is stored either
+        self.late: list[str] = []  # expired, and since then ticks came that are not counted
         try:
-            origins = rollup_file.read_origins(data_dir)
+            index = read_index(self.path)
+        except EmptyPartition:
+            return  # it is just being begun
         except StoreError as error:
             self.warnings.append(f"rollups are not used: {error}")
             return
-        for day, origin in origins.items():
-            is_there = day in partitions
-            if not is_there:
+        for day, stored in index.items():
+            fits = stored.origin.policy == policy
+            if stored.is_expired or day not in partitions:
                 self.expired.add(day)
-            if origin.policy != policy:
-                self.lost += [] if is_there else [day]
-            elif not is_there or origin == rollup_file.origin_of(partitions[day], policy):
+                if not fits:
+                    self.lost[day] = "rolled up under other thresholds"
+                # The same as before if its removal was cut short.
+                if day in partitions and stored.origin != origin_of(partitions[day], stored.origin.policy):
+                    self.late.append(day)
+            elif stored.origin != origin_of(partitions[day], policy):
+                continue
+            if fits:
                 self.days.add(day)
+
+    def close(self, error: StoreError) -> None:
+        """Do without it from now on."""
+        self.days.clear()
+        self.lost = dict.fromkeys(self.expired, "in rollups that can't be read")
+        self.warnings.append(f"rollups are not used: {error}")
 
     def read(self, first_ms: int, last_ms: int, cards_only: bool = False) -> Day | None:
         """What is stored of the days from one time to the other."""
         wanted = sorted(day for day in self.days if day_of(first_ms) <= day <= day_of(last_ms))
         if not wanted:
             return None
-        found = rollup_file.read_days(self.data_dir, wanted[0], wanted[-1], cards_only)
-        numbers = np.array([rollup_file.number_of(day) for day in wanted])
+        found = read_days(self.path, wanted[0], wanted[-1], cards_only)
+        numbers = np.array([number_of(day) for day in wanted])
 
         def own(frame: pd.DataFrame, column: str) -> pd.DataFrame:
             return frame[np.isin(frame[column].to_numpy(dtype=np.int64) // DAY_MS, numbers)]

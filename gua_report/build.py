@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import shlex
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 
 import pandas as pd
 
 from gua_report import tables
 from gua_report.archive import PROPORTION, TICKS, Archive, Segment
 from gua_report.config import RECLAIM_AFTER, Config
-from gua_report.coverage import find_gaps, mark_unreadable
+from gua_report.coverage import EXPIRED, find_gaps, mark_unreadable
 from gua_report.episodes import join_episodes
 from gua_report.history import History
 from gua_report.reclaim import freed_gpu_hours
 from gua_report.sums import Progress, Sums
-from gua_report.window import HOUR_MS, Window, parse_time, show, zone_name
-from gua_sample.errors import NothingToReport, StoreError
+from gua_report.window import HOUR_MS, Window, midnight_ms, show, zone_name
+from gua_sample.errors import CorruptPartition, NothingToReport, StoreError
 from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import Policy
 from gua_sample.settings import duration_ms
@@ -75,6 +76,23 @@ def build_report(
     """Raises NothingToReport if there is no tick in the window."""
     history = History(data_dir)
     archive = Archive(data_dir, history.paths, config.policy)
+    history.forget(archive.expired)
+    try:
+        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress)
+    except CorruptPartition as error:  # partitions that are corrupt are passed over
+        archive.close(error)
+        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress)
+
+
+def _build(
+    history: History,
+    archive: Archive,
+    data_dir: str,
+    requested: Window,
+    config: Config,
+    reclaim_after_ms: tuple[int, ...],
+    progress: Progress | None,
+) -> Report:
     oldest_ms, newest_ms = _outermost(history, archive)
     if oldest_ms is None or newest_ms is None or not oldest_ms < requested.end_ms:
         raise unreadable(history) if history.warnings else nothing(data_dir, requested)
@@ -92,16 +110,12 @@ def build_report(
 
 def _outermost(history: History, archive: Archive) -> tuple[int | None, int | None]:
     """The oldest tick and the newest."""
-    oldest, newest = history.oldest_ms(), history.newest_ms()
-    if archive.expired & archive.days:
-        first = min(archive.expired & archive.days)
-        midnight = parse_time(first, timezone.utc, "a day")
-        found = archive.read(midnight, midnight, cards_only=True)
-        if found is not None and len(found.spans):
-            start = int(found.spans["start_ms"].min())
-            oldest = start if oldest is None else min(oldest, start)
-            newest = int(found.spans["start_ms"].max()) if newest is None else newest
-    return oldest, newest
+    times = [ms for ms in (history.oldest_ms(), history.newest_ms()) if ms is not None]
+    expired = sorted(archive.expired & archive.days)
+    for day in expired[:1] + expired[-1:]:
+        found = archive.read(midnight_ms(day), midnight_ms(day), cards_only=True)
+        times += [] if found is None else found.spans["start_ms"].tolist()
+    return min(times, default=None), max(times, default=None)
 
 
 def unreadable(history: History) -> StoreError:
@@ -136,10 +150,8 @@ def _put_together(
     all_episodes = join_episodes(sums.episodes)
     # A day whose ticks can be read but whose rows can't was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable)]
-    left_out = {*history.unreadable, *sums.archive.lost}
-    midnights = [parse_time(day, timezone.utc, "a day") for day in sorted(left_out)]
-    skipped = [(start, start + DAY_MS) for start in midnights]
-    gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), skipped)
+    gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), _whole_days(history.unreadable))
+    gaps = mark_unreadable(gaps, _whole_days(sums.archive.lost), EXPIRED)
     observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
     from_rollups_ms = _observed_from(sums.segments, gaps, window)
     headline = tables.headline(cards)
@@ -174,6 +186,10 @@ def _put_together(
     )
 
 
+def _whole_days(days: Iterable[str]) -> list[tuple[int, int]]:
+    return [(midnight_ms(day), midnight_ms(day) + DAY_MS) for day in sorted(days)]
+
+
 def _inexact(sums: Sums, window: Window) -> list[str]:
     """What can no longer be told exactly, since ticks have expired."""
     notes = []
@@ -181,11 +197,19 @@ def _inexact(sums: Sums, window: Window) -> list[str]:
     if cut:
         hours = ", ".join(show(segment.start_ms, window.zone) for segment in cut)
         notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
-    lost = [day for day in sums.archive.lost if day_of(window.start_ms) <= day <= day_of(window.end_ms - 1)]
-    if lost:
-        days = lost[0] if len(lost) == 1 else f"{lost[0]} to {lost[-1]} ({len(lost)} days)"
-        notes.append(f"left out: {days}, rolled up under other thresholds, and the ticks have expired")
-    return notes
+    touched = (day_of(window.start_ms), day_of(window.end_ms - 1))
+    lost = {day: why for day, why in sums.archive.lost.items() if touched[0] <= day <= touched[1]}
+    for reason in dict.fromkeys(lost.values()):
+        days = _some([day for day, why in lost.items() if why == reason])
+        notes.append(f"left out: {days}, {reason}, and the ticks have expired")
+    late = [day for day in sums.archive.late if touched[0] <= day <= touched[1]]
+    if late:
+        notes.append(f"ticks of {_some(late)} came when those of the day had expired: they are not counted")
+    return notes + sums.notes
+
+
+def _some(days: list[str]) -> str:
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"
 
 
 def _observed_from(segments: list[Segment], gaps: pd.DataFrame, window: Window) -> int:

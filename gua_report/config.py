@@ -54,12 +54,13 @@ CURRENCY = Rule(
     'a text of 1 to 12 printable characters, such as "EUR"', lambda value: _is_name(value) and len(value) <= 12
 )
 DAYS = Rule("a whole number of days, 1 or more", lambda value: type(value) is int and value >= 1)
+DAYS_OR_NONE = Rule("a whole number of days, 0 or more", lambda value: type(value) is int and value >= 0)
 PERSON = Rule("a name in quotes, without control characters", _is_name)
 
 TABLES = {
     "policy": {"utilization_percent": PERCENT, "process_memory_mib": MEMORY, "unattributed_memory_mib": MEMORY},
     "price": {"per_gpu_hour": PRICE, "per_kwh": PRICE, "currency": CURRENCY},
-    "retention": {"raw_days": DAYS, "csv_days": DAYS, "rollup_days": DAYS},
+    "retention": {"raw_days": DAYS, "csv_days": DAYS_OR_NONE, "rollup_days": DAYS},
 }
 PEOPLE = "people"  # its keys are identities: any will do
 

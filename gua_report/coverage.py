@@ -9,13 +9,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from gua_sample.policy import LONGEST_GAP_INTERVALS
-from gua_sample.records import TIMEOUT
+from gua_sample.records import IMPORTED_BOOT, TIMEOUT
 
 NOT_RUNNING = "sampler not running"
 DRIVER_ERROR = "driver error"
 KILLED = "sampler killed (timeout)"
 HOST_DOWN = "host down"
 NOT_READABLE = "partition not readable"
+EXPIRED = "ticks expired"
 
 
 SPAN_COLUMNS = ["start_ms", "end_ms", "boot_id", "driver_version", "kind"]
@@ -55,13 +56,19 @@ def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
     for position in np.flatnonzero(~pd.isna(kinds)):
         gaps.append((int(starts[position]), int(ends[position]), str(kinds[position])))
     for position in np.flatnonzero(starts[1:] > ends[:-1]):
-        kind = NOT_RUNNING if boots[position] == boots[position + 1] else HOST_DOWN
+        kind = HOST_DOWN if _rebooted(boots[position], boots[position + 1]) else NOT_RUNNING
         gaps.append((int(ends[position]), int(starts[position + 1]), kind))
     if len(starts):
         gaps += [(start_ms, int(starts[0]), NOT_RUNNING), (int(ends[-1]), end_ms, NOT_RUNNING)]
     else:
         gaps.append((start_ms, end_ms, NOT_RUNNING))
     return _merge([(max(start, start_ms), min(end, end_ms), kind) for start, end, kind in sorted(gaps)])
+
+
+def _rebooted(boot_id: str, later_boot_id: str) -> bool:
+    """As far as that was recorded."""
+    made_up = boot_id.startswith(IMPORTED_BOOT) or later_boot_id.startswith(IMPORTED_BOOT)
+    return boot_id != later_boot_id and not made_up
 
 
 def _ends(ticks: pd.DataFrame, failed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
@@ -82,8 +89,8 @@ def _ends(ticks: pd.DataFrame, failed: npt.NDArray[np.bool_]) -> npt.NDArray[np.
     return ends
 
 
-def mark_unreadable(gaps: pd.DataFrame, days: Iterable[tuple[int, int]]) -> pd.DataFrame:
-    """The same gaps, but for what lies in days (as start and end) whose partitions could not be read: that is why."""
+def mark_unreadable(gaps: pd.DataFrame, days: Iterable[tuple[int, int]], why: str = NOT_READABLE) -> pd.DataFrame:
+    """The same gaps, but for what lies in days (as start and end) of which nothing could be read: that is why."""
     marked = [(int(start), int(end), str(kind)) for start, end, kind in gaps.itertuples(index=False)]
     for day_start, day_end in days:
         parts: list[tuple[int, int, str]] = []
@@ -92,7 +99,7 @@ def mark_unreadable(gaps: pd.DataFrame, days: Iterable[tuple[int, int]]) -> pd.D
             if kind != NOT_RUNNING or last <= first:
                 parts.append((start, end, kind))
             else:
-                parts += [(start, first, kind), (first, last, NOT_READABLE), (last, end, kind)]
+                parts += [(start, first, kind), (first, last, why), (last, end, kind)]
         marked = parts
     return _merge(marked)
 

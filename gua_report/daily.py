@@ -9,9 +9,10 @@ from gua_report.coverage import find_spans
 from gua_report.episodes import find_episodes
 from gua_report.history import History
 from gua_report.rollup import roll_up
-from gua_report.rollup_file import Day, number_of
+from gua_report.rollup_file import Day
 from gua_report.weights import TICKS_AROUND
-from gua_sample.partition import DAY_MS
+from gua_report.window import midnight_ms
+from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import Policy
 
 
@@ -19,7 +20,7 @@ def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
     """None if nothing of it can be read. Identities are not mapped to people: that is done by whoever reads it."""
     if not len(history.ticks_of(day)):
         return None
-    start_ms = number_of(day) * DAY_MS
+    start_ms = midnight_ms(day)
     timeline = history.timeline([day])
     times = timeline["ts_ms"].to_numpy()
     ends = times + timeline["weight_ms"].to_numpy()
@@ -38,6 +39,8 @@ def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
 
 def is_closed(history: History, day: str, now_ms: int) -> bool:
     """Whether no tick can change it any more: not its own, nor those after it by which the last ones are weighed."""
-    end_ms = (number_of(day) + 1) * DAY_MS
-    later = [one for one in history.days if one > day]
-    return now_ms >= end_ms + DAY_MS or sum(len(history.ticks_of(one)) for one in later[:2]) >= TICKS_AROUND
+    end_ms = midnight_ms(day) + DAY_MS
+    if now_ms < end_ms or now_ms >= end_ms + DAY_MS:
+        return now_ms >= end_ms
+    today = day_of(now_ms)  # files of days to come are somebody's wrong clock
+    return len(history.ticks_of(today)) >= TICKS_AROUND

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import pandas as pd
 from gua_report.columns import TICK_COLUMNS, Rows, concat_rows, read_rows, read_ticks
 from gua_report.partitions import open_partition
 from gua_report.weights import TICKS_AROUND, with_weights
+from gua_report.window import is_day
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition import DAY_MS, day_of, list_partitions, samples_dir
 from gua_sample.writer import storage_error
@@ -33,7 +33,7 @@ class History:
 
     def __init__(self, data_dir: str) -> None:
         paths = _list(samples_dir(data_dir), data_dir)
-        self.paths = {os.path.basename(path)[:10]: path for path in paths if _is_day(os.path.basename(path)[:10])}
+        self.paths = {os.path.basename(path)[:10]: path for path in paths if is_day(os.path.basename(path)[:10])}
         self.days = sorted(self.paths)
         self.warnings: list[str] = []
         self.unreadable: set[str] = set()
@@ -53,6 +53,12 @@ class History:
                     self._skip(day, error)
             self._ticks[day] = frame
         return self._ticks[day]
+
+    def forget(self, days: Iterable[str]) -> None:
+        """Take these for days without ticks."""
+        for day in days:
+            self.paths.pop(day, None)
+        self.days = sorted(self.paths)
 
     def oldest_ms(self) -> int | None:
         return self._edge(self.days, 0)
@@ -169,12 +175,3 @@ def _group(path: str) -> str:
         return grp.getgrgid(number).gr_name
     except KeyError:
         return str(number)
-
-
-def _is_day(text: str) -> bool:
-    """Whether there is such a day: 2026-13-01.sqlite is somebody's idea of a name."""
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True

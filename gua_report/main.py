@@ -12,7 +12,7 @@ from gua_sample.errors import UsageError
 VERBS = {
     "sample": ("gua_sample.cli", "take one snapshot of all cards, and exit"),
     "report": ("gua_report.cli", "how much was idle-held, whose, since when"),
-    "rollup": ("gua_report.rolling", "sum up closed days, so that long reports stay fast"),
+    "rollup": ("gua_report.rolling.cli", "sum up closed days, so that long reports stay fast"),
     "doctor": ("gua_report.doctor.cli", "whether sampling works here, and what to do if not"),
     "import": ("gua_report.importing.cli", "take in what another tool, or gua elsewhere, recorded"),
     "export": ("gua_report.exporting.cli", "what was recorded, as CSV, JSON lines or Parquet"),

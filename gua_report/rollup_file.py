@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -16,9 +15,10 @@ from gua_report.coverage import SPAN_COLUMNS
 from gua_report.episodes import COLUMNS as EPISODE_COLUMNS
 from gua_report.partitions import open_database
 from gua_report.rollup import CARD_KEY, CARD_SUMS, IDENTITY_KEY, Rollup
-from gua_report.window import HOUR_MS
+from gua_report.window import HOUR_MS, number_of
+from gua_sample.errors import CorruptPartition
 from gua_sample.partition import DAY_MS
-from gua_sample.policy import STATES, Policy
+from gua_sample.policy import STATES
 
 CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
 
@@ -31,67 +31,23 @@ class Day(NamedTuple):
     spans: pd.DataFrame
 
 
-class Origin(NamedTuple):
-    """What a day was made from: if the partition has changed since, the day is to be made anew."""
-
-    policy: Policy
-    partition_bytes: int
-    partition_changed_ns: int
-
-
-def path_of(data_dir: str) -> str:
-    return os.path.join(data_dir, schema.FILE_NAME)
+def read_days(path: str, first: str, last: str, cards_only: bool = False) -> Day:
+    """What is stored of the days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
+    try:
+        with open_database(path, schema.APPLICATION_ID, schema.VERSION) as connection:
+            return _read(_Reader(connection, number_of(first), number_of(last)), cards_only)
+    except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:  # references to what is not there
+        raise CorruptPartition(f"{path} is damaged ({error})") from error
 
 
-def number_of(day: str) -> int:
-    return int(np.datetime64(day, "D").astype(np.int64))
-
-
-def name_of(number: int) -> str:
-    return str(np.datetime64(number, "D"))
-
-
-def origin_of(partition: str, policy: Policy) -> Origin:
-    found = os.stat(partition)
-    return Origin(policy, found.st_size, found.st_mtime_ns)
-
-
-def read_origins(data_dir: str) -> dict[str, Origin]:
-    """The days that are stored, and what they were made from. None at all if there is no such file."""
-    path = path_of(data_dir)
-    if not os.path.exists(path):
-        return {}
-    names = ("day", *Policy._fields, "partition_bytes", "partition_changed_ns")
-    with open_database(path, schema.APPLICATION_ID, schema.VERSION) as connection:
-        rows = connection.execute(f"SELECT {', '.join(names)} FROM day ORDER BY id").fetchall()
-    width = len(Policy._fields)
-    return {row[0]: Origin(Policy(*row[1 : width + 1]), row[width + 1], row[width + 2]) for row in rows}
-
-
-def read_verified(data_dir: str) -> set[str]:
-    """The days that were read back after they were stored, and found right."""
-    if not os.path.exists(path_of(data_dir)):
-        return set()
-    with open_database(path_of(data_dir), schema.APPLICATION_ID, schema.VERSION) as connection:
-        return {row[0] for row in connection.execute("SELECT day FROM day WHERE is_verified")}
-
-
-def read_days(data_dir: str, first: str, last: str, cards_only: bool = False) -> Day:
-    """What is stored of the days from `first` to `last`."""
-    with open_database(path_of(data_dir), schema.APPLICATION_ID, schema.VERSION) as connection:
-        reader = _Reader(connection, number_of(first), number_of(last))
-        cards = reader.cards()
-        empty = cards_only
-        return Day(
-            Rollup(
-                cards,
-                pd.DataFrame(columns=[*IDENTITY_KEY, "weight_ms", "gpu_ms"]) if empty else reader.identities(),
-                pd.DataFrame(columns=["gpu_uuid", "start_ms", "end_ms", "share"]) if empty else reader.holds(),
-                reader.card_facts(),
-            ),
-            pd.DataFrame(columns=EPISODE_COLUMNS) if empty else reader.episodes(),
-            reader.spans(),
-        )
+def _read(reader: _Reader, cards_only: bool) -> Day:
+    if cards_only:
+        identities = pd.DataFrame(columns=[*IDENTITY_KEY, "weight_ms", "gpu_ms"])
+        holds = pd.DataFrame(columns=["gpu_uuid", "start_ms", "end_ms", "share"])
+        episodes = pd.DataFrame(columns=EPISODE_COLUMNS)
+    else:
+        identities, holds, episodes = reader.identities(), reader.holds(), reader.episodes()
+    return Day(Rollup(reader.cards(), identities, holds, reader.card_facts()), episodes, reader.spans())
 
 
 class _Reader:

@@ -12,21 +12,34 @@ from gua_report import rollup_schema as schema
 from gua_report.coverage import SPAN_COLUMNS
 from gua_report.episodes import COLUMNS as EPISODE_COLUMNS
 from gua_report.rollup import CARD_KEY, CARD_SUMS, IDENTITY_KEY
-from gua_report.rollup_file import CARD_FACTS, Day, Origin, number_of, path_of
-from gua_report.window import HOUR_MS
+from gua_report.rollup_file import CARD_FACTS, Day
+from gua_report.rollup_index import Stored
+from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import StoreError
 from gua_sample.partition import DAY_MS
 from gua_sample.policy import STATES
 from gua_sample.writer import storage_error
 
+WORD_COLUMNS = (
+    ("identity_hour", "identity"),
+    ("episode", "command"),
+    ("episode", "identity"),
+    ("span", "boot_id"),
+    ("span", "driver_version"),
+    ("span", "kind"),
+)
+# Readers are short; whoever keeps one open, a notebook perhaps, costs this run, and the next one goes on.
+BUSY_SECONDS = 30
+
 
 class RollupWriter:
     """To be used in a `with`: opens the file or begins it. One day is one transaction."""
 
-    def __init__(self, data_dir: str) -> None:
-        self.path = path_of(data_dir)
+    def __init__(self, path: str) -> None:
+        self.path = path
         try:
-            self._connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+            self._connection.execute("PRAGMA secure_delete = ON")  # names that expire are gone
             self._begin()
         except sqlite3.Error as error:
             raise storage_error(error, self.path) from error
@@ -39,12 +52,13 @@ class RollupWriter:
         if isinstance(error, sqlite3.Error):
             raise storage_error(error, self.path) from error
 
-    def write(self, day: str, made: Day, origin: Origin) -> None:
+    def write(self, day: str, made: Day, stored: Stored) -> None:
         """Store the day, in the place of what was stored of it before."""
         number = number_of(day)
+        policy, *partition = stored.origin
         self._connection.execute("BEGIN IMMEDIATE")
         self._delete(number)
-        self._insert("day", [(number, day, *origin.policy, origin.partition_bytes, origin.partition_changed_ns, 0)])
+        self._insert("day", [(number, day, *policy, *partition, *map(int, stored[1:]))])
         cards = self._card_ids(made.rollup.card_facts)
         uuids = made.rollup.card_facts["uuid"].tolist()
         by_uuid = dict(zip(uuids, cards, strict=True))
@@ -69,14 +83,34 @@ class RollupWriter:
         )
         self._connection.execute("COMMIT")
 
+    def roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
     def delete(self, days: Iterable[str]) -> None:
+        """And the names that only these days knew."""
         self._connection.execute("BEGIN IMMEDIATE")
         for day in days:
             self._delete(number_of(day))
+        used = " UNION ".join(
+            f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL" for table, column in WORD_COLUMNS
+        )
+        self._connection.execute(f"DELETE FROM word WHERE id NOT IN ({used})")
+        self._connection.execute("DELETE FROM card WHERE id NOT IN (SELECT card_id FROM card_day)")
         self._connection.execute("COMMIT")
 
     def mark_verified(self, day: str) -> None:
         self._connection.execute("UPDATE day SET is_verified = 1 WHERE id = ?", (number_of(day),))
+
+    def mark_expired(self, days: Iterable[str]) -> None:
+        numbers = [(number_of(day),) for day in days]
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany("UPDATE day SET is_expired = 1 WHERE id = ?", numbers)
+        self._connection.execute("COMMIT")
+
+    def mark_compact(self, day: str, partition_bytes: int) -> None:
+        change = "UPDATE day SET is_compact = 1, partition_bytes = ? WHERE id = ?"
+        self._connection.execute(change, (partition_bytes, number_of(day)))
 
     def _begin(self) -> None:
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
@@ -88,7 +122,7 @@ class RollupWriter:
         if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise StoreError(f"{self.path} is a database of something else: move it away")
         self._connection.execute("BEGIN IMMEDIATE")
-        for statement in schema.TABLES:
+        for statement in schema.TABLES + schema.VIEWS:
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {schema.VERSION}")

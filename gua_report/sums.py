@@ -17,7 +17,7 @@ from gua_report.history import History, Stretch
 from gua_report.identities import apply_mapping
 from gua_report.rollup import CARD_SUMS, Rollup, clip_holds, roll_up
 from gua_report.rollup_file import Day
-from gua_report.window import HOUR_MS, Window
+from gua_report.window import HOUR_MS, Window, midnight_ms
 from gua_sample.partition import DAY_MS, day_of
 
 # So many days are read at a time, to bound the memory.
@@ -34,6 +34,7 @@ class Sums:
         self.rollups: dict[Window, list[Rollup]] = {window: [] for window in windows}
         self.start_ms, self.end_ms = windows[0].start_ms, windows[-1].end_ms
         self.earlier_cards = pd.DataFrame()
+        self.notes: list[str] = []  # what is not exact, since ticks have expired
         self.stored = self._read_stored()
         cuts = [window.start_ms for window in windows] + [self.end_ms]
         self.segments = archive.segments(self.start_ms, self.end_ms, cuts)
@@ -51,7 +52,7 @@ class Sums:
         stored = [day for day in wanted if day in self.archive.days]
         parts = []
         if stored:
-            found = self.archive.read(_midnight(stored[0]), _midnight(stored[-1]), cards_only=True)
+            found = self.archive.read(midnight_ms(stored[0]), midnight_ms(stored[-1]), cards_only=True)
             assert found is not None
             parts.append(found.spans)
         for run in _runs(wanted, self.archive.days):
@@ -79,10 +80,12 @@ class Sums:
     # -- from rollups
 
     def _read_stored(self) -> Day | None:
-        if self.grid != (0, HOUR_MS):
-            self.archive.days.clear()
         window = self.windows[-1]
+        if self.grid != (0, HOUR_MS):
+            self.archive.days &= self.archive.expired
         found = self.archive.read(window.start_ms, window.end_ms - 1)
+        if self.grid != (0, HOUR_MS) and found is not None:
+            self.notes.append("ticks have expired: by hour of day, older days are as UTC's full hours cut them")
         if found is not None:
             found = self._map_people(found)
         if len(self.windows) > 1:
@@ -99,11 +102,13 @@ class Sums:
         if people and len(raw):
             named = mapped.assign(raw=raw["identity"])[["hour_ms", "gpu_uuid", "identity", "raw"]].drop_duplicates()
             shared = named[named.duplicated(["hour_ms", "gpu_uuid", "identity"])]
-            clashes = {day_of(int(ms)) for ms in shared["hour_ms"].unique()} - self.archive.expired
-            if clashes:
-                self.archive.days -= clashes
+            clashes = {day_of(int(ms)) for ms in shared["hour_ms"].unique()}
+            if clashes - self.archive.expired:
+                self.archive.days -= clashes - self.archive.expired
                 again = self.archive.read(self.windows[-1].start_ms, self.windows[-1].end_ms - 1)
                 return None if again is None else self._map_people(again)
+            if clashes:
+                self.notes.append("ticks have expired: where one person had two identities at a time, both count")
         rollup = found.rollup._replace(identities=mapped)
         return found._replace(rollup=rollup, episodes=_mapped(found.episodes, people))
 
@@ -181,10 +186,10 @@ class Sums:
             if day is None:
                 return
             if day in self.archive.days:
-                stored = self.archive.read(_midnight(day), _midnight(day))
+                stored = self.archive.read(midnight_ms(day), midnight_ms(day))
                 assert stored is not None
                 more = _mapped(stored.episodes, self.config.people)
-                edge_ms = _midnight(day) if back else _midnight(day) + DAY_MS - 1
+                edge_ms = midnight_ms(day) if back else midnight_ms(day) + DAY_MS - 1
             else:
                 timeline = self.history.timeline([day])
                 times, own = timeline["ts_ms"].to_numpy(), np.flatnonzero((timeline["day"] == day).to_numpy())
@@ -205,7 +210,7 @@ class Sums:
         """The time of the first tick whose episodes are known, or of the last."""
         window = self.windows[-1]
         days = [day for day in self.archive.days if day_of(window.start_ms) <= day <= day_of(window.end_ms - 1)]
-        known = self._known + [_midnight(day) + (0 if back else DAY_MS - 1) for day in days]
+        known = self._known + [midnight_ms(day) + (0 if back else DAY_MS - 1) for day in days]
         return (min if back else max)(known, default=window.start_ms)
 
     def _add_tail(self) -> None:
@@ -216,10 +221,10 @@ class Sums:
         if day is None or edge_ms <= window.start_ms - DAY_MS:
             return
         if day in self.archive.days:
-            stored = self.archive.read(_midnight(day), _midnight(day))
+            stored = self.archive.read(midnight_ms(day), midnight_ms(day))
             if stored is not None and (stored.spans["end_ms"] > window.start_ms).any():
                 self.episodes.append(_mapped(stored.episodes, self.config.people))
-                self._known.append(_midnight(day))
+                self._known.append(midnight_ms(day))
             return
         timeline = self.history.timeline([day])
         times = timeline["ts_ms"].to_numpy()
@@ -267,7 +272,3 @@ def _runs(days: list[str], stored: set[str]) -> list[list[str]]:
         else:
             runs.append([day])
     return runs
-
-
-def _midnight(day: str) -> int:
-    return int(np.datetime64(day, "ms").astype(np.int64))

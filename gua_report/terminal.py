@@ -18,7 +18,7 @@ def use_color() -> bool:
     return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
-def progress_bar() -> Callable[[int, int], None] | None:
+def progress_bar(verb: str = "reading") -> Callable[[int, int], None] | None:
     """Once the work takes a while; silent in a pipe and in a mail."""
     if not is_terminal(sys.stderr):
         return None
@@ -28,6 +28,6 @@ def progress_bar() -> Callable[[int, int], None] | None:
         if done >= total:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         elif time.monotonic() - began > 0.5:
-            print(f"\rreading: {100 * done // total} %\x1b[K", end="", file=sys.stderr, flush=True)
+            print(f"\r{verb}: {100 * done // total} %\x1b[K", end="", file=sys.stderr, flush=True)
 
     return show

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gua_sample.errors import UsageError
+from gua_sample.partition import DAY_MS
 from gua_sample.settings import duration_ms
 
 HOUR_MS = 3_600_000
 DEFAULT_SINCE = "7d"
+
+
+def is_day(text: str) -> bool:
+    """Whether there is such a day: 2026-13-01.sqlite is somebody's idea of a name."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def number_of(day: str) -> int:
+    """Days since 1970-01-01."""
+    return date.fromisoformat(day).toordinal() - date(1970, 1, 1).toordinal()
+
+
+def midnight_ms(day: str) -> int:
+    """When it begins, in UTC."""
+    return number_of(day) * DAY_MS
 
 
 class Window(NamedTuple):

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 # The error of a run that had to be killed at its start timeout. The tick's nvml_ms is how long that run lasted.
 TIMEOUT = "timeout"
+# How boot ids begin that an import made up, as the tool it took ticks from does not record the machine's.
+IMPORTED_BOOT = "imported:"
 
 
 class Usage(NamedTuple):

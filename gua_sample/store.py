@@ -173,7 +173,7 @@ def _check_magic(path: str) -> None:
     except OSError as error:
         raise storage_error(error, path) from error
     if magic not in (b"", b"SQLite format 3\0"):
-        raise CorruptPartition(f"{path} is not a usable partition (file is not a database)")
+        raise CorruptPartition(f"{path} is not usable (file is not a database)")
 
 
 def _identity(path: str) -> tuple[int, int] | None:

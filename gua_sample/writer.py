@@ -36,7 +36,7 @@ def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str
     writable = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
     if any(words in text for words in AROUND_THE_FILE) and not ("readonly" in text and writable):
         return StoreError(f"{path} can't be used ({text}): {check}")
-    return CorruptPartition(f"{path} is not a usable partition ({text})")
+    return CorruptPartition(f"{path} is not usable ({text})")
 
 
 class Writer:

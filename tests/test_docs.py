@@ -21,6 +21,17 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
     assert 15 < shown.count("\n") < 30  # the first screen
 
 
+def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:
+    shown = (ROOT / "README.md").read_text().split("$ gua demo --keep ./try > demo.txt\n")[1].split("```")[0]
+    printed = ""
+    for line in ("gua demo --keep ./try > demo.txt", *re.findall(r"^\$ (.*)$", shown, re.MULTILINE)):
+        done = subprocess.run(
+            ["bash", "-c", f'PATH="{SCRIPTS}:$PATH"; {line}'], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        printed += f"$ {line}\n{done.stdout}"
+    assert printed.removeprefix("$ gua demo --keep ./try > demo.txt\n") == shown
+
+
 def test_the_readme_tells_the_thresholds_of_the_policy() -> None:
     readme = (ROOT / "README.md").read_text()
     assert f"utilization of {policy.DEFAULT.utilization_percent:g} % or more" in readme

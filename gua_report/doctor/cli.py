@@ -12,7 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 from gua_report import terminal
-from gua_report.doctor import data, driver, history, host, partitions, units
+from gua_report.doctor import data, driver, history, host, partitions, rollups, units
 from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, plural, shell
 from gua_sample import command, settings
@@ -101,7 +101,7 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
         newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
     is_sampled = is_fresh and newest is not None and newest.error is None
-    start, journal = commands(installed.units, data_dir)
+    start, roll_up, journal = commands(installed.units, data_dir)
 
     findings = [host.check_os(), host.check_python(binding_problem, is_sampled)]
     if seen:
@@ -115,6 +115,7 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
     findings += units.check_timer(installed, data_dir, is_fresh, now_ms, user)
     findings += units.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None)
     findings += partitions.check_partitions(recorded, now_ms, start, terminal.progress_bar())
+    findings += rollups.check_rollups(recorded, now_ms, roll_up)
     facts = {
         "data_dir": data_dir,
         "sampler_user": user.spelled,
@@ -139,12 +140,12 @@ def ask_driver(user: users.User, seconds: float) -> driver.Look:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def commands(found: units.Units | None, data_dir: str) -> tuple[str, str]:
-    """What takes a tick by hand, and what shows why none was taken."""
+def commands(found: units.Units | None, data_dir: str) -> tuple[str, str, str]:
+    """What takes a tick by hand, what rolls days up, and what shows why no tick was taken."""
     by_hand = shell("gua-sample", "--data-dir", data_dir)
     if found is None or not found.feed(data_dir):
-        return by_hand, by_hand
-    return f"{found.systemctl} start gua-sample", found.journal
+        return by_hand, shell("gua", "rollup", "--data-dir", data_dir), by_hand
+    return f"{found.systemctl} start gua-sample", f"{found.systemctl} start gua-rollup", found.journal
 
 
 def count(findings: list[Finding], status: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import groupby, pairwise
 from statistics import median
@@ -12,9 +13,10 @@ from typing import NamedTuple
 
 from gua_report.importing.owner import as_owner
 from gua_report.importing.source import MADE_UP_UUID, Source
-from gua_report.importing.tally import FUTURE, NEVER_SET, RECORDED, Tally
+from gua_report.importing.tally import EXPIRED, FUTURE, NEVER_SET, RECORDED, Tally
 from gua_report.importing.values import EARLIEST_MS, iso
 from gua_report.partitions import open_partition
+from gua_report.rollup_index import path_of, read_index
 from gua_sample import store
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition import day_of, list_partitions, partition_path, samples_dir
@@ -55,6 +57,8 @@ class Intake:
         self._data_dir, self._folder = data_dir, samples_dir(data_dir)
         self._tally, self._now_ms, self._dry_run = tally, now_ms, dry_run
         self._is_compared = False
+        self._expired = _read_expired(data_dir)
+        self._changed: set[str] = set()
 
     def take(self, source: Source, progress: Progress | None) -> None:
         """All of it. What can't be is in the tally; what nobody could go on after is raised."""
@@ -64,6 +68,7 @@ class Intake:
             ticks = [tick for tick in source.read(part) if self._is_of_a_time(tick)]
             for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
                 self._take_day(day, list(of_the_day), source)
+        self._touch_neighbours()
         if progress:
             progress(1, 1)
 
@@ -74,6 +79,10 @@ class Intake:
         return reason is None
 
     def _take_day(self, day: str, ticks: list[Tick], source: Source) -> None:
+        if day in self._expired:
+            for tick in ticks:
+                self._tally.leave("tick", EXPIRED, iso(tick.ts_ms))
+            return
         path = partition_path(self._folder, day)
         try:
             with as_owner(self._data_dir):
@@ -90,6 +99,7 @@ class Intake:
             if wanted and not self._dry_run:
                 with as_owner(self._data_dir):
                     self._write(path, wanted)
+                self._changed.add(path)
         except (CorruptPartition, NewerPartition, PartitionBusy, AnotherHost) as error:
             self._tally.refuse(day, str(error))
             return
@@ -145,6 +155,14 @@ class Intake:
                     if attempt == ATTEMPTS - 1:
                         raise
 
+    def _touch_neighbours(self) -> None:
+        """Ticks at the edges of a day are weighed by those beyond: days next to a changed one are rolled up anew."""
+        paths = list_partitions(self._folder) if self._changed else []
+        for before, after in pairwise(paths):
+            if (before in self._changed) != (after in self._changed):
+                with as_owner(self._data_dir), suppress(OSError):
+                    os.utime(after if before in self._changed else before)
+
 
 class AnotherHost(StoreError):
     pass
@@ -154,6 +172,13 @@ def key_of(tick: Tick) -> int:
     """The same for the same tick, whatever way it comes: the partition takes each key once."""
     text = f"{tick.boot.id} {tick.ts_ms}"
     return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
+
+
+def _read_expired(data_dir: str) -> set[str]:
+    try:
+        return {day for day, stored in read_index(path_of(data_dir)).items() if stored.is_expired}
+    except StoreError:
+        return set()  # whoever rolls up will say so
 
 
 def _read_there(path: str) -> There:

@@ -6,9 +6,9 @@ import sqlite3
 from typing import NamedTuple
 
 from gua_report.importing.values import MOST_MIB, moment_ms, name, whole
-from gua_sample.records import Boot
+from gua_sample.records import IMPORTED_BOOT, Boot
 
-BOOT_PREFIX = "gpu-usage-audit:"
+BOOT_PREFIX = IMPORTED_BOOT + "gpu-usage-audit:"
 LONGEST_INTERVAL_MS = 86_400_000
 
 

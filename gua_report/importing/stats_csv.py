@@ -21,14 +21,14 @@ from gua_report.importing.values import EARLIEST_MS, LARGEST_PID, name
 from gua_sample.errors import StoreError
 from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import STATUS_OK
-from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
+from gua_sample.records import IMPORTED_BOOT, Boot, Card, CardFacts, Process, Tick, Usage
 
 KIND = "gpu_stats_service CSV"
 HEADER = ["timestamp", "user", "pid", "gpu", "usage"]
 OUR_COLUMN = "gpu_uuid"
 NOBODY = "-"
 # One for all: it does not tell when the machine was started.
-BOOT = Boot("gpu_stats_service", 0)
+BOOT = Boot(IMPORTED_BOOT + "gpu_stats_service", 0)
 # It does not tell either whether that is a process that computes.
 TYPE = "unknown"
 LARGEST_INDEX = 1023

@@ -10,6 +10,7 @@ from gua_sample.records import Tick
 EXAMPLES = 3
 FUTURE = "of the future"
 NEVER_SET = "of a clock that was never set"
+EXPIRED = "of days whose ticks were removed, and whose sums are final"
 RECORDED = "at times that another sampler has recorded there"
 
 

@@ -15,7 +15,7 @@ from gua_report.history import History
 from gua_sample import schema, store
 from gua_sample.errors import GuaError, NothingToReport, StoreError
 from gua_sample.partition import day_of, partition_path, samples_dir
-from gua_sample.records import TIMEOUT, Tick
+from gua_sample.records import IMPORTED_BOOT, TIMEOUT, Tick
 from tests.unit.lab import (
     DAY_MS,
     MINUTE_MS,
@@ -69,6 +69,12 @@ def test_a_hole_between_two_ticks_of_a_boot_is_a_sampler_that_did_not_run(tmp_pa
 def test_a_hole_between_two_boots_is_a_host_that_was_down(tmp_path: Path) -> None:
     write(tmp_path, minutes(0, 20) + minutes(30, 30, boot="boot-2"))
     assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, HOST_DOWN)]
+
+
+def test_a_hole_between_two_boots_that_an_import_made_up_says_nothing_of_the_host(tmp_path: Path) -> None:
+    imported = [IMPORTED_BOOT + name for name in ("one", "two")]
+    write(tmp_path, minutes(0, 20, boot=imported[0]) + minutes(30, 10, boot=imported[1]) + minutes(50, 10))
+    assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, NOT_RUNNING), (40, 50, NOT_RUNNING)]
 
 
 def test_ticks_without_cards_are_a_driver_error_and_have_no_card_time(tmp_path: Path) -> None:

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gua_report import terminal
+from gua_report import rollup_schema, terminal
+from gua_report.config import load_config
 from gua_report.doctor import cli as doctor
 from gua_report.doctor import data as doctor_data
 from gua_report.doctor import driver as doctor_driver
 from gua_report.doctor import history as doctor_history
 from gua_report.doctor import host as doctor_host
 from gua_report.doctor import partitions as doctor_partitions
+from gua_report.doctor import rollups as doctor_rollups
 from gua_report.doctor import units as doctor_units
 from gua_report.doctor import user as doctor_user
 from gua_report.doctor.child import CRASHED, NO_ANSWER, Answer, ask
 from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, as_root, duration, error, ok, shell, size, warning
 from gua_report.doctor.units import Found, Units, find_units
 from gua_report.doctor.user import User
+from gua_report.rolling.upkeep import Upkeep
 from gua_sample import pending, store
 from gua_sample.partition import DAY_MS
 from gua_sample.records import Boot, Tick
@@ -719,6 +723,39 @@ def test_what_lies_beside_the_partitions_is_mentioned(tmp_path: Path) -> None:
     left = check_partitions(str(folder))[-1]
     assert (left.status, left.remedy) == (WARNING, "START")
     assert left.text.startswith("2026-11-13.sqlite-journal was left")
+
+
+def check_rollups(samples: str) -> list[Finding]:
+    return doctor_rollups.check_rollups(doctor_history.list_history(samples), NOON_MS, "ROLL UP")
+
+
+def test_closed_days_that_are_not_rolled_up_are_a_warning(tmp_path: Path) -> None:
+    samples = history(tmp_path, *(NOON_MS - DAY_MS * age for age in (2, 1, 0)))
+    assert check_rollups(samples) == []  # yesterday may still wait for the timer
+    store.append(samples, Tick(NOON_MS - 3 * DAY_MS, None, Boot("boot", 5), None, 1, None, [], {}, []), pytest.fail)
+    (finding,) = check_rollups(samples)
+    assert (finding.status, finding.remedy) == (WARNING, "ROLL UP")
+    assert finding.text.startswith("1 closed day not rolled up, 2026-11-13 for one")
+    Upkeep(str(tmp_path / "data"), load_config(None), NOON_MS, False, print).run(False, False, None)
+    (finding,) = check_rollups(samples)
+    assert finding.status == OK
+    assert finding.text.startswith("2 days, 2026-11-13 to 2026-11-14, ")
+
+
+def test_rollups_that_are_damaged_or_newer_are_a_warning(tmp_path: Path) -> None:
+    samples = history(tmp_path, NOON_MS)
+    rollups = tmp_path / "data" / "rollups.sqlite"
+    rollups.write_text("garbage, and more than sixteen bytes of it")
+    (finding,) = check_rollups(samples)
+    assert (finding.status, finding.remedy) == (WARNING, "ROLL UP")
+    assert finding.text.endswith("reports do without it")
+    rollups.unlink()
+    with closing(sqlite3.connect(rollups)) as connection:
+        for statement in (*rollup_schema.TABLES, f"PRAGMA application_id = {rollup_schema.APPLICATION_ID}"):
+            connection.execute(statement)
+        connection.execute("PRAGMA user_version = 99")
+    (finding,) = check_rollups(samples)
+    assert "upgrade gua" in finding.text
 
 
 @pytest.mark.parametrize("name", ["2026-11-15.sqlite", "2026-11-15.sqlite-journal", "2026-11-15.sqlite-wal"])

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from gua_report import cli as report_cli
+from gua_report.config import Retention, load_config
 from gua_report.importing import cli, foreign_file
+from gua_report.rolling.upkeep import Done, Upkeep
 from gua_sample import store
 from gua_sample.partition import list_partitions
 from gua_sample.records import Tick
@@ -220,7 +222,7 @@ def test_a_database_of_1_8_0_tells_cards_and_processes(new: PeerDatabase, target
     assert first == {
         "ts_ms": NOON_MS,
         "interval_ms": 30_000,
-        "boot_id": f"gpu-usage-audit:{text_of(MONDAY_MS)}",
+        "boot_id": f"imported:gpu-usage-audit:{text_of(MONDAY_MS)}",
         "driver_version": "570.86.10",
         "nvml_ms": None,
         "error": None,
@@ -250,7 +252,7 @@ def test_a_database_of_1_0_2_tells_what_it_can(old: PeerDatabase, target: Target
     assert target.imports(old.path)["kind"] == "gpu-usage-audit database (schema of 1.0.2)"
     first = target.rows("ticks")[0]
     assert (first["interval_ms"], first["driver_version"]) == (None, None)
-    assert first["boot_id"] == f"gpu-usage-audit:{text_of(MONDAY_MS)}"  # since when the host is known
+    assert first["boot_id"] == f"imported:gpu-usage-audit:{text_of(MONDAY_MS)}"  # since when the host is known
     cards = target.rows("card_ticks")[:3]
     # Cards are written in the order of their index, which has no column.
     assert [(card["gpu_uuid"], card["gpu_index"]) for card in cards] == [("GPU-0", 0), ("GPU-b", 1), ("GPU-a", 2)]
@@ -359,6 +361,36 @@ def test_its_times_are_understood(new: PeerDatabase, target: Target, text: str, 
     new.add([text], Seen())
     target.imports(new.path)
     assert [row["ts_ms"] for row in target.rows("ticks")] == [expected]
+
+
+def roll_up(folder: Path, raw_days: int | None = None) -> Done:
+    config = load_config(None)._replace(retention=Retention(raw_days=raw_days, csv_days=0))
+    return Upkeep(str(folder), config, NOON_MS + 9 * DAY_MS, False, print).run(False, False, None)
+
+
+def test_days_whose_ticks_have_expired_are_final(new: PeerDatabase, target: Target) -> None:
+    new.start(NOON_MS)
+    new.add(times(NOON_MS, 5), Seen(3))
+    target.imports(new.path)
+    assert len(roll_up(target.folder, raw_days=1).removed) == 1
+    before = target.report(NOON_MS, NOON_MS + HOUR_MS)
+    new.add(times(NOON_MS + HOUR_MS, 5) + times(NOON_MS + DAY_MS, 5), Seen(3))
+    said = target.imports(new.path)
+    assert said["taken"]["ticks"] == 5
+    (left,) = said["left_out"]
+    assert (left["count"], left["reason"]) == (10, "of days whose ticks were removed, and whose sums are final")
+    assert target.report(NOON_MS, NOON_MS + HOUR_MS)["headline"] == before["headline"]
+
+
+def test_days_beside_those_that_an_import_changed_are_rolled_up_anew(new: PeerDatabase, target: Target) -> None:
+    new.start(NOON_MS)
+    new.add(times(NOON_MS, 5) + times(NOON_MS + 2 * DAY_MS, 5) + times(NOON_MS + 3 * DAY_MS, 5), Seen(3))
+    target.imports(new.path)
+    assert len(roll_up(target.folder).rolled_up) == 3
+    assert roll_up(target.folder).rolled_up == []
+    new.add(times(NOON_MS + DAY_MS, 5), Seen(3))
+    target.imports(new.path)
+    assert roll_up(target.folder).rolled_up == ["2026-10-05", "2026-10-06", "2026-10-07"]
 
 
 def test_rows_whose_time_makes_no_sense_are_left_out(new: PeerDatabase, target: Target) -> None:
@@ -540,7 +572,8 @@ def test_stats_files_tell_utilization_and_who_but_no_memory(tmp_path: Path, targ
     ).parent
     said = target.imports(folder)
     assert (said["kind"], said["taken"]["ticks"], said["taken"]["cards"]) == ("gpu_stats_service CSV", 3, 3)
-    assert {(row["boot_id"], row["interval_ms"]) for row in target.rows("ticks")} == {("gpu_stats_service", None)}
+    sessions = {(row["boot_id"], row["interval_ms"]) for row in target.rows("ticks")}
+    assert sessions == {("imported:gpu_stats_service", None)}
     first = target.rows("card_ticks")[0]
     assert (first["gpu_uuid"], first["gpu_index"], first["utilization_percent"]) == ("stats-csv:gpu-2", 2, 90.0)
     # A card that was seen before and has no line has no process: it is idle. One with a process holds who knows what.
@@ -754,7 +787,7 @@ def test_days_that_cant_be_read_are_refused_alone(tmp_path: Path, target: Target
     said = target.imports(tmp_path / "backup", status=1)
     assert {one["what"]: one["reason"].partition(" ")[2] for one in said["refused"]} == {
         "2026-10-06": "has schema version 99, this gua reads up to 1: upgrade gua",
-        "2026-10-07": "is not a usable partition (file is not a database)",
+        "2026-10-07": "is not usable (file is not a database)",
     }
     assert said["taken"]["days"] == ["2026-10-05"]
     assert left_out(said) == {

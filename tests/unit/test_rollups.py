@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -9,16 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gua_report import rolling
+from gua_report.config import Config, Retention
 from gua_report.daily import roll_up_day
 from gua_report.history import History
-from gua_report.rollup_file import Day, Origin, number_of, origin_of
+from gua_report.rolling.upkeep import Done, Upkeep
+from gua_report.rollup_file import Day
+from gua_report.rollup_index import Stored, origin_of, path_of
 from gua_report.rollup_writer import RollupWriter
+from gua_report.window import number_of
 from gua_sample import store
 from gua_sample.errors import NothingToReport
 from gua_sample.policy import DEFAULT
 from gua_sample.simulate import Laboratory
-from tests.unit.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Report, report_of, written
+from tests.unit.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Report, gap_seconds, report_of, written
 from tests.unit.test_report import Moment, histories, many, part, span, ticks_of
 
 FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
@@ -29,14 +34,18 @@ def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
     """Store those of the history's days that are at these positions, or all."""
     history = History(folder)
     done = []
-    with RollupWriter(folder) as writer:
+    with RollupWriter(path_of(folder)) as writer:
         for position, day in enumerate(history.days):
             if days is None or position in days:
                 made = roll_up_day(history, day, DEFAULT)
                 if made is not None:
-                    writer.write(day, made, origin_of(history.paths[day], DEFAULT))
+                    writer.write(day, made, Stored(origin_of(history.paths[day], DEFAULT)))
                     done.append(day)
     return done
+
+
+def upkeep(folder: Path, now_ms: int, config: Config = CONFIG, rebuild: bool = False, dry_run: bool = False) -> Done:
+    return Upkeep(str(folder), config, now_ms, dry_run, print).run(rebuild, False, None)
 
 
 def assert_same(one: Report, other: Report) -> None:
@@ -136,12 +145,12 @@ def test_other_thresholds_go_back_to_the_ticks(tmp_path: Path) -> None:
 
 def test_a_day_that_got_another_tick_is_taken_from_ticks_until_it_is_rolled_up_again(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
-    days = roll_up_days(str(tmp_path))
+    days = upkeep(tmp_path, end + 5 * DAY_MS).rolled_up
     late = next(iter(Laboratory(1).history(start + DAY_MS + 1, start + DAY_MS + 2, 1000)))
     store.append(store.prepare(str(tmp_path)), late, pytest.fail)
     report = report_of(tmp_path, start, end)
     assert report.from_ticks_seconds == pytest.approx(86_400, abs=600)
-    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+    done = upkeep(tmp_path, end + 5 * DAY_MS)
     assert done.rolled_up == [days[1]]
     assert done.unchanged == 3
 
@@ -175,11 +184,14 @@ def test_a_cut_hour_whose_ticks_have_expired_is_taken_in_proportion_and_said(tmp
 def test_days_of_other_thresholds_whose_ticks_have_expired_are_left_out_and_said(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
     days = roll_up_days(str(tmp_path))
-    expire(tmp_path, days[0])
     strict = CONFIG._replace(policy=DEFAULT._replace(utilization_percent=50.0))
+    expire(tmp_path, days[1])
     report = report_of(tmp_path, start, end, config=strict)
     assert report.from_rollups_seconds == 0
-    assert report.window.start_ms >= start + DAY_MS // 2  # the oldest that can be told
+    assert report.notes == [f"left out: {days[1]}, rolled up under other thresholds, and the ticks have expired"]
+    assert gap_seconds(report)["ticks expired"] == pytest.approx(86_400, abs=600)
+    expire(tmp_path, days[0])
+    assert report_of(tmp_path, start, end, config=strict).window.start_ms >= start + DAY_MS
 
 
 def test_rollups_that_cannot_be_read_are_passed_over_with_a_note(tmp_path: Path) -> None:
@@ -197,32 +209,30 @@ def test_a_corrupt_file_of_rollups_is_set_aside_and_made_again(
 ) -> None:
     _, end = lab_days(tmp_path)
     (tmp_path / "rollups.sqlite").write_text("garbage, more than sixteen bytes of it")
-    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+    done = upkeep(tmp_path, end + 5 * DAY_MS)
     assert len(done.rolled_up) == 4
-    assert "it was set aside as" in capsys.readouterr().err
+    assert "it is set aside as" in capsys.readouterr().out
     assert (tmp_path / "rollups.sqlite.corrupt-1").read_text().startswith("garbage")
 
 
 def test_a_second_time_there_is_nothing_to_do_and_a_rebuild_gives_the_same(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
-    assert len(rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS).rolled_up) == 4
+    assert len(upkeep(tmp_path, end + 5 * DAY_MS).rolled_up) == 4
     first = report_of(tmp_path, start, end)
-    assert rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS) == rolling.Done(
-        [], 4, [], [], [], [], []
-    )
-    assert len(rolling.roll_up(str(tmp_path), CONFIG, True, False, end + 5 * DAY_MS).rolled_up) == 4
+    assert upkeep(tmp_path, end + 5 * DAY_MS) == Done([], 4, [], [], [], [], [], [])
+    assert len(upkeep(tmp_path, end + 5 * DAY_MS, rebuild=True).rolled_up) == 4
     assert_same(first, report_of(tmp_path, start, end))
 
 
 def test_a_day_is_open_until_the_ticks_after_it_are_there(tmp_path: Path) -> None:
     _, end = lab_days(tmp_path)
-    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end)
+    done = upkeep(tmp_path, end)
     assert (len(done.rolled_up), len(done.open)) == (3, 1)
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> None:
     _, end = lab_days(tmp_path)
-    assert len(rolling.roll_up(str(tmp_path), CONFIG, False, True, end).rolled_up) == 3
+    assert len(upkeep(tmp_path, end, dry_run=True).rolled_up) == 3
     assert not (tmp_path / "rollups.sqlite").exists()
 
 
@@ -234,19 +244,186 @@ def test_a_kill_at_any_day_leaves_whole_days_and_the_next_run_goes_on(
     write = RollupWriter.write
     calls: list[str] = []
 
-    def killed(self: RollupWriter, day: str, made: Day, origin: Origin) -> None:
+    def killed(self: RollupWriter, day: str, made: Day, stored: Stored) -> None:
         calls.append(day)
         if len(calls) == 2:
             self._connection.execute("BEGIN")
-            self._insert("day", [(number_of(day), day, *origin.policy, 1, 1, 0)])  # half-way
+            self._insert("day", [(number_of(day), day, *stored.origin.policy, 1, 1, 0, 0, 0)])  # half-way
             raise KeyboardInterrupt
-        write(self, day, made, origin)
+        write(self, day, made, stored)
 
     monkeypatch.setattr(RollupWriter, "write", killed)
     with pytest.raises(KeyboardInterrupt):
-        rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+        upkeep(tmp_path, end + 5 * DAY_MS)
     monkeypatch.setattr(RollupWriter, "write", write)
     assert_same(expected, report_of(tmp_path, start, end))
-    done = rolling.roll_up(str(tmp_path), CONFIG, False, False, end + 5 * DAY_MS)
+    done = upkeep(tmp_path, end + 5 * DAY_MS)
     assert (len(done.rolled_up), done.unchanged) == (3, 1)
     assert_same(expected, report_of(tmp_path, start, end))
+
+
+def days_left(folder: Path) -> list[str]:
+    return [path.stem for path in sorted((folder / "samples").glob("*.sqlite"))]
+
+
+KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
+
+
+def test_ticks_that_come_when_their_day_has_expired_change_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    removed = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed
+    assert [Path(path).stem for path in removed] == ["2026-11-13", "2026-11-14"]
+    late = next(iter(Laboratory(1).history(start + HOUR_MS, start + HOUR_MS + 1, 1000)))
+    store.append(store.prepare(str(tmp_path)), late, pytest.fail)
+    assert days_left(tmp_path)[0] == "2026-11-13"
+    for _ in range(2):
+        found = report_of(tmp_path, start, end)
+        assert_same(expected, found)
+        assert found.notes == ["ticks of 2026-11-13 came when those of the day had expired: they are not counted"]
+        done = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO, rebuild=True)
+        assert "2026-11-13" not in done.rolled_up
+        assert done.removed == []
+        assert "came when those of its day had been removed: move it away" in capsys.readouterr().out
+
+
+def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    with monkeypatch.context() as patch:
+        patch.setattr("gua_report.rolling.upkeep.remove", lambda paths: None)
+        upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    assert len(days_left(tmp_path)) == 4
+    found = report_of(tmp_path, start, end)
+    assert_same(expected, found)
+    assert found.notes == []
+    assert len(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed) == 2
+    assert len(days_left(tmp_path)) == 2
+
+
+def test_what_expires_takes_its_names_along(tmp_path: Path) -> None:
+    _, end = lab_days(tmp_path)
+    upkeep(tmp_path, end + 2 * DAY_MS, CONFIG._replace(retention=Retention(raw_days=1)))
+    rollups = tmp_path / "rollups.sqlite"
+    assert b"kim" in rollups.read_bytes()
+    upkeep(tmp_path, end + 30 * DAY_MS, CONFIG._replace(retention=Retention(raw_days=1, rollup_days=2)))
+    upkeep(tmp_path, end + 30 * DAY_MS, CONFIG._replace(retention=Retention(raw_days=1, rollup_days=2)))
+    assert b"kim" not in rollups.read_bytes()
+    with pytest.raises(NothingToReport):
+        report_of(tmp_path, end - DAY_MS, end)
+
+
+def overwrite(path: Path, table: str) -> None:
+    """The table's first page with noise."""
+    with sqlite3.connect(path) as connection:
+        page = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xa5" * size)
+
+
+def test_days_without_ticks_survive_a_damaged_file_where_they_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    rollups = tmp_path / "rollups.sqlite"
+    overwrite(rollups, "sqlite_autoindex_day_1")  # which no report reads
+    before = rollups.read_bytes()
+    done = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    said = capsys.readouterr().out
+    assert "it is set aside as" in said
+    assert "of 2 days the ticks are gone: they were taken over from it" in said
+    assert (done.rolled_up, done.unchanged) == (["2026-11-16"], 1)
+    assert (tmp_path / "rollups.sqlite.corrupt-1").read_bytes() == before
+    assert_same(expected, report_of(tmp_path, start, end))
+
+
+@pytest.mark.parametrize("table", ["day", "card", "word", "card_hour", "episode", "span"])
+def test_a_report_does_without_rollups_that_are_damaged(
+    tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    upkeep(tmp_path, end + 2 * DAY_MS)
+    overwrite(tmp_path / "rollups.sqlite", table)
+    found = report_of(tmp_path, start, end)
+    assert_same(expected, found)
+    (note,) = found.notes
+    assert note.startswith("rollups are not used: ")
+    assert len(upkeep(tmp_path, end + 2 * DAY_MS).rolled_up) == 4
+    assert "it is set aside as" in capsys.readouterr().out
+    assert report_of(tmp_path, start, end).notes == []
+
+
+def test_days_that_only_damaged_rollups_knew_are_a_gap_with_a_reason(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    overwrite(tmp_path / "rollups.sqlite", "card_hour")
+    report = report_of(tmp_path, end - 3 * DAY_MS, end)
+    assert report.window.start_ms >= start + DAY_MS
+    assert "rollups are not used" in report.notes[0]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Kathmandu"])
+def test_a_zone_off_the_full_hour_has_expired_days_too(tmp_path: Path, zone: str) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end, zone)
+    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    found = report_of(tmp_path, start, end, zone)
+    pd.testing.assert_frame_equal(expected.headline, found.headline, atol=1e-4)
+    pd.testing.assert_frame_equal(expected.gaps, found.gaps)
+    assert found.notes == ["ticks have expired: by hour of day, older days are as UTC's full hours cut them"]
+
+
+def test_one_person_with_two_identities_on_a_day_that_expired_is_said(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    people = dict.fromkeys(report_of(tmp_path, start, end).identities["identity"], "x")
+    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    report = report_of(tmp_path, start, end, config=CONFIG._replace(people=people))
+    assert report.notes == ["ticks have expired: where one person had two identities at a time, both count"]
+
+
+def test_compacted_days_are_the_same_and_not_rolled_up_again(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "samples").iterdir())]
+    upkeep(tmp_path, end + 2 * DAY_MS)
+    done = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert len(done.compacted) == 4
+    assert sum(path.stat().st_size for path in (tmp_path / "samples").iterdir()) < sum(sizes)
+    again = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert again == Done([], 4, [], [], [], [], [], [])
+    assert report_of(tmp_path, start, end).from_ticks_seconds == 0
+    assert_same(expected, report_of(tmp_path, start, end))
+    (tmp_path / "rollups.sqlite").unlink()
+    assert_same(expected, report_of(tmp_path, start, end))
+
+
+def test_a_partition_that_is_in_use_is_compacted_another_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gua_report.rolling.compaction.BUSY_SECONDS", 0.1)
+    _, end = lab_days(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "samples/2026-11-14.sqlite", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM tick").fetchone()
+        done = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert done.compacted == ["2026-11-13", "2026-11-15", "2026-11-16"]
+    assert "not compacted: " in capsys.readouterr().out
+    done = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert done.compacted == ["2026-11-14"]
+
+
+def test_no_csv_files_where_none_are_wanted(tmp_path: Path) -> None:
+    _, end = lab_days(tmp_path)
+    assert len(upkeep(tmp_path, end + 2 * DAY_MS).csv) == 4
+    none = CONFIG._replace(retention=Retention(csv_days=0))
+    assert len(upkeep(tmp_path, end + 2 * DAY_MS, none).removed) == 4
+    assert upkeep(tmp_path, end + 2 * DAY_MS, none).csv == []
+    assert list((tmp_path / "csv").iterdir()) == []
