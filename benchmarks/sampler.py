@@ -14,10 +14,10 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.figures import ENVIRONMENT, Bounds, Cost, run_once
 from gua_sample import store
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Process, Tick, Usage
 from gua_sample.simulate import Laboratory
@@ -25,27 +25,11 @@ from tests.driver import Scenario, build, environment
 
 SAMPLER = [str(Path(sysconfig.get_path("scripts")) / "gua-sample")]
 FLOOR = [sys.executable, "-c", "import pynvml, sqlite3"]
-# What is installed has its bytecode.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 RUNS = 40
 DAY_MS = 86_400_000
 START_MS = 1_794_268_800_000  # Tuesday 2026-11-10: a whole day without a reboot of the laboratory
 INTERVAL_MS = 30_000
 MEMORY = "/dev/shm"  # noqa: S108 - only a place for temporary folders
-
-
-class Cost(NamedTuple):
-    cpu_seconds: float
-    peak_mib: float
-
-
-def run_once(command: list[str], variables: dict[str, str]) -> Cost:
-    process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{command[0]} failed")
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def compare(variables: dict[str, str], data_dir: str, renew: Callable[[], object]) -> tuple[list[Cost], list[Cost]]:
@@ -123,20 +107,14 @@ def measure_bytes(folder: Path, history: Callable[[], Iterator[Tick]]) -> float:
 
 
 def main() -> int:
-    failed = False
-
-    def show(what: str, value: float, unit: str, bound: float) -> None:
-        nonlocal failed
-        failed |= value > bound
-        print(f"{what:<58} {value:6.2f} {unit:<5} at most {bound:g}{'' if value <= bound else '   MISSED'}", flush=True)
-
+    bounds = Bounds()
     with tempfile.TemporaryDirectory(prefix="gua-bench-") as name:
         folder = Path(name)
         (folder / "driver").mkdir()
         ratio, cpu_ms, peak_mib = measure_tick(folder / "driver")
-        show("CPU of a tick, 8 cards, 12 processes, over the imports", ratio, "x", 1.3)
+        bounds.show("CPU of a tick, 8 cards, 12 processes, over the imports", ratio, "x", 1.3)
         print(f"  (that is {cpu_ms:.0f} ms, median of {RUNS} runs in turn with the imports)")
-        show("peak memory of that tick", peak_mib, "MiB", 40)
+        bounds.show("peak memory of that tick", peak_mib, "MiB", 40)
         # On a memory file system where there is one: what is measured is size, not this disk.
         memory = MEMORY if os.access(MEMORY, os.W_OK) else name
         for what, history in (
@@ -144,8 +122,8 @@ def main() -> int:
             ("the simulated laboratory", lambda: Laboratory(0, 12).history(START_MS, START_MS + DAY_MS, INTERVAL_MS)),
         ):
             with tempfile.TemporaryDirectory(prefix="gua-bench-", dir=memory) as data_dir:
-                show(f"bytes per card-tick: {what}", measure_bytes(Path(data_dir), history), "bytes", 60)
-    return int(failed)
+                bounds.show(f"bytes per card-tick: {what}", measure_bytes(Path(data_dir), history), "bytes", 60)
+    return int(bounds.failed)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.rollup_file import Day, read_days
+from gua_report.rollup_file import Day, read_days, read_spans, read_states
 from gua_report.rollup_index import origin_of, path_of, read_index
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import EmptyPartition, StoreError
@@ -64,27 +64,32 @@ class Archive:
         self.lost = dict.fromkeys(self.expired, "in rollups that can't be read")
         self.warnings.append(f"rollups are not used: {error}")
 
-    def read(self, first_ms: int, last_ms: int, cards_only: bool = False) -> Day | None:
+    def read(self, first_ms: int, last_ms: int) -> Day | None:
         """What is stored of the days from one time to the other."""
-        wanted = sorted(day for day in self.days if day_of(first_ms) <= day <= day_of(last_ms))
+        wanted = self._days(first_ms, last_ms)
         if not wanted:
             return None
-        found = read_days(self.path, wanted[0], wanted[-1], cards_only)
-        numbers = np.array([number_of(day) for day in wanted])
-
-        def own(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-            return frame[np.isin(frame[column].to_numpy(dtype=np.int64) // DAY_MS, numbers)]
-
-        rollup = found.rollup
+        rollup, episodes, spans = read_days(self.path, wanted[0], wanted[-1])
         return Day(
             rollup._replace(
-                cards=own(rollup.cards, "hour_ms"),
-                identities=own(rollup.identities, "hour_ms"),
-                holds=own(rollup.holds, "start_ms"),
+                cards=_own(rollup.cards, "hour_ms", wanted),
+                identities=_own(rollup.identities, "hour_ms", wanted),
+                holds=_own(rollup.holds, "start_ms", wanted),
             ),
-            own(found.episodes, "start_ms"),
-            own(found.spans, "start_ms"),
+            _own(episodes, "start_ms", wanted),
+            _own(spans, "start_ms", wanted),
         )
+
+    def read_spans(self, first_ms: int, last_ms: int) -> pd.DataFrame | None:
+        wanted = self._days(first_ms, last_ms)
+        return _own(read_spans(self.path, wanted[0], wanted[-1]), "start_ms", wanted) if wanted else None
+
+    def read_states(self, first_ms: int, last_ms: int) -> pd.DataFrame | None:
+        wanted = self._days(first_ms, last_ms)
+        return _own(read_states(self.path, wanted[0], wanted[-1]), "hour_ms", wanted) if wanted else None
+
+    def _days(self, first_ms: int, last_ms: int) -> list[str]:
+        return sorted(day for day in self.days if day_of(first_ms) <= day <= day_of(last_ms))
 
     def segments(self, start_ms: int, end_ms: int, cuts_ms: Iterable[int]) -> list[Segment]:
         """The time between, in order. `cuts_ms` are where windows start and end."""
@@ -109,3 +114,8 @@ class Archive:
                 found.append(Segment(start, end, source))
             hour = until
         return found
+
+
+def _own(frame: pd.DataFrame, column: str, days: list[str]) -> pd.DataFrame:
+    numbers = np.array([number_of(day) for day in days])
+    return frame[np.isin(frame[column].to_numpy(dtype=np.int64) // DAY_MS, numbers)]

@@ -113,8 +113,8 @@ def _outermost(history: History, archive: Archive) -> tuple[int | None, int | No
     times = [ms for ms in (history.oldest_ms(), history.newest_ms()) if ms is not None]
     expired = sorted(archive.expired & archive.days)
     for day in expired[:1] + expired[-1:]:
-        found = archive.read(midnight_ms(day), midnight_ms(day), cards_only=True)
-        times += [] if found is None else found.spans["start_ms"].tolist()
+        found = archive.read_spans(midnight_ms(day), midnight_ms(day))
+        times += [] if found is None else found["start_ms"].tolist()
     return min(times, default=None), max(times, default=None)
 
 

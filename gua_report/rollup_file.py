@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,23 +32,32 @@ class Day(NamedTuple):
     spans: pd.DataFrame
 
 
-def read_days(path: str, first: str, last: str, cards_only: bool = False) -> Day:
+def read_days(path: str, first: str, last: str) -> Day:
     """What is stored of the days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
+    with _open(path, first, last) as reader:
+        rollup = Rollup(reader.cards(), reader.identities(), reader.holds(), reader.card_facts())
+        return Day(rollup, reader.episodes(), reader.spans())
+
+
+def read_spans(path: str, first: str, last: str) -> pd.DataFrame:
+    """The same, of the spans alone."""
+    with _open(path, first, last) as reader:
+        return reader.spans()
+
+
+def read_states(path: str, first: str, last: str) -> pd.DataFrame:
+    """For how long cards were in each state, by hour: all that is wanted of a window before."""
+    with _open(path, first, last) as reader:
+        return reader.states()
+
+
+@contextmanager
+def _open(path: str, first: str, last: str) -> Iterator[_Reader]:
     try:
         with open_database(path, schema.APPLICATION_ID, schema.VERSION) as connection:
-            return _read(_Reader(connection, number_of(first), number_of(last)), cards_only)
+            yield _Reader(connection, number_of(first), number_of(last))
     except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:  # references to what is not there
         raise CorruptPartition(f"{path} is damaged ({error})") from error
-
-
-def _read(reader: _Reader, cards_only: bool) -> Day:
-    if cards_only:
-        identities = pd.DataFrame(columns=[*IDENTITY_KEY, "weight_ms", "gpu_ms"])
-        holds = pd.DataFrame(columns=["gpu_uuid", "start_ms", "end_ms", "share"])
-        episodes = pd.DataFrame(columns=EPISODE_COLUMNS)
-    else:
-        identities, holds, episodes = reader.identities(), reader.holds(), reader.episodes()
-    return Day(Rollup(reader.cards(), identities, holds, reader.card_facts()), episodes, reader.spans())
 
 
 class _Reader:
@@ -67,7 +77,8 @@ class _Reader:
         )
         known = energy != NOT_KNOWN
         told = memory != NOT_KNOWN
-        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, self._uuids[card], _STATES[state], weight]
+        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, _objects(self._uuids[card]), _objects(_STATES[state])]
+        values += [weight]
         values += [np.where(gpu == NOT_KNOWN, weight, gpu).astype(float)]
         values += [
             np.where(known, energy, 0).astype(float),
@@ -76,10 +87,17 @@ class _Reader:
         values += [np.where(told, memory, 0).astype(float) * weight, np.where(told, weight, 0)]
         return pd.DataFrame(dict(zip([*CARD_KEY, *CARD_SUMS], values, strict=True)))
 
+    def states(self) -> pd.DataFrame:
+        day, hour, state, weight, gpu = self._columns("card_hour", "day_id", "hour", "state", "weight_ms", "gpu_ms")
+        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, _objects(_STATES[state]), weight]
+        values += [np.where(gpu == NOT_KNOWN, weight, gpu).astype(float)]
+        return pd.DataFrame(dict(zip(["hour_ms", "state", "weight_ms", "gpu_ms"], values, strict=True)))
+
     def identities(self) -> pd.DataFrame:
         names = ("day_id", "hour", "card_id", "identity", "state", "weight_ms", "gpu_ms")
         day, hour, card, identity, state, weight, gpu = self._columns("identity_hour", *names)
-        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, self._uuids[card], self._words[identity], _STATES[state]]
+        texts = (self._uuids[card], self._words[identity], _STATES[state])
+        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, *map(_objects, texts)]
         values += [weight, np.where(gpu == NOT_KNOWN, weight, gpu).astype(float)]
         return pd.DataFrame(dict(zip([*IDENTITY_KEY, "weight_ms", "gpu_ms"], values, strict=True)))
 
@@ -89,7 +107,7 @@ class _Reader:
         midnight = day * DAY_MS
         return pd.DataFrame(
             {
-                "gpu_uuid": self._uuids[card],
+                "gpu_uuid": _objects(self._uuids[card]),
                 "start_ms": midnight + start,
                 "end_ms": midnight + end,
                 "share": np.where(share == NOT_KNOWN, 1e6, share) / 1e6,
@@ -101,8 +119,8 @@ class _Reader:
         columns = self._columns("episode", *names, "peak_memory_mib", "joins_before", "joins_after")
         day, card, pid, born, command, identity, start, end, peak, before, after = columns
         midnight = day * DAY_MS
-        values: list[Any] = [self._uuids[card], pid, np.where(born == NOT_KNOWN, np.nan, born)]
-        values += [self._text(command), self._words[identity], midnight + start, midnight + end]
+        values: list[Any] = [_objects(self._uuids[card]), pid, np.where(born == NOT_KNOWN, np.nan, born)]
+        values += [_objects(self._text(command)), _objects(self._words[identity]), midnight + start, midnight + end]
         values += [np.where(peak == NOT_KNOWN, np.nan, peak), before.astype(bool), after.astype(bool)]
         return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
 
@@ -125,6 +143,11 @@ class _Reader:
 
     def _text(self, numbers: Integers) -> np.ndarray[Any, Any]:
         return self._words[np.where(numbers == NOT_KNOWN, 0, numbers)]
+
+
+def _objects(values: np.ndarray[Any, Any]) -> pd.Series[Any]:
+    """As they are: pandas 3 would look at each, and make a text of its own kind of it."""
+    return pd.Series(values, dtype=object, copy=False)
 
 
 _STATES = np.array(STATES, dtype=object)

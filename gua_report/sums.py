@@ -52,9 +52,9 @@ class Sums:
         stored = [day for day in wanted if day in self.archive.days]
         parts = []
         if stored:
-            found = self.archive.read(midnight_ms(stored[0]), midnight_ms(stored[-1]), cards_only=True)
+            found = self.archive.read_spans(midnight_ms(stored[0]), midnight_ms(stored[-1]))
             assert found is not None
-            parts.append(found.spans)
+            parts.append(found)
         for run in _runs(wanted, self.archive.days):
             timeline = self.history.timeline([day for day in run if len(self.history.ticks_of(day))])
             if len(timeline):
@@ -89,9 +89,9 @@ class Sums:
         if found is not None:
             found = self._map_people(found)
         if len(self.windows) > 1:
-            earlier = self.archive.read(self.start_ms, window.start_ms, cards_only=True)
+            earlier = self.archive.read_states(self.start_ms, window.start_ms)
             if earlier is not None:
-                self.earlier_cards = earlier.rollup.cards
+                self.earlier_cards = earlier
         return found
 
     def _map_people(self, found: Day) -> Day | None:

@@ -96,12 +96,13 @@ def identities(presences: pd.DataFrame) -> pd.DataFrame:
 
 def heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
     """Every hour of the week in the reader's zone. What is not known is left out, not averaged in."""
-    local = {ms: datetime.fromtimestamp(ms / 1000, window.zone) for ms in cards["hour_ms"].unique().tolist()}
     known = cards[cards["state"] != UNKNOWN]
+    position, hours = pd.factorize(known["hour_ms"].to_numpy())
+    local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
     when = pd.DataFrame(
         {
-            "weekday": [local[ms].weekday() for ms in known["hour_ms"].tolist()],
-            "hour": [local[ms].hour for ms in known["hour_ms"].tolist()],
+            "weekday": np.array([one.weekday() for one in local], dtype=np.int64)[position],
+            "hour": np.array([one.hour for one in local], dtype=np.int64)[position],
             "known": known["gpu_ms"].to_numpy(),
             "active": np.where(known["state"] == ACTIVE, known["gpu_ms"], 0.0),
         }
