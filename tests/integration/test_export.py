@@ -777,7 +777,7 @@ def test_rollups_that_can_not_be_read_are_said(rolled_up: Path) -> None:
     done = export(rolled_up, "--what", "card_hours", *ALL)
     assert (done.returncode, done.stdout) == (1, "")
     assert one_line(done.stderr)
-    assert "rollups.sqlite is not a usable" in done.stderr
+    assert "rollups.sqlite is not usable" in done.stderr
     assert "gua rollup makes it anew" in done.stderr
     (rolled_up / "rollups.sqlite").write_bytes(b"")  # it is just being begun
     assert export(rolled_up, "--what", "card_hours", *ALL).returncode == 3

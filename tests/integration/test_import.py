@@ -396,5 +396,5 @@ def test_the_sampler_goes_on_meanwhile(machine: Machine, tmp_path: Path) -> None
     assert (importer.returncode, err) == (0, ""), out
     assert sampled > 3
     machine.tick()  # takes in what had to wait
-    boots = [tick["boot_id"].startswith("gpu-usage-audit") for tick in machine.ticks()]
+    boots = [tick["boot_id"].startswith("imported:gpu-usage-audit") for tick in machine.ticks()]
     assert (boots.count(True), boots.count(False)) == (count, sampled + 1)
