@@ -108,7 +108,7 @@ class Archive:
             else:
                 source = TICKS
             start, end = max(start_ms, hour * HOUR_MS), min(end_ms, until * HOUR_MS)
-            if found and found[-1].source == source:
+            if found and found[-1].source == source != PROPORTION:
                 found[-1] = found[-1]._replace(end_ms=end)
             else:
                 found.append(Segment(start, end, source))

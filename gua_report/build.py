@@ -11,12 +11,13 @@ from datetime import datetime
 import pandas as pd
 
 from gua_report import tables
-from gua_report.archive import PROPORTION, TICKS, Archive, Segment
+from gua_report.archive import TICKS, Archive, Segment
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.coverage import EXPIRED, find_gaps, mark_unreadable
 from gua_report.episodes import join_episodes
 from gua_report.history import History
 from gua_report.reclaim import freed_gpu_hours
+from gua_report.rollup import empty_rollup
 from gua_report.sums import Progress, Sums
 from gua_report.window import HOUR_MS, Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, NothingToReport, StoreError
@@ -103,18 +104,21 @@ def _build(
     sums = Sums(history, archive, config, [before, window] if has_before else [window], grid)
     spans = sums.spans()
     if not ((spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)).any():
-        raise nothing(data_dir, requested)
+        notes = _left_out(archive, window)
+        raise NothingToReport("; ".join(notes)) if notes else nothing(data_dir, requested)
     sums.add(progress)
     return _put_together(sums, spans, history, requested, window, before, newest_ms, config, reclaim_after_ms)
 
 
 def _outermost(history: History, archive: Archive) -> tuple[int | None, int | None]:
-    """The oldest tick and the newest."""
+    """The oldest tick and the newest; of the last day that has expired, when its last tick ended."""
     times = [ms for ms in (history.oldest_ms(), history.newest_ms()) if ms is not None]
+    times += [midnight_ms(day) for day in archive.lost]
     expired = sorted(archive.expired & archive.days)
     for day in expired[:1] + expired[-1:]:
         found = archive.read_spans(midnight_ms(day), midnight_ms(day))
-        times += [] if found is None else found["start_ms"].tolist()
+        if found is not None and len(found):
+            times += [int(found["start_ms"].min()), int(found["end_ms"].max()) - 1]
     return min(times, default=None), max(times, default=None)
 
 
@@ -141,15 +145,16 @@ def _put_together(
     config: Config,
     reclaim_after_ms: tuple[int, ...],
 ) -> Report:
-    rollups = sums.rollups[window]
-    if not rollups:
+    if not sums.rollups[window] and history.warnings:
         raise unreadable(history)
+    # Nothing but the end of a run that failed late may reach into the window.
+    rollups = sums.rollups[window] or [empty_rollup()]
     cards = tables.concat([rollup.cards for rollup in rollups])
     facts = tables.concat([rollup.card_facts for rollup in rollups]).groupby("uuid", sort=False).last().reset_index()
     holds = tables.concat([rollup.holds for rollup in rollups])
     all_episodes = join_episodes(sums.episodes)
     # A day whose ticks can be read but whose rows can't was not observed.
-    spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable)]
+    spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - sums.archive.days)]
     gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), _whole_days(history.unreadable))
     gaps = mark_unreadable(gaps, _whole_days(sums.archive.lost), EXPIRED)
     observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
@@ -193,19 +198,23 @@ def _whole_days(days: Iterable[str]) -> list[tuple[int, int]]:
 def _inexact(sums: Sums, window: Window) -> list[str]:
     """What can no longer be told exactly, since ticks have expired."""
     notes = []
-    cut = [segment for segment in sums.segments if segment.source == PROPORTION and segment.end_ms > window.start_ms]
-    if cut:
-        hours = ", ".join(show(segment.start_ms, window.zone) for segment in cut)
+    if sums.cut_hours:
+        hours = ", ".join(show(ms, window.zone) for ms in sums.cut_hours)
         notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
+    return notes + _left_out(sums.archive, window) + sums.notes
+
+
+def _left_out(archive: Archive, window: Window) -> list[str]:
     touched = (day_of(window.start_ms), day_of(window.end_ms - 1))
-    lost = {day: why for day, why in sums.archive.lost.items() if touched[0] <= day <= touched[1]}
+    lost = {day: why for day, why in archive.lost.items() if touched[0] <= day <= touched[1]}
+    notes = []
     for reason in dict.fromkeys(lost.values()):
-        days = _some([day for day, why in lost.items() if why == reason])
+        days = _some(sorted(day for day, why in lost.items() if why == reason))
         notes.append(f"left out: {days}, {reason}, and the ticks have expired")
-    late = [day for day in sums.archive.late if touched[0] <= day <= touched[1]]
+    late = [day for day in archive.late if touched[0] <= day <= touched[1]]
     if late:
         notes.append(f"ticks of {_some(late)} came when those of the day had expired: they are not counted")
-    return notes + sums.notes
+    return notes
 
 
 def _some(days: list[str]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from gua_sample.partition import DAY_MS
 from gua_sample.policy import LONGEST_GAP_INTERVALS
 from gua_sample.records import IMPORTED_BOOT, TIMEOUT
 
@@ -23,7 +24,7 @@ SPAN_COLUMNS = ["start_ms", "end_ms", "boot_id", "driver_version", "kind"]
 
 
 def find_spans(ticks: pd.DataFrame, own: npt.NDArray[np.bool_] | None = None) -> pd.DataFrame:
-    """Ticks that follow one another without a break, put together: SPAN_COLUMNS, `kind` being why there are no cards.
+    """Ticks of a day that follow one another, put together: SPAN_COLUMNS, `kind` being why there are no cards.
 
     `ticks` have their weights. `own` says which of them are asked for; the others are context.
     """
@@ -38,6 +39,7 @@ def find_spans(ticks: pd.DataFrame, own: npt.NDArray[np.bool_] | None = None) ->
         times, ends, boots, drivers, kinds = (values[own] for values in (times, ends, boots, drivers, kinds))
     goes_on = (ends[:-1] == times[1:]) & (boots[1:] == boots[:-1]) & (drivers[1:] == drivers[:-1])
     goes_on &= kinds[1:] == kinds[:-1]
+    goes_on &= times[1:] // DAY_MS == times[:-1] // DAY_MS
     first, last = np.append(True, ~goes_on), np.append(~goes_on, True)
     if not len(times):
         first = last = np.zeros(0, bool)
@@ -63,6 +65,13 @@ def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
     else:
         gaps.append((start_ms, end_ms, NOT_RUNNING))
     return _merge([(max(start, start_ms), min(end, end_ms), kind) for start, end, kind in sorted(gaps)])
+
+
+def observed_ms(spans: pd.DataFrame, start_ms: int, end_ms: int) -> int:
+    """How much of that time has card time."""
+    seen = spans[pd.isna(spans["kind"])]
+    starts, ends = (seen[name].to_numpy(dtype=np.int64).clip(start_ms, end_ms) for name in ("start_ms", "end_ms"))
+    return int((ends - starts).sum())
 
 
 def _rebooted(boot_id: str, later_boot_id: str) -> bool:

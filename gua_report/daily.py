@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from gua_report.classify import classify
 from gua_report.coverage import find_spans
-from gua_report.episodes import find_episodes
+from gua_report.episodes import find_episodes, join_to
 from gua_report.history import History
 from gua_report.rollup import roll_up
 from gua_report.rollup_file import Day
@@ -16,8 +17,11 @@ from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import Policy
 
 
-def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
-    """None if nothing of it can be read. Identities are not mapped to people: that is done by whoever reads it."""
+def roll_up_day(history: History, day: str, policy: Policy, before: pd.DataFrame | None = None) -> Day | None:
+    """None if nothing of it can be read. Identities are not mapped to people: that is done by whoever reads it.
+
+    `before`: the stored episodes of the day before, if there are no ticks of it any more.
+    """
     if not len(history.ticks_of(day)):
         return None
     start_ms = midnight_ms(day)
@@ -26,13 +30,16 @@ def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
     ends = times + timeline["weight_ms"].to_numpy()
     positions = np.flatnonzero((ends > start_ms) & (times < start_ms + DAY_MS))
     stretch = history.read(timeline, int(positions[0]), int(positions[-1]) + 1)
-    if stretch is None:
+    if stretch is None or day in history.unreadable:
         return None
     classified = classify(stretch.rows, stretch.ticks, policy, {})
     own = np.flatnonzero((stretch.ticks["day"] == day).to_numpy())
+    episodes = find_episodes(classified, (int(own[0]), int(own[-1]) + 1))
+    if before is not None:
+        episodes = join_to(before, episodes, history.first_ticks_ms(day))
     return Day(
         roll_up(classified, stretch.inside, start_ms, start_ms + DAY_MS),
-        find_episodes(classified, (int(own[0]), int(own[-1]) + 1)),
+        episodes,
         find_spans(timeline, (timeline["day"] == day).to_numpy()),
     )
 

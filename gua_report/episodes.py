@@ -67,6 +67,16 @@ def episode_keys(episodes: pd.DataFrame) -> set[tuple[str, int, float]]:
     return set(zip(episodes["gpu_uuid"].tolist(), episodes["pid"].tolist(), starts.tolist(), strict=True))
 
 
+def join_to(before: pd.DataFrame, episodes: pd.DataFrame, first_ticks_ms: list[int]) -> pd.DataFrame:
+    """The episodes of a day of which the ticks before are gone: those that went on there, by what is stored of them,
+    and are there at its first ticks, go on. (The very first can't tell a process that idles beside others.)"""
+    going_on = episode_keys(before[before["joins_after"].astype(bool)])
+    starts = episodes["start_time_ms"].astype("float64").fillna(-1)
+    keys = zip(episodes["gpu_uuid"].tolist(), episodes["pid"].tolist(), starts.tolist(), strict=True)
+    continued = np.array([key in going_on for key in keys], bool) & episodes["start_ms"].isin(first_ticks_ms).to_numpy()
+    return episodes.assign(joins_before=episodes["joins_before"].astype(bool) | continued)
+
+
 def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
     """The episodes of several consecutive days, with those that cross midnight put together."""
     pieces = pd.concat([day for day in days if len(day)] or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)

@@ -60,6 +60,11 @@ class History:
             self.paths.pop(day, None)
         self.days = sorted(self.paths)
 
+    def first_ticks_ms(self, day: str) -> list[int]:
+        """The first two, by which episodes of the day before are seen to go on."""
+        times: list[int] = self.ticks_of(day)["ts_ms"].iloc[:2].tolist()
+        return times
+
     def oldest_ms(self) -> int | None:
         return self._edge(self.days, 0)
 

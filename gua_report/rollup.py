@@ -45,6 +45,16 @@ def roll_up(
     )
 
 
+def empty_rollup() -> Rollup:
+    """Of a time without any tick."""
+    return Rollup(
+        pd.DataFrame(columns=[*CARD_KEY, *CARD_SUMS]),
+        pd.DataFrame(columns=[*IDENTITY_KEY, "weight_ms", "gpu_ms"]),
+        pd.DataFrame(columns=["gpu_uuid", "start_ms", "end_ms", "share"]),
+        pd.DataFrame(columns=["uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status"]),
+    )
+
+
 def clip_holds(holds: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
     if not len(holds):
         return holds

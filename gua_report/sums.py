@@ -11,8 +11,8 @@ import pandas as pd
 from gua_report.archive import PROPORTION, TICKS, Archive, Segment
 from gua_report.classify import Classified, classify
 from gua_report.config import Config
-from gua_report.coverage import SPAN_COLUMNS, find_spans
-from gua_report.episodes import episode_keys, find_episodes, join_episodes
+from gua_report.coverage import SPAN_COLUMNS, find_spans, observed_ms
+from gua_report.episodes import episode_keys, find_episodes, join_episodes, join_to
 from gua_report.history import History, Stretch
 from gua_report.identities import apply_mapping
 from gua_report.rollup import CARD_SUMS, Rollup, clip_holds, roll_up
@@ -35,6 +35,8 @@ class Sums:
         self.start_ms, self.end_ms = windows[0].start_ms, windows[-1].end_ms
         self.earlier_cards = pd.DataFrame()
         self.notes: list[str] = []  # what is not exact, since ticks have expired
+        self.cut_hours: list[int] = []  # where the window cuts an hour of which there is but the sum
+        self._spans = pd.DataFrame(columns=SPAN_COLUMNS)
         self.stored = self._read_stored()
         cuts = [window.start_ms for window in windows] + [self.end_ms]
         self.segments = archive.segments(self.start_ms, self.end_ms, cuts)
@@ -60,7 +62,8 @@ class Sums:
             if len(timeline):
                 parts.append(find_spans(timeline, timeline["day"].isin(run).to_numpy()))
         spans = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SPAN_COLUMNS)
-        return spans.sort_values("start_ms", kind="stable", ignore_index=True)
+        self._spans = spans.sort_values("start_ms", kind="stable", ignore_index=True)
+        return self._spans
 
     def add(self, progress: Progress | None) -> None:
         parts = {segment: list(self._parts(segment)) for segment in self.segments if segment.source == TICKS}
@@ -123,7 +126,9 @@ class Sums:
                 rollup = self.stored.rollup
             else:
                 rollup = Rollup(self.earlier_cards, pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
-            share = (end - start) / HOUR_MS if segment.source == PROPORTION else 1.0
+            share = self._share(start, end) if segment.source == PROPORTION else 1.0
+            if share < 1 and window is self.windows[-1]:
+                self.cut_hours.append(start)
             self.rollups[window].append(
                 rollup._replace(
                     cards=_hours(rollup.cards, start, end, share),
@@ -131,6 +136,12 @@ class Sums:
                     holds=clip_holds(rollup.holds, start, end),
                 )
             )
+
+    def _share(self, start_ms: int, end_ms: int) -> float:
+        """Of what was observed in the hour, how much was so in that part of it."""
+        hour_ms = start_ms // HOUR_MS * HOUR_MS
+        whole = observed_ms(self._spans, hour_ms, hour_ms + HOUR_MS)
+        return observed_ms(self._spans, start_ms, end_ms) / whole if whole else 0.0
 
     # -- from ticks
 
@@ -165,8 +176,19 @@ class Sums:
         ends = (ticks["ts_ms"] + ticks["weight_ms"]).to_numpy()
         own = inside[~ticks["day"].isin(self.archive.days).to_numpy() & (ends > self.windows[-1].start_ms)]
         if len(own):
-            self.episodes.append(find_episodes(classified, (int(own[0]), int(own[-1]) + 1)))
+            self.episodes.append(self._find_episodes(classified, (int(own[0]), int(own[-1]) + 1)))
             self._known += stretch.ticks["ts_ms"].iloc[[own[0], own[-1]]].tolist()
+
+    def _find_episodes(self, classified: Classified, inside: tuple[int, int]) -> pd.DataFrame:
+        """Where the ticks before are gone, what is stored tells whether an episode goes on from there."""
+        found = find_episodes(classified, inside)
+        for day in classified.ticks["day"].iloc[slice(*inside)].unique().tolist():
+            before = max((one for one in {*self.archive.expired, *self.history.days} if one < day), default=None)
+            if before in self.archive.expired and before in self.archive.days:
+                stored = self.archive.read(midnight_ms(before), midnight_ms(before))
+                if stored is not None and len(found):
+                    found = join_to(stored.episodes, found, self.history.first_ticks_ms(day))
+        return found
 
     def _classify(self, stretch: Stretch) -> Classified:
         return classify(stretch.rows, stretch.ticks, self.config.policy, self.config.people)
@@ -202,7 +224,7 @@ class Sums:
                 classified = self._classify(stretch)
                 if not (classified.states[slice(*stretch.inside)] >= 0).any():
                     continue  # driver errors alone end nothing
-                more = find_episodes(classified, stretch.inside)
+                more = self._find_episodes(classified, stretch.inside)
             self.episodes.append(more)
             going_on &= episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)])
 
@@ -248,9 +270,9 @@ def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.
     if not len(frame):
         return frame
     hours = frame["hour_ms"].to_numpy(dtype=np.int64)
+    cut = frame.loc[(hours >= start_ms // HOUR_MS * HOUR_MS) & (hours < end_ms)]
     if share == 1.0:
-        return frame.loc[(hours >= start_ms) & (hours < end_ms)]
-    cut = frame.loc[hours == start_ms // HOUR_MS * HOUR_MS]
+        return cut
     scaled: pd.DataFrame = cut.assign(**{name: cut[name] * share for name in CARD_SUMS if name in cut})
     return scaled
 

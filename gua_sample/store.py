@@ -48,6 +48,7 @@ def become_owner(path: str) -> None:
     """As root, go on as the user who owns the folder: a file of root's would lock the service out for the day."""
     if os.geteuid() != 0:
         return
+    path = os.path.abspath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
     owner = os.stat(path)

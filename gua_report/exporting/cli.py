@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from gua_report import terminal
 from gua_report.cli import choose
-from gua_report.exporting.files import StandardOutput, whole_file
+from gua_report.exporting.files import StandardOutput, is_database, whole_file
 from gua_report.exporting.rows import OTHER_NAMES, TABLES
 from gua_sample import command, settings
 from gua_sample.errors import UsageError
@@ -147,6 +147,8 @@ def check(options: argparse.Namespace, name: str, form: str, is_folder: bool) ->
         raise UsageError(f"{path} is not a folder: give one, or a name that ends in .parquet for a single file")
     if not is_folder and path is not None and (os.path.isdir(path) or path.endswith(os.sep)):
         raise UsageError(f"{path} is a folder: give a file, or --format parquet")
+    if not is_folder and path is not None and is_database(path):
+        raise UsageError(f"{path} is a database, which this would replace: give another file")
     if options.host is not None and not (is_folder and options.host):
         raise UsageError("--host names a part of a folder of parquet files: give it with --format parquet -o DIR")
 

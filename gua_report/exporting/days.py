@@ -34,7 +34,20 @@ class Days:
         self.data_dir, self.window, self.name, self.config = data_dir, window, name, config
         self.history = History(data_dir)
         self.problems: list[str] = []
+        self._leave_out_expired()
         self.days = [day for day in self.history.days if self._is_touched(day)]
+
+    def _leave_out_expired(self) -> None:
+        """What came when a day's ticks had been removed is not that day, and must not take its place in an archive."""
+        try:
+            index = read_index(path_of(self.data_dir))
+        except StoreError:
+            return
+        expired = {day for day, stored in index.items() if stored.is_expired}
+        for day in sorted(expired & set(self.history.days)):
+            if self._is_touched(day):
+                self.problems.append(f"left out: {self.history.paths[day]}, as the ticks of its day have expired")
+        self.history.forget(expired)
 
     def read(
         self, encode: Callable[[Iterator[Row]], Block], progress: Progress | None = None

@@ -14,6 +14,7 @@ from gua_sample.errors import StoreError
 
 # Whoever writes to a file does so more often than this: one that is older was left by a run that was killed.
 LEFT_BEHIND_SECONDS = 3600
+MAGIC = b"SQLite format 3\0"
 
 
 @contextmanager
@@ -23,12 +24,12 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
     Until then it lies beside its place, hidden. A pipe or a device is written to directly. A file that is replaced
     hands on its owner, as far as that is ours to decide, and its mode.
     """
-    path = os.path.realpath(path)
+    given, path = path, os.path.realpath(path)
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            with open(path, "wb") as file:
+        if os.path.exists(given) and not os.path.isfile(given):  # by the name given: /dev/stdout has no other
+            with open(given, "wb") as file:
                 yield file
             return
         with suppress(OSError):  # a folder may take files and still not show them
@@ -50,6 +51,15 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             raise cannot_write(path, error) from error
         raise
+
+
+def is_database(path: str) -> bool:
+    """Whether a file of SQLite's is there: a partition perhaps, which no export should take the place of."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 def remove_leftovers(folder: str, names: str) -> None:

@@ -35,6 +35,7 @@ def as_owner(path: str) -> Iterator[None]:
 
 
 def _owner(path: str) -> os.stat_result:
+    path = os.path.abspath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return os.stat(path)

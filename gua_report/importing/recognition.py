@@ -48,6 +48,8 @@ def _open_folder(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
 
 @contextmanager
 def _open_file(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"{path} is no regular file: give {EXPECTED}")
     with open(path, "rb") as file:
         begin = file.read(stats_csv.LONGEST_HEADER)
     if not begin:

@@ -61,7 +61,11 @@ class Tally:
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to import at all."""
-        return not (self.ticks or self.there_already or self.refused or ("tick", RECORDED) in self.left_out)
+        return not (self.ticks or self.there_already or self.refused or self._is_accounted_for)
+
+    @property
+    def _is_accounted_for(self) -> bool:
+        return any(("tick", reason) in self.left_out for reason in (RECORDED, EXPIRED))
 
     def to_dict(self) -> dict[str, Any]:
         return {

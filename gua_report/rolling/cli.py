@@ -85,7 +85,7 @@ def summary(done: Done, dry_run: bool) -> str:
     parts += [f"{days(len(done.compacted))} {'to compact' if dry_run else 'compacted'}"] if done.compacted else []
     lines = [", ".join(parts)]
     lines += [f"{'would remove' if dry_run else 'removed'} {path}" for path in done.removed]
-    lines += [f"kept {day}: it is old enough, but it or a day beside it could not be rolled up" for day in done.kept]
+    lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
     return "\n".join(lines)
 
 

@@ -62,7 +62,10 @@ def _set_aside(
         complain(f"of {len(gone & set(saved))} days the ticks are gone: they were taken over from it")
     if lost:
         complain(f"lost, as the ticks are gone too: {', '.join(lost)}")
-    os.link(path, aside)
+    try:
+        os.link(path, aside)
+    except OSError:  # a file system without hard links: for a moment there is no such file
+        os.rename(path, aside)
     with suppress(FileNotFoundError):
         os.rename(path + JOURNAL_SUFFIX, aside + JOURNAL_SUFFIX)  # or it would be taken for the new file's
     os.replace(new, path)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
+import pandas as pd
+
 from gua_report.config import Config
 from gua_report.daily import is_closed, roll_up_day
 from gua_report.daily_csv import csv_dir, csv_path, write_daily_csv
@@ -17,9 +19,10 @@ from gua_report.rolling.compaction import compact
 from gua_report.rolling.repair import read_or_repair
 from gua_report.rolling.retention import find_expired, is_old, list_csvs, remove
 from gua_report.rolling.verification import verify
+from gua_report.rollup_file import read_days
 from gua_report.rollup_index import Stored, origin_of, path_of, read_index
 from gua_report.rollup_writer import RollupWriter
-from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy
+from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition import day_of
 from gua_sample.writer import storage_error
 
@@ -60,6 +63,7 @@ class Upkeep:
         current = {day for day in history.days if self.is_current(day)}
         closed = [day for day in history.days if is_closed(history, day, self.now_ms)]
         due = [day for day in closed if day not in current or (rebuild and not self.follows_expired(day))]
+        due = sorted({*due, *self.beside(due, current)})
         csv_due = [day for day in closed if self.lacks_csv(day)]
         step, steps = 0, len(due) + len(csv_due)
         rolled_up, csv = [], []
@@ -92,23 +96,40 @@ class Upkeep:
             return False
         return self.index[day].origin == origin_of(self.history.paths[day], self.config.policy)
 
+    def beside(self, due: list[str], current: set[str]) -> list[str]:
+        """Stored days whose neighbour has changed, or has come back: their edges are weighed by it."""
+        newest = max(self.index, default="")
+        changed = {day for day in due if day in self.index or day < newest}
+        pairs = [pair for pair in pairwise(self.history.days) if changed & set(pair)]
+        found = {day for pair in pairs for day in pair} & current
+        return [day for day in found if not self.follows_expired(day)]
+
     def follows_expired(self, day: str) -> bool:
-        """Whether the ticks before it are gone: made anew, episodes that went on over midnight would be cut in two."""
-        before = [other for other in {*self.index, *self.history.days} if other < day]
-        return bool(before) and max(before) not in self.history.days
+        """Whether the ticks before it are gone: what they told of its first ones can't be made anew."""
+        before = self.day_before(day)
+        return before is not None and before not in self.history.days
+
+    def day_before(self, day: str) -> str | None:
+        return max((other for other in {*self.index, *self.history.days} if other < day), default=None)
+
+    def episodes_before(self, day: str) -> pd.DataFrame | None:
+        """Those stored of the day before, if its ticks are gone."""
+        before = self.day_before(day)
+        if before is None or before in self.history.days:
+            return None
+        return read_days(path_of(self.data_dir), before, before).episodes
 
     def store_day(self, day: str) -> bool:
         """In a transaction of its own: who is killed has done what is done."""
-        if self.dry_run:
-            return True
         # Before it is read: what comes later is to be seen as such.
         origin = origin_of(self.history.paths[day], self.config.policy)
-        made = roll_up_day(self.history, day, self.config.policy)
-        if made is None:
-            return False
+        made = roll_up_day(self.history, day, self.config.policy, self.episodes_before(day))
+        if made is None or self.dry_run:
+            return made is not None
         path = path_of(self.data_dir)
+        is_compact = day in self.index and self.index[day].is_compact and self.index[day].origin[1:] == origin[1:]
         with RollupWriter(path) as writer:
-            writer.write(day, made, Stored(origin))
+            writer.write(day, made, Stored(origin, is_compact=is_compact))
             verify(path, day, made)
             writer.mark_verified(day)
         return True
@@ -122,7 +143,7 @@ class Upkeep:
 
     def write_csv(self, day: str) -> bool:
         if self.dry_run:
-            return True
+            return len(self.history.ticks_of(day)) > 0 and day not in self.history.unreadable
         try:
             return write_daily_csv(self.data_dir, day, self.config) is not None
         except (CorruptPartition, NewerPartition, PartitionBusy) as error:
@@ -142,7 +163,7 @@ class Upkeep:
                 continue
             try:
                 size = compact(self.history.paths[day])
-            except PartitionBusy as error:
+            except StoreError as error:
                 self.complain(f"not compacted: {error}")
                 continue
             with RollupWriter(path_of(self.data_dir)) as writer:
@@ -163,18 +184,20 @@ class Upkeep:
             [day for day in history.days if day in current or len(history.ticks_of(day)) or day in history.unreadable],
             csvs,
             set(self.index),
-            current - awaited,
+            current,
             self.config.retention,
             self.now_ms,
         )
+        expired = expired._replace(days=[day for day in expired.days if day not in awaited])
         leftovers = self.find_leftovers()
         partitions = [history.paths[day] for day in expired.days]
         if not self.dry_run:
+            remove(leftovers + expired.csvs)  # on a full disk, this makes room for what follows
             if expired.days or expired.rollups:
                 with RollupWriter(path_of(self.data_dir)) as writer:
                     writer.mark_expired(expired.days)  # first: they are never to be made anew from what is left
                     writer.delete(expired.rollups)
-            remove(leftovers + partitions + expired.csvs)
+            remove(partitions)
             history.forget(expired.days)
         removed = [*leftovers, *partitions, *expired.csvs, *(f"rollup of {day}" for day in expired.rollups)]
         return removed, expired.kept

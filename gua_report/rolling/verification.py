@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gua_report.coverage import SPAN_COLUMNS
 from gua_report.episodes import COLUMNS as EPISODE_COLUMNS
 from gua_report.rollup_file import Day, read_days
 from gua_sample.errors import StoreError
@@ -18,10 +19,9 @@ def verify(path: str, day: str, made: Day) -> None:
 def fingerprint(day: Day) -> list[list[tuple[Any, ...]]]:
     """All that counts in it, as whole numbers and texts."""
     rollup = day.rollup
-    hours = rollup.cards[["hour_ms", "gpu_uuid", "state", "weight_ms", "gpu_ms", "energy_joules"]]
+    hours = rollup.cards[["hour_ms", "gpu_uuid", "state", "weight_ms", "gpu_ms", "energy_joules", "energy_ms"]]
     presences = rollup.identities[["hour_ms", "gpu_uuid", "identity", "state", "weight_ms", "gpu_ms"]]
-    spans = day.spans[["start_ms", "end_ms", "boot_id"]]
-    frames = (hours, presences, rollup.holds, day.episodes[EPISODE_COLUMNS], spans)
+    frames = (hours, presences, rollup.holds, day.episodes[EPISODE_COLUMNS], day.spans[SPAN_COLUMNS])
     return [sorted(map(_whole, frame.astype(object).itertuples(index=False, name=None)), key=repr) for frame in frames]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -20,10 +21,24 @@ from gua_report.rollup_index import Stored, origin_of, path_of
 from gua_report.rollup_writer import RollupWriter
 from gua_report.window import number_of
 from gua_sample import store
-from gua_sample.errors import NothingToReport
+from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.policy import DEFAULT
 from gua_sample.simulate import Laboratory
-from tests.unit.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Report, gap_seconds, report_of, written
+from tests.unit.lab import (
+    CONFIG,
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    MONDAY_MS,
+    Report,
+    busy,
+    gap_seconds,
+    held,
+    report_of,
+    series,
+    write,
+    written,
+)
 from tests.unit.test_report import Moment, histories, many, part, span, ticks_of
 
 FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
@@ -151,8 +166,8 @@ def test_a_day_that_got_another_tick_is_taken_from_ticks_until_it_is_rolled_up_a
     report = report_of(tmp_path, start, end)
     assert report.from_ticks_seconds == pytest.approx(86_400, abs=600)
     done = upkeep(tmp_path, end + 5 * DAY_MS)
-    assert done.rolled_up == [days[1]]
-    assert done.unchanged == 3
+    assert done.rolled_up == days[:3]  # those beside it are weighed by its ticks
+    assert done.unchanged == 1
 
 
 def expire(folder: Path, *days: str) -> None:
@@ -191,7 +206,13 @@ def test_days_of_other_thresholds_whose_ticks_have_expired_are_left_out_and_said
     assert report.notes == [f"left out: {days[1]}, rolled up under other thresholds, and the ticks have expired"]
     assert gap_seconds(report)["ticks expired"] == pytest.approx(86_400, abs=600)
     expire(tmp_path, days[0])
-    assert report_of(tmp_path, start, end, config=strict).window.start_ms >= start + DAY_MS
+    report = report_of(tmp_path, start, end, config=strict)
+    assert gap_seconds(report)["ticks expired"] == pytest.approx(1.5 * 86_400, abs=600)
+    assert report.notes == [
+        f"left out: {days[0]} to {days[1]} (2 days), rolled up under other thresholds, and the ticks have expired"
+    ]
+    with pytest.raises(NothingToReport, match="rolled up under other thresholds"):
+        report_of(tmp_path, start, start + DAY_MS, config=strict)
 
 
 def test_rollups_that_cannot_be_read_are_passed_over_with_a_note(tmp_path: Path) -> None:
@@ -365,9 +386,13 @@ def test_days_that_only_damaged_rollups_knew_are_a_gap_with_a_reason(tmp_path: P
     start, end = lab_days(tmp_path)
     upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
     overwrite(tmp_path / "rollups.sqlite", "card_hour")
-    report = report_of(tmp_path, end - 3 * DAY_MS, end)
-    assert report.window.start_ms >= start + DAY_MS
+    report = report_of(tmp_path, start, end)
     assert "rollups are not used" in report.notes[0]
+    assert (
+        report.notes[1] == "left out: 2026-11-13 to 2026-11-14 (2 days), in rollups that can't be read, and the"
+        " ticks have expired"
+    )
+    assert gap_seconds(report)["ticks expired"] == pytest.approx(1.5 * 86_400, abs=600)
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Kathmandu"])
@@ -427,3 +452,93 @@ def test_no_csv_files_where_none_are_wanted(tmp_path: Path) -> None:
     assert len(upkeep(tmp_path, end + 2 * DAY_MS, none).removed) == 4
     assert upkeep(tmp_path, end + 2 * DAY_MS, none).csv == []
     assert list((tmp_path / "csv").iterdir()) == []
+
+
+@pytest.mark.parametrize("minutes", [(30, 90), (30, 105), (15, 45), (0, 61), (59, 181)])
+def test_hours_that_a_window_cuts_count_by_their_share_once_ticks_have_expired(
+    tmp_path: Path, minutes: tuple[int, int]
+) -> None:
+    """On a card that is busy from one hour on, a share of either hour is right to the minute."""
+    idle = series(MONDAY_MS, 60, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS)
+    busy_ = series(MONDAY_MS + HOUR_MS, 300, busy(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS)
+    write(tmp_path, idle + busy_)
+    start, end = (MONDAY_MS + minute * MINUTE_MS for minute in minutes)
+    expected = report_of(tmp_path, start, end)
+    expire(tmp_path, *roll_up_days(str(tmp_path)))
+    found = report_of(tmp_path, start, end)
+    pd.testing.assert_frame_equal(expected.headline, found.headline, atol=1e-6)
+    assert len(found.notes) == 1
+
+
+def test_the_first_hour_of_a_history_is_not_taken_for_one_that_is_cut(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS + 40 * MINUTE_MS, 80, busy(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS))
+    expected = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS)
+    expire(tmp_path, *roll_up_days(str(tmp_path)))
+    found = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS)
+    pd.testing.assert_frame_equal(expected.headline, found.headline, atol=1e-6)
+    pd.testing.assert_frame_equal(expected.capacity, found.capacity, atol=1e-6)
+    assert found.notes == []
+
+
+def test_who_is_held_at_the_end_of_an_expired_history_is_told_by_its_last_tick(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    expire(tmp_path, *roll_up_days(str(tmp_path)))
+    found = report_of(tmp_path, start, end)
+    assert found.episodes["ongoing"].sum() == expected.episodes["ongoing"].sum()
+    assert 0 <= found.newest_ms - expected.newest_ms < 5 * MINUTE_MS
+
+
+def test_samples_that_can_not_be_read_cost_their_day_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Though the last tick of the day before reaches into it, and its own times can be read."""
+    write(tmp_path, series(MONDAY_MS + 10_000, 3 * 1440, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS))
+    overwrite(tmp_path / "samples/2026-11-17.sqlite", "card_sample")
+    start, end = MONDAY_MS + 10_000, MONDAY_MS + 3 * DAY_MS
+    for _ in range(2):
+        report = report_of(tmp_path, start, end)
+        assert gap_seconds(report)["partition not readable"] == pytest.approx(86_400, abs=61)
+        assert report.headline["gpu_hours"].sum() == pytest.approx(48, abs=0.1)
+        done = upkeep(tmp_path, end + 2 * DAY_MS, CONFIG._replace(retention=Retention(raw_days=1)), dry_run=True)
+        assert not any("2026-11-17" in path for path in done.removed)
+        done = upkeep(tmp_path, end + 2 * DAY_MS)
+        assert done.failed == ["2026-11-17"]
+    assert "2026-11-17" in capsys.readouterr().out
+
+
+def test_a_day_that_was_restored_is_weighed_with_its_neighbours(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 4 * 1440, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS))
+    end = MONDAY_MS + 4 * DAY_MS
+    expected = report_of(tmp_path, MONDAY_MS, end)
+    away = (tmp_path / "samples/2026-11-18.sqlite").rename(tmp_path / "away")
+    assert len(upkeep(tmp_path, end + 2 * DAY_MS).rolled_up) == 3
+    away.rename(tmp_path / "samples/2026-11-18.sqlite")
+    assert upkeep(tmp_path, end + 2 * DAY_MS).rolled_up == ["2026-11-17", "2026-11-18", "2026-11-19"]
+    assert_same(expected, report_of(tmp_path, MONDAY_MS, end))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_episodes_go_on_from_a_day_whose_ticks_have_expired(tmp_path: Path, again: bool) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    os.utime(tmp_path / "samples/2026-11-15.sqlite")  # as a copy without times does
+    if again:
+        assert "2026-11-15" in upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).rolled_up
+    found = report_of(tmp_path, start, end)
+    assert len(found.episodes) == len(expected.episodes)
+    assert found.episodes["seconds"].sum() == pytest.approx(expected.episodes["seconds"].sum(), rel=0.001)
+
+
+def test_a_full_disk_loses_its_old_csv_files_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, end = lab_days(tmp_path)
+    upkeep(tmp_path, end + 2 * DAY_MS)
+
+    def full(self: RollupWriter, days: list[str]) -> None:
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(RollupWriter, "mark_expired", full)
+    config = CONFIG._replace(retention=Retention(raw_days=1, csv_days=1))
+    with pytest.raises(StoreError):
+        upkeep(tmp_path, end + 2 * DAY_MS, config)
+    assert list((tmp_path / "csv").iterdir()) == []
+    assert len(days_left(tmp_path)) == 4
