@@ -66,7 +66,8 @@ def opened(request: pytest.FixtureRequest) -> Opened:
 
 def assert_same(view: pd.DataFrame, frame: pd.DataFrame, keys: list[str]) -> None:
     left, right = (one.sort_values(keys, ignore_index=True) for one in (view, frame[list(view.columns)]))
-    pd.testing.assert_frame_equal(left.astype(object).fillna(-1), right.astype(object).fillna(-1), check_dtype=False)
+    left, right = (frame.astype(object).where(frame.notna(), -1) for frame in (left, right))
+    pd.testing.assert_frame_equal(left, right, check_dtype=False)
 
 
 def test_card_hours_are_what_reports_add_up(opened: Opened) -> None:
