@@ -8,7 +8,7 @@ export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-pandas-2 test-all lint format bench install uninstall install-user uninstall-user wheels clean
+.PHONY: help venv demo test-deps test test-pandas-2 test-all lint format bench install uninstall install-user uninstall-user wheels clean
 
 help: ## list what one can do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -23,6 +23,12 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP) ## the report of a simulated laboratory; needs no GPU
 	@$(BIN)/gua demo
+
+# Debian's and Ubuntu's names. Without them, the tests that need them are skipped, and say so.
+TEST_PACKAGES = prometheus prometheus-node-exporter redis-server
+APT_INSTALL = apt-get install --quiet --yes --no-install-recommends
+test-deps: ## as root: install the servers that tests talk to (apt)
+	$(APT_INSTALL) $(TEST_PACKAGES) || { apt-get update --quiet && $(APT_INSTALL) $(TEST_PACKAGES); }
 
 # Two per core, since the end-to-end tests mostly wait. A worker takes whole files, as they share fixtures, in the order
 # of their names: those that wait come first.
@@ -55,6 +61,7 @@ format: $(STAMP) ## put the code into the project's style
 
 bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/sampler.py
+	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/report.py
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc

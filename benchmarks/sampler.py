@@ -32,20 +32,22 @@ INTERVAL_MS = 30_000
 MEMORY = "/dev/shm"  # noqa: S108 - only a place for temporary folders
 
 
-def compare(variables: dict[str, str], data_dir: str, renew: Callable[[], object]) -> tuple[list[Cost], list[Cost]]:
-    """Floor and sampler in turn, so that whatever else the machine does hits both."""
+def compare(variables: dict[str, str], data_dir: str, renew: Callable[[], object]) -> list[list[Cost]]:
+    """Floor, sampler and sampler with metrics in turn, so that whatever else the machine does hits all of them."""
     sampler = [*SAMPLER, "--data-dir", data_dir]
-    for command in (FLOOR, sampler):
-        run_once(command, variables)  # bytecode, caches, the partition
-    pairs = []
-    for _ in range(RUNS):
-        renew()  # the driver has filled its buffers since
-        pairs.append((run_once(FLOOR, variables), run_once(sampler, variables)))
-    return [floor for floor, _ in pairs], [sample for _, sample in pairs]
+    commands = [FLOOR, sampler, [*sampler, "--textfile", f"{data_dir}/gua.prom"]]
+    costs: list[list[Cost]] = [[] for _ in commands]
+    for number in range(RUNS + 1):
+        for command, cost in zip(commands, costs, strict=True):
+            renew()  # the driver has filled its buffers since
+            done = run_once(command, variables)
+            if number:  # the first time there are no bytecode, caches, partition
+                cost.append(done)
+    return costs
 
 
-def measure_tick(folder: Path) -> tuple[float, float, float]:
-    """CPU ratio, sampler's CPU milliseconds and peak MiB at 8 cards and 12 processes."""
+def measure_tick(folder: Path) -> tuple[float, float, float, float]:
+    """CPU ratio, sampler's CPU milliseconds and peak MiB at 8 cards and 12 processes; what metrics add to that CPU."""
     sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(12)]
     try:
         scenario = Scenario()
@@ -58,14 +60,15 @@ def measure_tick(folder: Path) -> tuple[float, float, float]:
             )
         path = scenario.write(folder / "scenario")
         variables = environment(build(folder), path, ENVIRONMENT)
-        floor, sampler = compare(variables, str(folder / "data"), lambda: scenario.write(path))
+        floor, sampler, with_metrics = compare(variables, str(folder / "data"), lambda: scenario.write(path))
     finally:
         for sleeper in sleepers:
             sleeper.kill()
             sleeper.wait()
     cpu = statistics.median(cost.cpu_seconds for cost in sampler)
     ratio = cpu / statistics.median(cost.cpu_seconds for cost in floor)
-    return ratio, cpu * 1000, max(cost.peak_mib for cost in sampler)
+    metrics_ratio = statistics.median(cost.cpu_seconds for cost in with_metrics) / cpu
+    return ratio, cpu * 1000, max(cost.peak_mib for cost in sampler), metrics_ratio
 
 
 def restless_day(cards: int = 10, processes: int = 12) -> Iterator[Tick]:
@@ -111,10 +114,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gua-bench-") as name:
         folder = Path(name)
         (folder / "driver").mkdir()
-        ratio, cpu_ms, peak_mib = measure_tick(folder / "driver")
+        ratio, cpu_ms, peak_mib, metrics_ratio = measure_tick(folder / "driver")
         bounds.show("CPU of a tick, 8 cards, 12 processes, over the imports", ratio, "x", 1.3)
         print(f"  (that is {cpu_ms:.0f} ms, median of {RUNS} runs in turn with the imports)")
         bounds.show("peak memory of that tick", peak_mib, "MiB", 40)
+        bounds.show("CPU of that tick with --textfile, over the same without", metrics_ratio, "x", 1.25)
         # On a memory file system where there is one: what is measured is size, not this disk.
         memory = MEMORY if os.access(MEMORY, os.W_OK) else name
         for what, history in (

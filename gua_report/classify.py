@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from gua_report.columns import Floats, Integers, Rows
-from gua_report.identities import apply_mapping, resolve_all
-from gua_sample.policy import ACTIVE, IDLE_HELD, LONGEST_GAP_INTERVALS, STATES, STATUS_OK, TRULY_IDLE, UNKNOWN, Policy
+from gua_report.identities import apply_mapping, resolve
+from gua_sample.policy import (
+    IDLE_HELD,
+    LONGEST_GAP_INTERVALS,
+    MOST_ACTIVE_FIRST,
+    STATES,
+    STATUS_OK,
+    TRULY_IDLE,
+    Policy,
+    hold_together,
+    is_idle,
+    is_large,
+    is_unattributed,
+    rests,
+)
 from gua_sample.policy import card_states as decide
 
 Booleans = npt.NDArray[np.bool_]
 
 ABSENT = -1
+# What tells who a process belongs to.
+IDENTITY_FACTS = ["uid", "login_uid", "user", "login_user", "cgroup"]
 CODES = {state: code for code, state in enumerate(STATES)}
-# Of an identity's processes on a card, the most active one counts.
-RANKS = np.array([{ACTIVE: 3, IDLE_HELD: 2, UNKNOWN: 1, TRULY_IDLE: 0}[state] for state in STATES])
+RANKS = np.array([-MOST_ACTIVE_FIRST.index(state) for state in STATES])
 
 
 class Classified(NamedTuple):
@@ -50,7 +64,7 @@ def classify(rows: Rows, ticks: pd.DataFrame, policy: Policy, people: Mapping[st
     states = np.full(shape[0] * shape[1], ABSENT, np.int64)
     for state, mask in masks.items():
         states[cell] = np.where(mask[cell], CODES[state], states[cell])
-    unattributed = (states == CODES[IDLE_HELD]) & (used - total > policy.unattributed_memory_mib)
+    unattributed = (states == CODES[IDLE_HELD]) & is_unattributed(used, total, policy)
     processes, process_facts = _processes(rows, ticks, process_cell, states, total, policy, shape[1], people)
     return Classified(
         ticks,
@@ -133,15 +147,13 @@ def _processes(
     times = ticks["ts_ms"].to_numpy()[tick]
     interval = ticks["interval_ms"].to_numpy()[tick]
     recent = same & (np.diff(times, prepend=times[:1]) <= LONGEST_GAP_INTERVALS * interval)
-    was_idle = recent & np.append(False, sm_percent[:-1] == 0)
+    did_nothing_before = recent & np.append(False, sm_percent[:-1] == 0)
 
-    large = ~(memory <= policy.process_memory_mib)
-    has_holder = np.zeros(len(states), bool)
-    has_holder[cell[large]] = True
-    # Many small processes can hold a card together.
-    holds = large | ((total[cell] > policy.process_memory_mib) & ~has_holder[cell])
-    idle = (states[cell] == CODES[IDLE_HELD]) & holds
-    idle |= (memory > policy.process_memory_mib) & (sm_percent == 0) & was_idle
+    large = is_large(memory, policy)
+    has_large = np.zeros(len(states), bool)
+    has_large[cell[large]] = True
+    holds = large | hold_together(total[cell], has_large[cell], policy)
+    idle = is_idle(states[cell] == CODES[IDLE_HELD], holds, rests(memory, sm_percent, policy), did_nothing_before)
     state = np.where(idle, CODES[IDLE_HELD], states[cell])
     # A desktop beside somebody's idle notebook holds nothing.
     state = np.where(~idle & (state == CODES[IDLE_HELD]), CODES[TRULY_IDLE], state)
@@ -158,3 +170,29 @@ def _processes(
         }
     )
     return frame, facts.assign(key=key_of)
+
+
+def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:
+    """The identity of each row, from the columns `IDENTITY_FACTS`; each distinct set of facts is looked at once."""
+    group = np.zeros(len(facts), dtype="int64")
+    for column in IDENTITY_FACTS:
+        # Not groupby: it drops, keeps or confuses the missing ones depending on the column's type and pandas' version.
+        codes, values = pd.factorize(facts[column])  # missing: -1
+        group, _ = pd.factorize(group * (len(values) + 1) + codes + 1)
+    # Groups are numbered as they appear, so the first row of each gives its identity, in order.
+    firsts = np.flatnonzero(~pd.Series(group).duplicated().to_numpy())
+    distinct = facts[IDENTITY_FACTS].iloc[firsts].astype(object)
+    identities = [
+        resolve(_number(uid), _number(login_uid), _text(user), _text(login_user), _text(cgroup))
+        for uid, login_uid, user, login_user, cgroup in distinct.itertuples(index=False, name=None)
+    ]
+    resolved = pd.Series(identities, dtype="str").take(group)
+    return resolved.set_axis(facts.index).rename("identity")
+
+
+def _number(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,109 +1,12 @@
-"""Who a process belongs to, told from the raw facts that the sampler stored."""
+"""Who is behind an identity. Without pandas, for all who ask; the rule of identities is in `gua_sample.identity`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
-import pandas as pd
-
-FACTS = ["uid", "login_uid", "user", "login_user", "cgroup"]
-UNATTRIBUTED = "(unattributed)"  # holds the memory that no process shows
-UNKNOWN = "unknown"
-
-# An id is cut to the 12 digits that `docker ps` shows.
-ID = "[0-9a-f]{12}"
-REST = "[0-9a-f]{0,52}(?![0-9A-Za-z_-])"
-# Static pods have no dashes; with the systemd driver '_' stands for '-'.
-POD = "[0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12}"
-# Each group is named as the identity is: docker:3f2a9c81d0b7.
-CONTAINER = re.compile(
-    rf"[/:]docker[-/:](?P<docker>{ID}){REST}"
-    rf"|[/:](?:cri-)?containerd[-/:](?P<containerd>{ID}){REST}"
-    rf"|[/:]crio[-/:](?P<crio>{ID}){REST}"
-    rf"|[/:]libpod-(?:payload-)?(?P<podman>{ID}){REST}"
-    # With the cgroupfs driver a pod's containers are bare ids: the pod says more.
-    rf"|kubepods.*?[-/]pod(?P<pod>{POD})(?![0-9A-Za-z_-])(?:/[0-9a-f]{{64}}(?=/|$))?"
-    r"|/lxc(?:\.payload[./]|/)(?P<lxc>[^/]+)"
-    # docker run --cgroup-parent: surely a container, though of an unnamed runtime.
-    rf"|/(?P<container>{ID})[0-9a-f]{{52}}(?=/|$)"
-)
-# Below slurmstepd.scope Slurm 26.05 names a job by its SLUID. Several slurmd on a host put their node's name before.
-SLURM = re.compile(r"/(?:slurm[^/]*/uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))(?=/|$)")
-# user@1000.service is the user's own manager: it says no more than the user does.
-UNIT = re.compile(r"/(?!user@[0-9]+\.service(?:/|$))([^/]+\.service)(?=/|$)")
-# Only at the root of the tree: further down it is a container's own, and root's says nothing.
-USER_SLICE = re.compile(r"^/user\.slice/user-([1-9][0-9]{0,9})\.slice(?=/|$)")
-
-
-def resolve(
-    uid: int | None, login_uid: int | None, user: str | None, login_user: str | None, cgroup: str | None
-) -> str:
-    """The first that applies; never empty.
-
-    1. The login user: the name, else `uid:N`.
-    2. The container or pod, the deepest one if they are nested: the host's names do not apply to its uids. They do in
-       a rootless container whose process belongs to the very user in whose slice it runs (and who could give a cgroup
-       any name there): it is passed over.
-    3. The owner, if that is not root and has a name.
-    4. The Slurm job; the user in whose slice it runs, as `uid:N`; the systemd unit. So a nameless owner (a dynamic
-       user, a directory that did not answer) is told by these if possible.
-    5. The owner by name (that is root), `uid:N`, `unknown`.
-    """
-    if login_user or login_uid is not None:
-        return login_user or f"uid:{login_uid}"
-    paths = (cgroup or "").split(";")  # cgroup v1 has several
-    slice_user = _deepest(USER_SLICE, paths)
-    slice_uid = slice_user[1] if slice_user else None
-
-    container = _deepest(CONTAINER, paths)
-    if container and container.lastgroup and slice_uid != str(uid):
-        name = container[container.lastgroup]
-        return f"{container.lastgroup}:{name.replace('_', '-') if container.lastgroup == 'pod' else name}"
-
-    is_root = uid == 0 or (uid is None and user == "root")
-    if user and not is_root:
-        return user
-    if job := _deepest(SLURM, paths):
-        return f"slurm:{job[1] or job[2]}"
-    if slice_uid:
-        return f"uid:{slice_uid}"
-    if unit := _deepest(UNIT, paths):
-        return f"unit:{unit[1]}"
-    return user or (UNKNOWN if uid is None else f"uid:{uid}")
-
-
-def _deepest(pattern: re.Pattern[str], paths: list[str]) -> re.Match[str] | None:
-    matches = [match for path in paths for match in pattern.finditer(path)]
-    return max(matches, key=lambda match: (match.string.count("/", 0, match.end()), match.start()), default=None)
-
-
-def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:
-    """The identity of each row, from the columns `FACTS`; each distinct set of facts is looked at once."""
-    group = np.zeros(len(facts), dtype="int64")
-    for column in FACTS:
-        # Not groupby: it drops, keeps or confuses the missing ones depending on the column's type and pandas' version.
-        codes, values = pd.factorize(facts[column])  # missing: -1
-        group, _ = pd.factorize(group * (len(values) + 1) + codes + 1)
-    # Groups are numbered as they appear, so the first row of each gives its identity, in order.
-    firsts = np.flatnonzero(~pd.Series(group).duplicated().to_numpy())
-    distinct = facts[FACTS].iloc[firsts].astype(object)
-    identities = [
-        resolve(_number(uid), _number(login_uid), _text(user), _text(login_user), _text(cgroup))
-        for uid, login_uid, user, login_user, cgroup in distinct.itertuples(index=False, name=None)
-    ]
-    resolved = pd.Series(identities, dtype="str").take(group)
-    return resolved.set_axis(facts.index).rename("identity")
-
-
-def _number(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+from gua_sample.identity import UNATTRIBUTED as UNATTRIBUTED
+from gua_sample.identity import UNKNOWN as UNKNOWN
+from gua_sample.identity import resolve as resolve
 
 
 def apply_mapping(identity: str, people: Mapping[str, str]) -> str:

@@ -13,14 +13,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from gua_report.window import HOUR_MS
+from gua_sample.policy import DEFAULT_INTERVAL_MS as DEFAULT_INTERVAL_MS
 from gua_sample.policy import LONGEST_GAP_INTERVALS
+from gua_sample.policy import TICKS_AROUND as TICKS_AROUND
 
 Integers = npt.NDArray[np.int64]
-
-# A tick that was told no interval takes the median gap of so many ticks around it.
-TICKS_AROUND = 20
-# A history of a single tick has no gap to go by; this is what the timer has.
-DEFAULT_INTERVAL_MS = 30_000
 
 
 class Pieces(NamedTuple):

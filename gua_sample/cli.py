@@ -7,9 +7,9 @@ import time
 from typing import NoReturn
 
 from gua_sample import command, processes, service, settings, tick
-from gua_sample.errors import DriverError, UsageError
+from gua_sample.errors import DriverError, StoreError, TextfileError, UsageError
 from gua_sample.policy import STATES, card_state
-from gua_sample.records import Previous, Reading, Source
+from gua_sample.records import Previous, Reading, Source, Tick
 
 PROG = "gua-sample"
 DESCRIPTION = """\
@@ -21,11 +21,13 @@ examples:
   gua-sample --data-dir ./try              somewhere else
   gua-sample --simulate --data-dir ./try   no GPU here: a made-up laboratory
   gua-sample --interval 30s                note how often it is run
+  gua-sample --textfile /var/lib/prometheus/node-exporter/gua.prom
+                                           and metrics for Prometheus
 
 data folder, first that applies: --data-dir, $GUA_DATA_DIR, $STATE_DIRECTORY,
 /var/lib/gua if it exists, $XDG_STATE_HOME/gua (~/.local/state/gua).
-exit status: 0 recorded, 1 failed (a driver error is recorded all the same),
-2 wrong usage, 75 failed as the unit has logged within the hour.
+exit status: 0 recorded, 1 failed (recorded all the same, if it was the driver
+or --textfile), 2 wrong usage, 75 failed as the unit has logged within the hour.
 """
 
 
@@ -45,6 +47,7 @@ def build_parser() -> command.Parser:
     parser.add_argument(
         "--simulate", metavar="SEED", nargs="?", const="0", help="sample a made-up laboratory; needs --data-dir"
     )
+    parser.add_argument("--textfile", metavar="FILE", help="write the tick's metrics too, for node_exporter; *.prom")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--record-timeout", action="store_true", help="for the unit: record that its run was killed")
     return parser
@@ -53,20 +56,45 @@ def build_parser() -> command.Parser:
 def run(options: argparse.Namespace) -> int:
     interval_ms = settings.duration_ms(options.interval) if options.interval is not None else None
     data_dir = settings.data_dir(options.data_dir)
+    textfile = settings.textfile(options.textfile)
     ts_ms = time.time_ns() // 1_000_000
     if options.record_timeout:
         if service.folder_of_runs() is None:
             raise UsageError("--record-timeout is for the unit alone: it says that the unit's run was killed")
-        tick.record_timeout(data_dir, service.read_start_ms(ts_ms), ts_ms, warn)
+        killed = tick.record_timeout(data_dir, service.read_start_ms(ts_ms), ts_ms, warn)
+        if problem := publish(textfile, data_dir, killed):
+            warn(str(problem))
         warn("a run had to be killed at its start timeout: the driver hangs? see 'gua doctor'")
         return 0
     service.mark_start()
     source = simulation(options.simulate, options.data_dir, ts_ms) if options.simulate is not None else machine()
-    done = tick.run(data_dir, source, interval_ms, ts_ms, warn)
+    try:
+        done = tick.run(data_dir, source, interval_ms, ts_ms, warn)
+    except StoreError:
+        if problem := publish(textfile, data_dir, None):
+            warn(str(problem))
+        raise
+    problem = publish(textfile, data_dir, done.tick)
     if done.driver_error:
+        if problem:
+            warn(str(problem))
         raise done.driver_error
     command.say(PROG, json_summary(done) if options.json else summary(done))
+    if problem:
+        raise problem
     return 0
+
+
+def publish(path: str | None, data_dir: str, taken: Tick | None) -> TextfileError | None:
+    """Write the metrics, if they are wanted. What goes wrong with them is for the caller: the tick is safe by then."""
+    if path is not None:
+        from gua_sample import metrics
+
+        try:
+            metrics.publish(path, data_dir, taken, warn)
+        except TextfileError as problem:
+            return problem
+    return None
 
 
 def warn(text: str) -> None:

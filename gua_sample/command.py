@@ -65,8 +65,8 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def say(prog: str, text: str) -> None:
-    """Print, and don't mind if nobody listens any more."""
+def say(prog: str, text: str) -> bool:
+    """Print, and don't mind if nobody listens any more; whether somebody does."""
     try:
         print(text, flush=True)
     except OSError as error:
@@ -74,6 +74,8 @@ def say(prog: str, text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
             complain(prog, f"warning: standard output can't be written ({error.strerror})")
+        return False
+    return True
 
 
 def complain(prog: str, message: str) -> None:

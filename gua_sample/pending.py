@@ -7,7 +7,6 @@ run that is killed between that and deleting the file does not make the next run
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -15,11 +14,9 @@ from typing import Any, NamedTuple
 from gua_sample.errors import StoreError
 from gua_sample.partition import PENDING_SUFFIX, day_of
 from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
+from gua_sample.replacing import UNFINISHED_SUFFIX, remove_abandoned
 
 VERSION = 1
-UNFINISHED_SUFFIX = ".unfinished"
-# Nobody takes this long to write a few kilobytes: whoever began it was killed.
-ABANDONED_SECONDS = 600
 
 
 class Kept(NamedTuple):
@@ -62,7 +59,7 @@ def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 set_aside(path, error, warn)
         elif name.endswith(PENDING_SUFFIX + UNFINISHED_SUFFIX):
-            _remove_abandoned(path)
+            remove_abandoned(path)
     return sorted(kept, key=lambda one: one.tick.ts_ms)
 
 
@@ -88,7 +85,7 @@ def _load_one(path: str) -> Kept:
         document = json.load(file)
     if document["version"] != VERSION:
         raise ValueError(f"version {document['version']} is not {VERSION}")
-    tick = _tick(document["tick"])
+    tick = restore(document["tick"])
     try:
         day = day_of(tick.ts_ms)
     except OSError as error:  # out of the C library's calendar
@@ -102,7 +99,8 @@ def _card(values: list[Any]) -> Card:
     return card._replace(facts=CardFacts(*card.facts), usages=usages)
 
 
-def _tick(values: list[Any]) -> Tick:
+def restore(values: list[Any]) -> Tick:
+    """A tick from the plain lists that JSON makes of it. Without its cursors."""
     tick = Tick(*values)
     return tick._replace(
         boot=Boot(*tick.boot),
@@ -110,9 +108,3 @@ def _tick(values: list[Any]) -> Tick:
         # JSON has only texts as keys.
         processes={int(pid): Process(*process) for pid, process in tick.processes.items()},
     )
-
-
-def _remove_abandoned(path: str) -> None:
-    with suppress(OSError):  # gone already, or not ours
-        if time.time() - os.stat(path).st_mtime > ABANDONED_SECONDS:
-            os.unlink(path)

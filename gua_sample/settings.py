@@ -34,6 +34,17 @@ def data_dir(option: str | None, environment: Mapping[str, str] = os.environ) ->
     return os.path.join(state_home, "gua")
 
 
+def textfile(option: str | None) -> str | None:
+    """Where metrics go, as an absolute path."""
+    if option is None:
+        return None
+    if not option.endswith(".prom") or os.path.isdir(option):
+        raise UsageError(
+            f"bad value {option!r} for --textfile: expected a file *.prom, as node_exporter reads no others"
+        )
+    return os.path.abspath(option)
+
+
 def duration_ms(text: str) -> int:
     """'30s', '1.5h' or '7d' in milliseconds."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")

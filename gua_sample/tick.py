@@ -35,7 +35,7 @@ def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, warn
     return Done(tick, outcome, driver_error)
 
 
-def record_timeout(data_dir: str, started_ms: int, killed_ms: int, warn: store.Warn) -> None:
+def record_timeout(data_dir: str, started_ms: int, killed_ms: int, warn: store.Warn) -> Tick:
     """Store the tick of a run that began then and hung until it was killed."""
     check_clock(started_ms)
     folder = store.prepare(data_dir)
@@ -43,9 +43,11 @@ def record_timeout(data_dir: str, started_ms: int, killed_ms: int, warn: store.W
         boot = read_boot()
         previous = store.read_previous(folder, started_ms, boot.id, warn)
         boot = previous.boot if previous else boot
-        store.append(folder, Tick(started_ms, None, boot, None, killed_ms - started_ms, TIMEOUT, [], {}, []), warn)
+        tick = Tick(started_ms, None, boot, None, killed_ms - started_ms, TIMEOUT, [], {}, [])
+        store.append(folder, tick, warn)
     except OSError as error:
         raise storage_error(error, error.filename or folder) from error
+    return tick
 
 
 def check_clock(ts_ms: int) -> None:

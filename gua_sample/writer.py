@@ -10,7 +10,7 @@ from types import TracebackType
 from gua_sample import schema
 from gua_sample.errors import CorruptPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition import DAY_MS
-from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick
+from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick, Usage
 
 # How long a reader may hold us up before the tick is kept beside the partition. While it waits to
 # commit, the writer keeps new readers out, so it should not wait long.
@@ -90,6 +90,46 @@ class Writer:
         users = "SELECT uid, user FROM process WHERE user IS NOT NULL"
         logins = "SELECT login_uid, login_user FROM process WHERE login_user IS NOT NULL"
         return dict(self._execute(f"{users} UNION {logins}").fetchall())
+
+    def read(self, start_ms: int, end_ms: int) -> list[Tick]:
+        """The ticks from the one time to before the other, in time order, with what it takes to tell states: no power,
+        energy or temperature. No lock outlives this call."""
+        if not self._is_begun():
+            return []
+        between = "FROM tick t JOIN {} WHERE t.ts_ms >= ? AND t.ts_ms < ? ORDER BY t.ts_ms".format
+        times = start_ms, end_ms
+        self._execute("BEGIN")  # so that all of it is of one moment
+        ticks = self._execute(
+            "SELECT t.id, t.ts_ms, t.interval_ms, n.boot_id, n.boot_time_ms, n.driver_version, t.nvml_ms, t.error "
+            + between("session n ON n.id = t.session_id"),
+            times,
+        ).fetchall()
+        samples = self._execute(
+            "SELECT s.tick_id, s.card_id, s.utilization_hundredths, s.memory_used_mib "
+            + between("card_sample s ON s.tick_id = t.id"),
+            times,
+        ).fetchall()
+        usages = self._execute(
+            "SELECT s.tick_id, s.card_id, s.process_id, s.memory_mib, s.sm_percent "
+            + between("process_sample s ON s.tick_id = t.id"),
+            times,
+        ).fetchall()
+        facts = {row[0]: CardFacts(*row[1:-1]) for row in self._execute("SELECT * FROM card")}
+        people = {row[0]: (Process(*row[1:-1]), row[-1]) for row in self._execute("SELECT * FROM process")}
+        self._execute("COMMIT")
+        cards: dict[int, dict[int, Card]] = {row[0]: {} for row in ticks}
+        processes: dict[int, dict[int, Process]] = {row[0]: {} for row in ticks}
+        for tick_id, card_id, hundredths, used_mib in samples:
+            percent = None if hundredths is None else hundredths / 100
+            cards[tick_id][card_id] = Card(facts[card_id], percent, None, used_mib, None, None, None, [])
+        for tick_id, card_id, process_id, memory_mib, sm_percent in usages:
+            process, type_ = people[process_id]
+            processes[tick_id][process.pid] = process
+            cards[tick_id][card_id].usages.append(Usage(process.pid, type_, memory_mib, sm_percent))
+        return [
+            Tick(ts_ms, interval, Boot(*boot), driver, nvml_ms, error, list(cards[key].values()), processes[key], [])
+            for key, ts_ms, interval, *boot, driver, nvml_ms, error in ticks
+        ]
 
     def write(self, kept: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> int:
         """Add kept ticks that are not in yet, then new ones, in one transaction; returns how many new ones."""

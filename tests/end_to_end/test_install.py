@@ -161,6 +161,9 @@ def test_a_user_without_root_samples_into_a_folder_of_their_own(guest: Guest) ->
     samples = "/home/somebody/.local/state/gua/samples"
     assert guest.run("find", samples, "-name", "*.sqlite", "-user", "somebody").stdout.count("\n") == 1
     assert len(laboratory.errors(guest)) == system_ticks
+    data_dir = "/home/somebody/.local/state/gua"
+    shown = guest.run("gua", "status", "--data-dir", data_dir, user="somebody", environment=session).stdout
+    assert "Sampling: gua-sample.timer active, newest tick" in shown
     removal = ["make", "uninstall-user", "PURGE=1"]
     guest.run(*removal, environment=session, **options)  # type: ignore[arg-type]
     left = guest.run("find", "/home/somebody", "-name", "*gua*", "-not", "-path", "/home/somebody/gua*").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -48,6 +49,17 @@ def test_the_history_says_who_holds_what(guest: Guest) -> None:
     assert process["start_time_ms"] is not None
     folder = guest.run("stat", "--format=%U:%G %a", "/var/lib/gua", laboratory.SAMPLES).stdout.splitlines()
     assert folder == ["gua:gua 755", "gua:gua 755"]
+
+
+def test_anybody_is_told_who_holds_what_now_and_that_sampling_is_alive(guest: Guest) -> None:
+    assert laboratory.sample(guest) == 0
+    shown = guest.run("gua", "status", user="somebody").stdout
+    assert re.search(r"^ +1  systemd .* root$", shown, re.MULTILINE)
+    timer = guest.run("systemctl", "is-active", "gua-sample.timer", check=False).stdout.strip()
+    assert re.fullmatch(rf"Sampling: gua-sample.timer {timer}, newest tick \d+s ago", shown.splitlines()[-1])
+    free = guest.run("gua", "free", user="somebody", check=False)
+    assert free.returncode in (0, 1)
+    assert bool(free.stdout) == (free.returncode == 0)
 
 
 def test_a_reboot_leaves_a_gap_not_a_wrong_number(bare: Path, installed: Path, tmp_path: Path) -> None:

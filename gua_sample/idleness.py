@@ -1,0 +1,197 @@
+"""How long each process has been idle, carried from run to run.
+
+What a run leaves for the next one is a small file in the data folder. If that can't be relied on (it is missing or
+damaged, of another boot, or ticks may have gone by without it), it is told from the history instead, by the same rule.
+"""
+
+# No `from __future__ import annotations` here: see records.py.
+import os
+from contextlib import suppress
+from itertools import pairwise
+from typing import NamedTuple
+
+from gua_sample.errors import StoreError
+from gua_sample.partition import DAY_MS, day_of, list_partitions, partition_path, samples_dir
+from gua_sample.policy import (
+    DEFAULT_INTERVAL_MS,
+    IDLE_HELD,
+    LONGEST_GAP_INTERVALS,
+    TICKS_AROUND,
+    card_state,
+    process_states,
+)
+from gua_sample.records import Card, Tick, Usage
+from gua_sample.replacing import replace_file
+from gua_sample.writer import Writer
+
+NAME = "idle.state"
+FIRST_LINE, LAST_LINE = "gua idle state, version 1", "end"
+# How many days of history are looked at: more only as long as somebody was idle through all of those before.
+DAYS_BACK = (1, 2, 4, 8)
+RECENT_MS = 3_600_000
+# Who is idle since one of the first ticks that were looked at may have been so for longer.
+FIRST_TICKS = 4
+
+Key = tuple[str, int, int | None]  # the card's uuid, the pid, and its start, as pids are used again
+
+
+class Trace(NamedTuple):
+    """What is carried of one process on one card."""
+
+    seen_ms: int  # the last tick it was there
+    at_0_ms: int | None  # the last tick at which its SM utilization was 0, if it was not above since
+    idle_since_ms: int | None  # the second such tick in a row
+    held_since_ms: int | None  # the first tick of its idle-held episode, as reports tell it
+
+
+class Carried(NamedTuple):
+    boot_id: str
+    times_ms: list[int]  # of the last ticks, newest last
+    success_ms: int | None  # the last tick that saw cards
+    errors: int  # how many ticks failed since this is counted
+    traces: dict[Key, Trace]
+
+
+class Seen(NamedTuple):
+    """One process on one card at this tick."""
+
+    card: Card
+    usage: Usage
+    state: str
+    counts: bool  # it is one of those who hold the card or work on it
+    trace: Trace
+
+
+NOTHING = Carried("", [], None, 0, {})
+
+
+def interval_ms(carried: Carried, tick: Tick | None = None) -> float:
+    """How often ticks come: as told, else the median gap of the last ones."""
+    if tick and tick.interval_ms is not None:
+        return tick.interval_ms
+    times = carried.times_ms
+    gaps = sorted(later - earlier for earlier, later in pairwise(times))
+    return (gaps[(len(gaps) - 1) // 2] + gaps[len(gaps) // 2]) / 2 if gaps else DEFAULT_INTERVAL_MS
+
+
+def follow(before: Carried, tick: Tick) -> tuple[Carried, list[Seen]]:
+    """What is to be carried on from this tick, and its processes."""
+    times = [*before.times_ms, tick.ts_ms][-TICKS_AROUND - 1 :]
+    after = before._replace(boot_id=tick.boot.id, times_ms=times)
+    longest = LONGEST_GAP_INTERVALS * interval_ms(after, tick)
+    traces = before.traces if before.boot_id == tick.boot.id else {}
+    # One that was not on its list for a moment is not forgotten at once.
+    near = {key: trace for key, trace in traces.items() if 0 < tick.ts_ms - trace.seen_ms <= longest}
+    if not tick.cards:
+        return after._replace(errors=before.errors + 1, traces=near), []
+    seen = []
+    traces = dict(near)
+    for card in tick.cards:
+        if not card.usages:
+            continue
+        keys = [(card.facts.uuid, usage.pid, tick.processes[usage.pid].start_time_ms) for usage in card.usages]
+        last = [near.get(key) for key in keys]
+        was_at_0 = [trace is not None and trace.at_0_ms == trace.seen_ms for trace in last]
+        states = process_states(card, card_state(card), was_at_0)
+        for key, usage, trace, (state, counts) in zip(keys, card.usages, last, states, strict=True):
+            held_since = None
+            if state == IDLE_HELD:
+                goes_on = trace is not None and trace.seen_ms == before.success_ms
+                held_since = trace.held_since_ms if trace and goes_on else None
+                held_since = tick.ts_ms if held_since is None else held_since
+            traces[key] = Trace(tick.ts_ms, *_idle(trace, usage.sm_percent, tick.ts_ms, longest), held_since)
+            seen.append(Seen(card, usage, state, counts, traces[key]))
+    return after._replace(success_ms=tick.ts_ms, traces=traces), seen
+
+
+def _idle(before: Trace | None, sm_percent: int | None, ts_ms: int, longest: float) -> tuple[int | None, int | None]:
+    """When the process was last at 0 %, and since when it is idle. A tick that could not tell neither begins nor ends
+    anything, as long as it is bridged by two that could."""
+    at_0_ms, since_ms = (before.at_0_ms, before.idle_since_ms) if before else (None, None)
+    if at_0_ms is None or ts_ms - at_0_ms > longest:
+        at_0_ms = since_ms = None
+    if sm_percent is None:
+        return at_0_ms, since_ms
+    if sm_percent:
+        return None, None
+    if at_0_ms is not None and since_ms is None:
+        since_ms = ts_ms
+    return ts_ms, since_ms
+
+
+def carry(data_dir: str, tick: Tick) -> tuple[Carried, list[Seen]]:
+    """The same, from what earlier runs left. The tick itself is stored already, or kept."""
+    before = load(data_dir)
+    if not before or not _continues(before, tick):
+        known = before or NOTHING
+        before = recall(samples_dir(data_dir), tick)._replace(errors=known.errors)
+        before = before if before.success_ms else before._replace(success_ms=known.success_ms)
+    return follow(before, tick)
+
+
+def _continues(before: Carried, tick: Tick) -> bool:
+    if before.boot_id != tick.boot.id or not before.times_ms:
+        return False
+    return 0 < tick.ts_ms - before.times_ms[-1] <= LONGEST_GAP_INTERVALS * interval_ms(before, tick)
+
+
+def recall(folder: str, tick: Tick) -> Carried:
+    """What the runs before the tick would have left, told from the history."""
+    carried, _ = _read_history(folder, tick.ts_ms - RECENT_MS, tick.ts_ms)
+    if carried.boot_id != tick.boot.id:
+        return carried  # nobody is idle over a reboot, or over a hole that long
+    for days in DAYS_BACK:
+        start_ms = tick.ts_ms - days * DAY_MS
+        carried, edge_ms = _read_history(folder, start_ms, tick.ts_ms)
+        since = [time for trace in carried.traces.values() for time in trace[2:] if time is not None]
+        if all(time > edge_ms for time in since):
+            break
+    return carried
+
+
+def _read_history(folder: str, start_ms: int, end_ms: int) -> tuple[Carried, int]:
+    """And when the first ticks, at which nothing can be told by the tick before, were over."""
+    carried, edge_ms, count = NOTHING, start_ms, 0
+    first, last = (partition_path(folder, day_of(ms)) for ms in (start_ms, end_ms))
+    for path in list_partitions(folder):
+        if first <= path <= last:
+            # A hole, where one can't be read or is not whole.
+            with suppress(StoreError, KeyError), Writer(path) as writer:
+                for tick in writer.read(start_ms, end_ms):
+                    carried, _ = follow(carried, tick)
+                    count += bool(tick.cards)
+                    edge_ms = tick.ts_ms if count <= FIRST_TICKS else edge_ms
+    return carried, edge_ms
+
+
+def load(data_dir: str) -> Carried | None:
+    """What the last run left, or None if there is nothing or it can't be understood."""
+    try:
+        with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
+            first, boot_id, times, success, errors, *rows, last = file.read().splitlines()
+        if (first, last) != (FIRST_LINE, LAST_LINE):
+            return None
+        traces = {}
+        for row in rows:
+            uuid, pid, start, *ends = row.split("\t")
+            seen, at_0, idle, held = map(_number, ends)
+            traces[uuid, int(pid), _number(start)] = Trace(seen or 0, at_0, idle, held)
+        return Carried(boot_id, [int(time) for time in times.split()], _number(success), int(errors), traces)
+    except (OSError, ValueError):
+        return None
+
+
+def save(data_dir: str, carried: Carried) -> None:
+    lines = [FIRST_LINE, carried.boot_id, " ".join(map(str, carried.times_ms)), _text(carried.success_ms)]
+    lines.append(str(carried.errors))
+    for (uuid, pid, start), trace in carried.traces.items():
+        lines.append("\t".join([uuid, str(pid), _text(start), *map(_text, trace)]))
+    replace_file(os.path.join(data_dir, NAME), "\n".join([*lines, LAST_LINE, ""]))
+
+
+def _number(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+def _text(number: int | None) -> str:
+    return "-" if number is None else str(number)

@@ -1,0 +1,238 @@
+"""One tick as a file for node_exporter's textfile collector: gpu-idle-exporter's metrics under its names, and our own.
+
+docs/metrics.md describes them. What is not known is left out, never 0.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from gua_sample import idleness
+from gua_sample.errors import TextfileError
+from gua_sample.identity import UNATTRIBUTED, resolve
+from gua_sample.idleness import Carried, Seen
+from gua_sample.policy import (
+    DEFAULT,
+    IDLE_HELD,
+    MOST_ACTIVE_FIRST,
+    STATES,
+    STATUS_OK,
+    TRULY_IDLE,
+    UNKNOWN,
+    card_state,
+    is_unattributed,
+)
+from gua_sample.processes import printable
+from gua_sample.records import Card, Process, Tick
+from gua_sample.replacing import replace_file
+
+# The error of a run whose tick could not be stored.
+NOT_STORED = "not_stored"
+MIB = 1 << 20
+# Set by whoever deploys it, as for gpu-idle-exporter: they become labels of every series.
+CONSTANT_LABELS = {"NODE_NAME": "node", "POD_NAME": "pod", "POD_NAMESPACE": "namespace"}
+NO_NAME = "unknown"  # as gpu-idle-exporter calls a process that /proc does not name
+
+FAMILIES = {
+    "gpu_idle_process_compute_utilization_percent": "SM utilization of the process on this GPU, since the last tick.",
+    "gpu_idle_process_memory_used_bytes": "GPU memory that the process holds.",
+    "gpu_idle_process_idle_seconds": "For how long the process has been at 0 % SM utilization; 0 if it is not idle.",
+    "gpu_idle_process_idle_memory_bytes": "GPU memory that the process holds while it is idle; 0 if it is not.",
+    "gpu_idle_device_utilization_percent": "Utilization of the GPU, averaged since the last tick where possible.",
+    "gpu_idle_device_memory_used_bytes": "Memory in use on the GPU, without what the driver keeps for itself.",
+    "gpu_idle_device_memory_total_bytes": "Memory of the GPU.",
+    "gpu_idle_device_power_watts": "Power that the GPU draws.",
+    "gpu_idle_device_temperature_celsius": "Temperature of the GPU.",
+    "gpu_idle_memory_total_bytes": "Memory that idle processes hold on this GPU, taken together.",
+    "gua_card_state": "1 for the state that the card is in, 0 for the others.",
+    "gua_card_status": "1; the status is ok, or what went wrong with the card.",
+    "gua_holder": "1; who holds the card or works on it, and in which state.",
+    "gua_holder_memory_bytes": "GPU memory that this identity holds on the card.",
+    "gua_process_idle_held_seconds": "For how long the process has held the card without work; 0 if it does not.",
+    "gua_last_tick_timestamp_seconds": "When the last tick was taken: all in this file is as of then.",
+    "gua_last_success_timestamp_seconds": "When the last tick was taken that saw cards.",
+    "gua_tick_interval_seconds": "How often ticks come, as told or as measured.",
+    "gua_tick_nvml_seconds": "How long the driver took to answer.",
+    "gua_tick_success": "Whether the last run saw cards and stored them.",
+    "gua_tick_error": "1; why the last run did not. Only after such a run.",
+    "gua_tick_errors_total": "How many runs did not.",
+}
+
+
+class Page:
+    """The series of each family, in the order of FAMILIES."""
+
+    def __init__(self, constant: Mapping[str, str]) -> None:
+        self._constant = constant
+        self._series: dict[str, dict[str, float]] = {name: {} for name in FAMILIES}
+
+    def add(self, name: str, value: float | None, **labels: object) -> None:
+        """Nothing at all if the value is not known. Two series of the same labels would make the whole file invalid."""
+        if value is not None:
+            pairs = (f'{label}="{escape(text)}"' for label, text in {**labels, **self._constant}.items())
+            self._series[name][",".join(pairs)] = value
+
+    def text(self) -> str:
+        lines = []
+        for name, series in self._series.items():
+            if series:
+                kind = "counter" if name.endswith("_total") else "gauge"
+                lines += [f"# HELP {name} {FAMILIES[name]}", f"# TYPE {name} {kind}"]
+                lines += [f"{name}{'{' + labels + '}' if labels else ''} {value!r}" for labels, value in series.items()]
+        return "\n".join([*lines, ""])
+
+
+def escape(text: object) -> str:
+    """A label's value, as the text format wants it between quotes."""
+    return printable(str(text)).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def publish(path: str, data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> None:
+    """Write the metrics of a tick, or of a run that could not store one, and carry on what the next run needs."""
+    if tick:
+        carried, seen = idleness.carry(data_dir, tick)
+    else:
+        carried, seen = idleness.load(data_dir) or idleness.NOTHING, []
+        carried = carried._replace(errors=carried.errors + 1)
+    try:
+        idleness.save(data_dir, carried)
+    except OSError as error:
+        if tick:  # else the same trouble has an error of its own
+            state = os.path.join(data_dir, idleness.NAME)  # not the error's: that one has another name each time
+            warn(f"{state} can't be written ({error.strerror}): idle time is looked up in the history each time")
+    text = describe(tick, carried, seen, os.environ)
+    try:
+        replace_file(path, text, mode=0o644, durable=True)
+    except OSError as error:
+        advice = "its folder must be there and open to the user of the sampler, see docs/metrics.md"
+        raise TextfileError(f"{path} can't be written ({error.strerror}): {advice}") from error
+
+
+def describe(tick: Tick | None, carried: Carried, seen: list[Seen], environment: Mapping[str, str]) -> str:
+    """The content of the file."""
+    page = Page({label: environment[name] for name, label in CONSTANT_LABELS.items() if environment.get(name)})
+    if tick:
+        for card in tick.cards:
+            own = [one for one in seen if one.card is card]
+            add_exporter_card(page, card)
+            add_exporter_processes(page, card, own, tick)
+            add_card(page, card)
+            add_holders(page, card, own, tick.processes)
+            add_processes(page, card, own, tick)
+    add_run(page, tick, carried)
+    return page.text()
+
+
+def gpu_label(card: Card) -> str:
+    """The index, and for a MIG instance its own after it, as the NVIDIA container toolkit spells it."""
+    index, mig_index = card.facts.gpu_index, card.facts.mig_index
+    return str(index) if mig_index is None else f"{index}:{mig_index}"
+
+
+def add_exporter_card(page: Page, card: Card) -> None:
+    labels = {"gpu": gpu_label(card), "model": card.facts.name or "", "uuid": card.facts.uuid}
+    page.add("gpu_idle_device_utilization_percent", card.utilization_percent, **labels)
+    page.add("gpu_idle_device_memory_used_bytes", in_bytes(card.memory_used_mib), **labels)
+    page.add("gpu_idle_device_memory_total_bytes", in_bytes(card.facts.memory_total_mib), **labels)
+    page.add("gpu_idle_device_power_watts", card.power_watts, **labels)
+    page.add("gpu_idle_device_temperature_celsius", card.temperature_celsius, **labels)
+
+
+def add_exporter_processes(page: Page, card: Card, seen: list[Seen], tick: Tick) -> None:
+    """By gpu-idle-exporter's rule: compute processes, idle at 0 % on two ticks, whatever they hold."""
+    total: int | None = 0
+    for _, usage, _, _, trace in seen:
+        if usage.type == "graphics":
+            continue
+        labels = {"gpu": gpu_label(card), "pid": usage.pid, "process": tick.processes[usage.pid].command or NO_NAME}
+        page.add("gpu_idle_process_compute_utilization_percent", usage.sm_percent, **labels)
+        page.add("gpu_idle_process_memory_used_bytes", in_bytes(usage.memory_mib), **labels)
+        idle_memory = None
+        if usage.sm_percent is not None:
+            is_idle = trace.idle_since_ms is not None
+            idle_memory = in_bytes(usage.memory_mib) if is_idle else 0
+            page.add("gpu_idle_process_idle_seconds", seconds(trace.idle_since_ms, tick), **labels)
+            page.add("gpu_idle_process_idle_memory_bytes", idle_memory, **labels)
+        total = None if total is None or idle_memory is None else total + idle_memory
+    if card.facts.status == STATUS_OK:
+        page.add("gpu_idle_memory_total_bytes", total, gpu=gpu_label(card))
+
+
+def add_card(page: Page, card: Card) -> None:
+    labels = {"gpu": gpu_label(card), "uuid": card.facts.uuid}
+    found = card_state(card)
+    for state in STATES:
+        page.add("gua_card_state", int(state == found), **labels, state=state)
+    page.add("gua_card_status", 1, **labels, status=card.facts.status)
+
+
+def add_holders(page: Page, card: Card, seen: list[Seen], processes: Mapping[int, Process]) -> None:
+    """Each identity once, in the most active of its processes' states, as reports count them."""
+    states: dict[str, str] = {}
+    memory: dict[str, int | None] = {}
+    for _, usage, state, counts, _ in seen:
+        if counts and state != TRULY_IDLE:
+            who = identity(processes[usage.pid])
+            states[who] = min(states.get(who, state), state, key=MOST_ACTIVE_FIRST.index)
+            sum_mib = memory.get(who, 0)
+            memory[who] = None if sum_mib is None or usage.memory_mib is None else sum_mib + usage.memory_mib
+    hidden_mib = unattributed_mib(card)
+    if hidden_mib is not None:
+        states[UNATTRIBUTED], memory[UNATTRIBUTED] = IDLE_HELD, hidden_mib
+    labels = {"gpu": gpu_label(card), "uuid": card.facts.uuid}
+    for who, state in states.items():
+        page.add("gua_holder", 1, **labels, identity=who, state=state)
+        page.add("gua_holder_memory_bytes", in_bytes(memory[who]), **labels, identity=who)
+
+
+def unattributed_mib(card: Card) -> int | None:
+    """What is held on an idle card though no process shows it; None if that is not much, or not known."""
+    known = [usage.memory_mib for usage in card.usages if usage.memory_mib is not None]
+    if card.memory_used_mib is None or len(known) < len(card.usages) or card_state(card) != IDLE_HELD:
+        return None
+    held_mib = sum(known)
+    return card.memory_used_mib - held_mib if is_unattributed(card.memory_used_mib, held_mib, DEFAULT) else None
+
+
+def add_processes(page: Page, card: Card, seen: list[Seen], tick: Tick) -> None:
+    """By our own rule: idle-held, since when the report's episode began."""
+    for _, usage, state, _, trace in seen:
+        if state != UNKNOWN:
+            process = tick.processes[usage.pid]
+            page.add(
+                "gua_process_idle_held_seconds",
+                seconds(trace.held_since_ms, tick),
+                gpu=gpu_label(card),
+                uuid=card.facts.uuid,
+                pid=usage.pid,
+                process=process.command or NO_NAME,
+                identity=identity(process),
+            )
+
+
+def add_run(page: Page, tick: Tick | None, carried: Carried) -> None:
+    if carried.times_ms:
+        page.add("gua_last_tick_timestamp_seconds", carried.times_ms[-1] / 1000)
+    if carried.success_ms is not None:
+        page.add("gua_last_success_timestamp_seconds", carried.success_ms / 1000)
+    page.add("gua_tick_interval_seconds", idleness.interval_ms(carried, tick) / 1000)
+    if tick and tick.nvml_ms is not None:
+        page.add("gua_tick_nvml_seconds", tick.nvml_ms / 1000)
+    error = tick.error if tick else NOT_STORED
+    page.add("gua_tick_success", int(error is None))
+    if error is not None:
+        page.add("gua_tick_error", 1, error=error)
+    page.add("gua_tick_errors_total", carried.errors)
+
+
+def identity(process: Process) -> str:
+    return resolve(process.uid, process.login_uid, process.user, process.login_user, process.cgroup)
+
+
+def seconds(since_ms: int | None, tick: Tick) -> float:
+    return 0 if since_ms is None else (tick.ts_ms - since_ms) / 1000
+
+
+def in_bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB
