@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ SYSTEM_CONFIG = "/etc/gua/gua.toml"
 RECLAIM_AFTER = ("30m", "1h", "2h")
 DEFAULT_CURRENCY = "USD"
 LONGEST_SHOWN_VALUE = 60
+# A URL may hold a password, which is nobody's business in a message.
+SECRET = re.compile(r"(?<=://).*(?=@)|(?<=password=)[^&'\"]*", re.IGNORECASE)
 
 
 class Retention(NamedTuple):
@@ -24,6 +27,13 @@ class Retention(NamedTuple):
     rollup_days: int | None = None
 
 
+class Reservations(NamedTuple):
+    """Where it is written who reserved which card; None: nowhere."""
+
+    file: str | None = None
+    redis: str | None = None
+
+
 class Config(NamedTuple):
     policy: Policy
     price_per_gpu_hour: float | None
@@ -31,6 +41,7 @@ class Config(NamedTuple):
     currency: str
     people: dict[str, str]  # identity -> person
     retention: Retention = Retention()
+    reservations: Reservations = Reservations()
 
 
 class Rule(NamedTuple):
@@ -55,13 +66,21 @@ CURRENCY = Rule(
 )
 DAYS = Rule("a whole number of days, 1 or more", lambda value: type(value) is int and value >= 1)
 DAYS_OR_NONE = Rule("a whole number of days, 0 or more", lambda value: type(value) is int and value >= 0)
+FILE = Rule("the path of a CSV file, in quotes", _is_name)
+REDIS = Rule(
+    'a URL such as "redis://localhost:6379/0"',
+    lambda value: _is_name(value) and value.startswith(("redis://", "rediss://", "unix://")),
+)
 PERSON = Rule("a name in quotes, without control characters", _is_name)
 
 TABLES = {
     "policy": {"utilization_percent": PERCENT, "process_memory_mib": MEMORY, "unattributed_memory_mib": MEMORY},
     "price": {"per_gpu_hour": PRICE, "per_kwh": PRICE, "currency": CURRENCY},
     "retention": {"raw_days": DAYS, "csv_days": DAYS_OR_NONE, "rollup_days": DAYS},
+    "reservations": {"file": FILE, "redis": REDIS},
 }
+RESERVATIONS = "reservations"
+HIDDEN = "..."
 PEOPLE = "people"  # its keys are identities: any will do
 
 
@@ -77,6 +96,7 @@ def load_config(path: str | None) -> Config:
         price.get("currency", DEFAULT_CURRENCY),
         document.get(PEOPLE, {}),
         Retention(**document.get("retention", {})),
+        Reservations(**document.get("reservations", {})),
     )
 
 
@@ -110,10 +130,11 @@ def _check(document: dict[str, Any], path: str) -> None:
             raise UsageError(f"{path}: bad value {table} = {_shown(content)}: expected a table, [{table}]")
         for key, value in content.items():
             rule = PERSON if table == PEOPLE else TABLES[table].get(key)
+            shown = HIDDEN if table == RESERVATIONS else value  # it may be a password, in the wrong place
             if rule is None:
-                raise _unknown(path, f"key in [{table}]", key, value, list(TABLES[table]))
+                raise _unknown(path, f"key in [{table}]", key, shown, list(TABLES[table]))
             if not rule.accepts(value):
-                raise UsageError(f"{path}: bad value {key!r} = {_shown(value)} in [{table}]: expected {rule.expected}")
+                raise UsageError(f"{path}: bad value {key!r} = {_shown(shown)} in [{table}]: expected {rule.expected}")
 
 
 def _unknown(path: str, kind: str, key: str, value: object, known: list[str]) -> UsageError:
@@ -126,5 +147,5 @@ def _unknown(path: str, kind: str, key: str, value: object, known: list[str]) ->
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = SECRET.sub("...", repr(value))
     return text if len(text) <= LONGEST_SHOWN_VALUE else text[: LONGEST_SHOWN_VALUE - 3] + "..."

@@ -103,7 +103,7 @@ def _energy_deltas(day: Classified) -> Floats:
 
 
 def _sum_identities(day: Classified, pieces: Pieces) -> pd.DataFrame:
-    tick, card, identity, state, names = _presences(day)
+    tick, card, identity, state, names = presences(day)
     # Each presence once for each piece of its tick.
     count = np.bincount(pieces.tick, minlength=len(day.ticks))
     begin = np.cumsum(count) - count
@@ -127,7 +127,7 @@ def _sum_identities(day: Classified, pieces: Pieces) -> pd.DataFrame:
     return pd.DataFrame({**keys, **groups})
 
 
-def _presences(
+def presences(
     day: Classified,
 ) -> tuple[Integers, Integers, Integers, Integers, np.ndarray[tuple[int], np.dtype[np.object_]]]:
     """Who was on which card at which tick: each identity once, with the most active of its processes' states."""

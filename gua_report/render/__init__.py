@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from gua_report.build import Report
 
-SECTIONS = ("headline", "capacity", "gpus", "identities", "heatmap", "episodes", "coverage")
+SECTIONS = ("headline", "capacity", "gpus", "identities", "heatmap", "episodes", "coverage", "reservations")
 # Format to module: only the renderer that is used is imported.
 FORMATS = {name: f"{__name__}.{name}" for name in ("text", "markdown", "json", "csv", "html")}
 

@@ -25,7 +25,8 @@ from gua_report.render.values import (
     records,
     value,
 )
-from gua_report.render.words import to_ascii
+from gua_report.reserved import RESERVATION_COLUMNS
+from gua_report.spelling import to_ascii
 from gua_report.tables import IDENTITY_COLUMNS
 from gua_sample.errors import UsageError
 from gua_sample.policy import STATES
@@ -76,6 +77,9 @@ def _table(report: Report, section: str) -> tuple[list[str], list[dict[str, Valu
         return HEATMAP, records(report.heatmap, HEATMAP)
     if section == "episodes":
         return EPISODE, episodes(report)
+    if section == "reservations":
+        found = report.reservations
+        return RESERVATION_COLUMNS, [] if found is None else records(found, RESERVATION_COLUMNS)
     seconds = ((report.gaps["end_ms"] - report.gaps["start_ms"]) / 1000).tolist()
     stretches = zip(gaps(report), seconds, strict=True)
     return ["from", "to", "seconds", "kind"], [{**gap, "seconds": value("seconds", long)} for gap, long in stretches]

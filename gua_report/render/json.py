@@ -21,6 +21,7 @@ from gua_report.render.values import (
     value,
 )
 from gua_report.render.words import clean
+from gua_report.reserved import RESERVATION_COLUMNS
 from gua_report.tables import IDENTITY_COLUMNS
 from gua_report.window import Window
 from gua_sample.policy import STATES
@@ -58,9 +59,18 @@ def to_document(report: Report, sections: tuple[str, ...], attention: tuple[str,
         },
         "policy": report.policy._asdict(),
         **{name: build(report) for name, build in builders.items() if name in sections},
+        **(_reservations(report) if "reservations" in sections else {}),
         "warnings": [clean(warning) for warning in report.warnings],
         "notes": [clean(note) for note in report.notes],
     }
+
+
+def _reservations(report: Report) -> dict[str, Any]:
+    """Nothing if none are configured."""
+    if report.reservations is None:
+        return {}
+    problems = [clean(problem) for problem in report.reservation_problems]
+    return {"reservations": {"hours": records(report.reservations, RESERVATION_COLUMNS), "problems": problems}}
 
 
 def _window(window: Window, timezone: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The seven sections of a report and its header, for renderers that people read."""
+"""The sections of a report and its header, for renderers that people read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gua_report.identities import UNATTRIBUTED
 from gua_report.render import Options
 from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Section, State, Table, bar_of
 from gua_report.render.lists import coverage, episodes, held_now
+from gua_report.render.reservations import reservations
 from gua_report.render.values import currency
 from gua_report.render.words import (
     amount,
@@ -75,6 +76,7 @@ def build_sections(report: Report, options: Options) -> list[Section]:
         "heatmap": lambda: [heatmap(report)],
         "episodes": lambda: [episodes(report, options.top)],
         "coverage": lambda: [coverage(report, options.top)],
+        "reservations": lambda: reservations(report, options),
     }
     return [section for name, build in builders.items() if name in options.sections for section in build()]
 

@@ -12,13 +12,14 @@ from gua_report.build import Report
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table, shade, spread
 from gua_report.render.sections import attention, build_sections, header, title
-from gua_report.render.words import WEEKDAYS, to_ascii
+from gua_report.render.words import WEEKDAYS
+from gua_report.spelling import to_ascii
+from gua_report.terminal import STATE_COLORS as COLORS
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
 GLYPHS = {ACTIVE: "█", IDLE_HELD: "▓", TRULY_IDLE: "░", UNKNOWN: "·"}
 ASCII_GLYPHS = {ACTIVE: "#", IDLE_HELD: "=", TRULY_IDLE: ".", UNKNOWN: "?"}
 SHADES, ASCII_SHADES = " ░▒▓█", " .:=#"
-COLORS = {ACTIVE: "32", IDLE_HELD: "33", TRULY_IDLE: "36", UNKNOWN: "90"}
 BOLD, DIM = "1", "2"
 ANSI = re.compile(r"\x1b\[\d*m")
 INDENT = "  "

@@ -15,7 +15,7 @@ from gua_sample.policy import STATES
 Value: TypeAlias = "str | int | float | bool | None"
 
 # By how a column's name ends, the first that fits.
-DIGITS = {"share": 6, "gpu_hours": 4, "gpus": 4, "kwh": 4, "cost": 4, "seconds": 3, "mib": 1}
+DIGITS = {"share": 6, "hours": 4, "gpus": 4, "kwh": 4, "cost": 4, "seconds": 3, "mib": 1}
 WHOLE = ("index", "mig_index", "gpu_index", "pid", "weekday", "hour")
 
 

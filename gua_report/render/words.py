@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from gua_report import spelling
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN, Policy
 from gua_sample.processes import printable
 
@@ -15,8 +16,6 @@ NOT_KNOWN = "?"
 # Not strftime's: those follow the locale.
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MINUTE, HOUR, DAY = 60, 3_600, 86_400
-ASCII = str.maketrans({"—": "-", "…": "...", "§": ""})
 
 
 def clean(text: Any) -> str:
@@ -26,10 +25,6 @@ def clean(text: Any) -> str:
 
 def is_missing(value: Any) -> bool:
     return value is None or bool(pd.isna(value))
-
-
-def to_ascii(text: str) -> str:
-    return text.translate(ASCII).encode("ascii", "backslashreplace").decode()
 
 
 def percent(share: Any) -> str:
@@ -72,16 +67,7 @@ def duration(seconds: Any) -> str:
     """The two largest units: 1d 3h, 2h 05m, 12m, 30s."""
     if is_missing(seconds):
         return MISSING
-    whole = int(seconds)
-    if whole < MINUTE:
-        return f"{whole}s"
-    if whole < HOUR:
-        return f"{whole // MINUTE}m"
-    if whole < DAY:
-        minutes = whole % HOUR // MINUTE
-        return f"{whole // HOUR}h {minutes:02}m" if minutes else f"{whole // HOUR}h"
-    hours = whole % DAY // HOUR
-    return f"{whole // DAY}d {hours}h" if hours else f"{whole // DAY}d"
+    return spelling.duration(seconds)
 
 
 def moment(ts_ms: Any, zone: tzinfo) -> str:
@@ -92,8 +78,9 @@ def moment(ts_ms: Any, zone: tzinfo) -> str:
 
 def gpu(index: Any, mig_index: Any) -> str:
     """As in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
-    card = NOT_KNOWN if is_missing(index) else f"{int(index)}"
-    return card if is_missing(mig_index) else f"{card}:{int(mig_index)}"
+    if is_missing(index):
+        return NOT_KNOWN
+    return spelling.gpu(int(index), None if is_missing(mig_index) else int(mig_index))
 
 
 def gpu_name(name: Any) -> str:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gua_report import config
-from gua_report.config import Config, Retention, load_config
+from gua_report.config import Config, Reservations, Retention, load_config
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -45,6 +45,9 @@ def test_every_key_is_read(load: Load) -> None:
         raw_days = 90
         csv_days = 30
         rollup_days = 3650
+        [reservations]
+        file = "/etc/gua/reservations.csv"
+        redis = "redis://localhost:6379/0"
         [people]
         "docker:3f2a9c81d0b7" = "alice"
         "uid:1005" = "Bob Müller"
@@ -56,12 +59,13 @@ def test_every_key_is_read(load: Load) -> None:
         "€",
         {"docker:3f2a9c81d0b7": "alice", "uid:1005": "Bob Müller"},
         Retention(90, 30, 3650),
+        Reservations("/etc/gua/reservations.csv", "redis://localhost:6379/0"),
     )
 
 
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
     assert load("") == DEFAULTS
-    assert load("[policy]\n[price]\n[people]\n[retention]\n") == DEFAULTS
+    assert load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n") == DEFAULTS
     assert load("policy.process_memory_mib = 0") == DEFAULTS._replace(policy=DEFAULT._replace(process_memory_mib=0.0))
 
 
@@ -110,7 +114,10 @@ def test_a_system_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[polcy]\nx = 1", ["unknown table, 'polcy' = {'x': 1}", "policy, price, retention, people", "mean policy?"]),
+        (
+            "[polcy]\nx = 1",
+            ["unknown table, 'polcy' = {'x': 1}", "policy, price, retention, reservations, people", "mean policy?"],
+        ),
         ("[Price]", ["unknown table, 'Price'", "did you mean price?"]),
         ("[policy]\nutilisation_percent = 5", ["'utilisation_percent' = 5", "did you mean utilization_percent?"]),
         ("[policy]\nutil = 5", ["unknown key in [policy], 'util' = 5", "did you mean utilization_percent?"]),
@@ -146,6 +153,8 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
         ("[retention]\nraw_days = 0", ["'raw_days' = 0", "a whole number of days, 1 or more"]),
         ("[retention]\ncsv_days = 1.5", ["'csv_days' = 1.5", "a whole number of days"]),
         ("[retention]\nrollup_days = true", ["True", "a whole number of days"]),
+        ("[reservations]\nfile = 1", ["'file' = '...' in [reservations]", "the path of a CSV file"]),
+        ("[reservations]\nredis = 'localhost'", ["'redis' = '...'", 'a URL such as "redis://localhost:6379/0"']),
         ("[people]\n'uid:1' = 1", ["'uid:1' = 1 in [people]", "a name in quotes"]),
         ("[people]\nbob.smith = 'Bob'", ["'bob' = {'smith': 'Bob'}", "a name in quotes"]),
         ("[people]\nbob = ' '", ["'bob' = ' '", "a name in quotes"]),
@@ -154,6 +163,23 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
 )
 def test_a_wrong_value_names_itself_and_what_was_expected(load: Load, text: str, said: list[str]) -> None:
     check_message(load, text, said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[reservations]\nredis = 'http://gua:hunter2@host'",
+        "[reservations]\nredis = 'http://host?password=hunter2'",
+        "[reservations]\nrediss = 'redis://gua:hunter2/@@host'",
+        "[reservation]\nredis = 'redis://:hunter2@host'",
+        "reservations = 'redis://:hunter2@host'",
+    ],
+)
+def test_no_message_shows_a_password(load: Load, text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        load(text)
+    assert "..." in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from gua_report.config import Config
 from gua_report.render import FORMATS, SECTIONS, Options, renderer
 from gua_report.render.blocks import spread
 from gua_report.render.words import amount, duration, percent, points
+from gua_report.reserved import RESERVATION_COLUMNS
 from gua_report.window import HOUR_MS, Window
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, STATES
@@ -186,6 +187,19 @@ def empty_report() -> Report:
     )
 
 
+def reserved_report() -> Report:
+    """The same laboratory, with reservations, of which one could not be read."""
+    rows = [
+        (HOSTILE[0], "GPU-a", 0, NAN, 40.0, 10.0, 30.0, 28.5, 0.0, 21.5),
+        ("ada", "MIG-c", 1, 1.0, 12.0, 0.0, 9.75, 0.0, 2.25, 0.0),
+        (HOSTILE[1], "unknown:index-2", 2, NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0),
+        (HOSTILE[3], "MIG-b", 1, 0.0, 8.0, 8.0, 0.0, 0.0, 0.0, 0.01),
+    ]
+    problem = f"/etc/gua/reservations.csv line 7: bad from {HOSTILE[2]!r}: expected a time"
+    frame = pd.DataFrame(rows, columns=RESERVATION_COLUMNS)
+    return replace(small_report(), reservations=frame, reservation_problems=[problem])
+
+
 def columns_of(line: str) -> int:
     """How many columns of a terminal the line takes."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
@@ -213,6 +227,15 @@ def test_every_format_is_as_reviewed(name: str, file: str, options: Options) -> 
     assert text == (GOLDEN / file).read_bytes().decode()
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_reservations_are_as_reviewed_in_every_format(name: str) -> None:
+    path = GOLDEN / f"reservations.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
+    text = renderer(name)(reserved_report(), Options(sections=("reservations",)))
+    if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8", newline="")
+    assert text == path.read_bytes().decode()
+
+
 def test_the_first_screen_tells_how_much_is_idle_held_by_whom_and_since_when() -> None:
     screen = "\n".join(text_of(small_report()).splitlines()[:24])
     assert "30.0% of the GPU time was idle-held" in screen
@@ -223,7 +246,7 @@ def test_the_first_screen_tells_how_much_is_idle_held_by_whom_and_since_when() -
 @pytest.mark.parametrize("width", [60, 61, 78, 100, 120, 200])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_no_line_is_longer_than_the_width(width: int, ascii_only: bool) -> None:
-    for report in (small_report(), empty_report()):
+    for report in (small_report(), reserved_report(), empty_report()):
         lines = text_of(report, width=width, ascii=ascii_only).splitlines()
         assert max(map(columns_of, lines)) <= width
 
@@ -238,7 +261,9 @@ def test_ascii_is_ascii(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("section", SECTIONS)
-@pytest.mark.parametrize("report", [small_report(), empty_report()], ids=["small", "empty"])
+@pytest.mark.parametrize(
+    "report", [small_report(), reserved_report(), empty_report()], ids=["small", "reserved", "empty"]
+)
 def test_each_section_renders_alone(name: str, section: str, report: Report) -> None:
     text = renderer(name)(report, Options(sections=(section,)))
     assert text.endswith("\n")
@@ -307,6 +332,15 @@ def test_long_tables_show_the_top_and_count_the_rest() -> None:
     assert re.search(r"and 3 more +\S* +42\.3 +148\.0 +0\.0 +22\.2%", text)
     assert "and 3 shorter gaps" in text
     assert text.count("and 3 more") == 2
+    reserved = text_of(reserved_report(), top=2, sections=("reservations",))
+    assert re.search(r"and 2 more +8\.0 +8\.0 +0\.0 +0\.0 +0\.0 +3\.0\n", reserved)
+
+
+def test_reservations_are_there_if_they_are_configured_or_asked_for() -> None:
+    assert "§8 Reservations: 31.2% of the reserved time was used" in text_of(reserved_report())
+    assert "§8" not in text_of(small_report())
+    assert "reservations" not in json.loads(renderer("json")(small_report(), Options()))
+    assert "§8 Reservations\n  None are configured" in text_of(small_report(), sections=("reservations",))
 
 
 def test_colors_are_only_there_when_asked_for_and_do_not_shift_anything() -> None:
@@ -318,7 +352,7 @@ def test_colors_are_only_there_when_asked_for_and_do_not_shift_anything() -> Non
 
 
 def test_json_has_the_documented_keys_and_no_top() -> None:
-    document = json.loads(renderer("json")(small_report(), Options(top=1)))
+    document = json.loads(renderer("json")(reserved_report(), Options(top=1)))
     assert document["schema_version"] == 1
     assert set(document) >= {
         "host",
@@ -339,6 +373,7 @@ def test_json_has_the_documented_keys_and_no_top() -> None:
     assert document["capacity"]["states"]["unknown"]["energy_kwh"] is None
     assert [gpu["mig_index"] for gpu in document["gpus"]] == [None, 0, 1, None]
     assert len(document["identities"]) == 5
+    assert len(document["reservations"]["hours"]) == 4
     assert len(document["heatmap"]) == 7 * 24
     assert document["episodes"][1]["peak_memory_mib"] is None
     assert document["episodes"][0]["start"] == "2026-11-13T21:00:00+01:00"
@@ -352,13 +387,15 @@ def test_json_has_only_the_sections_asked_for() -> None:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_no_formula_reaches_a_spreadsheet(section: str) -> None:
-    report = small_report()
+    report = reserved_report()
+    assert report.reservations is not None
     hostile = ["=1+1", "+1", "-1", "@x", "\uff1d1"]
     report = replace(
         report,
         identities=report.identities.assign(identity=hostile),
         episodes=report.episodes.assign(identity=hostile, command=hostile),
         gpus=report.gpus.assign(name=hostile[:4]),
+        reservations=report.reservations.assign(identity=hostile[:4]),
     )
     for row in csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=(section,))))):
         for cell in row.values():
@@ -373,10 +410,10 @@ def test_csv_of_everything_is_the_gpus_and_of_several_sections_an_error() -> Non
 
 
 def test_markdown_and_html_escape_what_users_chose() -> None:
-    html = renderer("html")(small_report(), Options())
+    html = renderer("html")(reserved_report(), Options())
     assert "<script" not in html
     assert "&lt;script&gt;" in html
-    markdown = renderer("markdown")(small_report(), Options())
+    markdown = renderer("markdown")(reserved_report(), Options())
     assert "<script" not in markdown
     assert r"a\|b\*c\_\`d\`" in markdown
     for text in (html, markdown):

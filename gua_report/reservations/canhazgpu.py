@@ -1,0 +1,183 @@
+"""Reservations as canhazgpu keeps them in Redis. Once connected, nothing but GET and ZRANGEBYSCORE is ever sent.
+
+Read from https://github.com/russellb/canhazgpu: internal/types/types.go, internal/redis_client/client.go and, of
+the version in Python, the script canhazgpu.
+- `canhazgpu:gpu_count` is how many cards there are, `canhazgpu:gpu:<index>` a JSON object for each. Without a `user`
+  the card is available, and `last_released` is when it became so. `user` may be a name of the user's choice;
+  `actual_user` (newer versions) is the account.
+- A reservation is written with epoch seconds, and each heartbeat of the Go version rewrites it with RFC 3339 times and
+  null for those that are not set.
+- One of type run ends with its heartbeats, which come every 60 s: released 15 minutes after the last one, 5 minutes in
+  newer versions, and only when somebody runs canhazgpu. A heartbeat of the version in Python leaves the type out.
+- `canhazgpu:usage_history_sorted` has what was released, by the second of its end, for 90 days.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timezone
+from typing import Any, NamedTuple
+
+from gua_report.reservations.reservation import FOREVER_MS, Reservation, moment_ms, shown
+
+COUNT_KEY = "canhazgpu:gpu_count"
+GPU_KEY = "canhazgpu:gpu:{}"
+HISTORY_KEY = "canhazgpu:usage_history_sorted"
+# The longer of the two: nobody is to be called unreserved for a heartbeat that is late.
+HEARTBEAT_MS = 15 * 60_000
+TIMEOUT_SECONDS = 1.5
+MOST_CARDS = 1024
+
+Complain = Callable[[str], None]
+
+
+class Answer(NamedTuple):
+    reservations: list[Reservation]
+    released_ms: dict[str, int]
+    unreadable: set[str]  # indexes of cards
+
+
+class Foreign(Exception):
+    """A value that canhazgpu did not write; says what was expected."""
+
+
+def read(url: str, history_since_ms: int | None, complain: Complain) -> Answer | None:
+    """What is reserved now and, if a time is given, what was since. None, with a complaint, if it can't be had."""
+    try:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+    except ImportError:
+        complain(
+            "reservations in Redis need the package redis, which is optional:"
+            f" python3 -m pip --python {sys.executable} install redis"
+        )
+        return None
+    try:
+        redis.ConnectionPool.from_url(url)
+    except (ValueError, TypeError):  # whose text may show a part of the password
+        complain("[reservations] redis in the config is no URL: in a password, write / ? # @ : as %2F %3F %23 %40 %3A")
+        return None
+    try:
+        client = redis.Redis.from_url(
+            url,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        )
+        with closing(client):
+            return _read(client, history_since_ms, complain)
+    except (redis.RedisError, OSError, ValueError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        complain(f"reservations can't be read from {_place(url)} ({_without_secrets(said, url)})")
+    return None
+
+
+def _read(client: Any, history_since_ms: int | None, complain: Complain) -> Answer:
+    answer = Answer([], {}, set())
+    count = client.get(COUNT_KEY)
+    if count is None:
+        raise ValueError(f"no {COUNT_KEY}: is it canhazgpu's database? canhazgpu admin --gpus N sets it")
+    if not count.isdigit() or int(count) > MOST_CARDS:
+        raise ValueError(f"{COUNT_KEY} is {shown(count)}: expected a number of cards")
+    pipeline = client.pipeline(transaction=False)
+    for index in range(int(count)):
+        pipeline.get(GPU_KEY.format(index))
+    for index, value in enumerate(pipeline.execute(raise_on_error=False)):
+        try:
+            _add_card(answer, index, value)
+        except Foreign as error:
+            answer.unreadable.add(str(index))
+            complain(f"{GPU_KEY.format(index)} in Redis is not canhazgpu's: {error}")
+    if history_since_ms is not None:
+        # The score is the end in whole seconds, cut off.
+        members = client.zrangebyscore(HISTORY_KEY, history_since_ms // 1000 - 1, "+inf")
+        _add_history(answer, members, complain)
+    return answer
+
+
+def _add_card(answer: Answer, index: int, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, Exception):  # a value of another type
+        raise Foreign(" ".join(str(value).split()))
+    state = _object(value)
+    released = _time(state, "last_released")
+    if released is not None:
+        answer.released_ms[str(index)] = released
+    user = _text(state, "actual_user") or _text(state, "user")
+    if not user:
+        return
+    start_ms = _time(state, "start_time")
+    if start_ms is None:
+        raise Foreign(f"reserved by {shown(user)} without a start_time")
+    kind = _text(state, "type") or "run"
+    end_ms = _time(state, "expiry_time")
+    if end_ms is None:
+        heartbeat = _time(state, "last_heartbeat") if kind == "run" else None
+        end_ms = FOREVER_MS if heartbeat is None else heartbeat + HEARTBEAT_MS
+    key = GPU_KEY.format(index)
+    answer.reservations.append(Reservation(str(index), user, start_ms, end_ms, kind, _text(state, "note"), key))
+
+
+def _add_history(answer: Answer, members: list[bytes], complain: Complain) -> None:
+    bad = []
+    for member in members:
+        try:
+            record = _object(member)
+            index, user = record.get("gpu_id"), _text(record, "user")
+            start_ms, end_ms = _time(record, "start_time"), _time(record, "end_time")
+            if type(index) is not int or index < 0 or not user or start_ms is None or end_ms is None:
+                raise Foreign(f"expected user, gpu_id, start_time and end_time in {shown(member)}")
+        except Foreign as error:
+            bad.append(str(error))
+            continue
+        kind = _text(record, "reservation_type") or "run"
+        if end_ms > start_ms:
+            answer.reservations.append(Reservation(str(index), user, start_ms, end_ms, kind, "", HISTORY_KEY))
+    if bad:
+        complain(f"{HISTORY_KEY} in Redis: {len(bad)} of {len(members)} entries are not canhazgpu's: {bad[0]}")
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise Foreign(f"expected a JSON object, not {shown(value)}")
+    return document
+
+
+def _text(state: dict[str, Any], name: str) -> str:
+    value = state.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Foreign(f"expected a text as {name}, not {shown(value)}")
+    return value or ""
+
+
+def _time(state: dict[str, Any], name: str) -> int | None:
+    value = state.get(name)
+    if value is None:
+        return None
+    ts_ms = moment_ms(value, timezone.utc)
+    if ts_ms is None:
+        raise Foreign(f"expected a time as {name}, not {shown(value)}")
+    return ts_ms
+
+
+def _place(url: str) -> str:
+    """Where it is, without who asks: a URL may hold a password, before the host or after a question mark."""
+    scheme, _, rest = url.partition("://")
+    user, _, place = rest.rpartition("@")
+    return "Redis" if "?" in user else f"{scheme}://{place.partition('?')[0]}"
+
+
+def _without_secrets(said: str, url: str) -> str:
+    for secret in (url, url.rpartition("@")[0].rpartition(":")[2], url.partition("?")[2]):
+        said = said.replace(secret, "...") if secret else said
+    return said

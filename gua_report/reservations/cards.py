@@ -1,0 +1,37 @@
+"""A card as it is now, and who is on it: what is checked against reservations."""
+
+from typing import NamedTuple
+
+from gua_sample.policy import UNKNOWN
+
+AVAILABLE = "available"
+CONFIRMED = "confirmed"
+UNRESERVED = "unreserved"
+UNUSED = "unused"
+SEVERAL_USERS = "several-users"
+KINDS = (AVAILABLE, CONFIRMED, UNRESERVED, UNUSED, SEVERAL_USERS, UNKNOWN)
+
+
+class Holder(NamedTuple):
+    """A process on a card."""
+
+    user: str  # as identity
+    pid: int
+    command: str
+    memory_mib: float | None
+
+
+class CardNow(NamedTuple):
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
+    uuid: str
+    holders: list[Holder]
+    state: str  # active, idle-held, truly-idle, unknown
+    since_ms: int | None  # when this state began, if the history tells
+    since_is_exact: bool = True  # else it may have begun earlier
+
+
+class Validation(NamedTuple):
+    kind: str
+    text: str  # clean, for a terminal
+    reserved_by: list[str]  # clean too
+    details: dict[str, object]  # plain values, for JSON

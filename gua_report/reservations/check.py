@@ -1,0 +1,171 @@
+"""Who is on each card against who reserved it, in the words that people know from canhazgpu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gua_report.config import Config
+from gua_report.identities import apply_mapping
+from gua_report.reservations.cards import (
+    AVAILABLE,
+    CONFIRMED,
+    SEVERAL_USERS,
+    UNRESERVED,
+    UNUSED,
+    CardNow,
+    Holder,
+    Validation,
+)
+from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation
+from gua_report.reservations.sources import is_configured, is_for, name_strays, read_book
+from gua_report.spelling import duration
+from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
+from gua_sample.processes import printable
+
+MOST_NAMED = 3
+
+
+def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[[str], None]) -> dict[str, Validation]:
+    """By uuid; empty if no source of reservations is configured. What is wrong with one takes one line each."""
+    if not is_configured(config):
+        return {}
+    book = read_book(config, None, complain)
+    # Who is named here is known, and a card that does not exist any more may have been reserved once.
+    to_come = [one for one in book.reservations if one.end_ms > now_ms]
+    indexes = {card.uuid: card.index for card in cards}
+    seen = {apply_mapping(holder.user, config.people) for card in cards for holder in card.holders}
+    name_strays(to_come, indexes, seen, config.people, complain)
+    return {card.uuid: _Case(card, book, config, now_ms).validate() for card in cards}
+
+
+class _Case:
+    """One card: who reserved it, who is on it."""
+
+    def __init__(self, card: CardNow, book: Book, config: Config, now_ms: int) -> None:
+        self.card, self.now_ms, self.people = card, now_ms, config.people
+        own = [one for one in book.reservations if is_for(one, card.uuid, card.index)]
+        self.current = [one for one in own if one.start_ms <= now_ms < one.end_ms]
+        self.ended_ms = [one.end_ms for one in own if one.end_ms <= now_ms]
+        released = book.released_ms.get(str(card.index))
+        self.ended_ms += [released] if released is not None else []
+        self.is_readable = book.is_complete and not {card.uuid, str(card.index)} & book.unreadable
+        self.owners = list(dict.fromkeys(apply_mapping(one.user, self.people) for one in self.current))
+        threshold = config.policy.process_memory_mib
+        large = [one for one in card.holders if one.memory_mib is None or one.memory_mib > threshold]
+        self.is_in_use = card.state in (ACTIVE, IDLE_HELD) or any(one.memory_mib is not None for one in large)
+        # As in reports, a desktop beside somebody's work is no user; many small processes together are.
+        self.holders = (large or card.holders) if self.is_in_use else []
+        self.users = list(dict.fromkeys(self._who(one) for one in self.holders))
+        self.strangers = [user for user in self.users if user not in self.owners]
+
+    def validate(self) -> Validation:
+        kind, text = self._validate_use() if self.is_in_use else self._validate_free()
+        return Validation(kind, text, [printable(owner) for owner in self.owners], self._details())
+
+    def _validate_free(self) -> tuple[str, str]:
+        if self.card.state == UNKNOWN:
+            return UNKNOWN, f"unknown: the driver does not tell{self._reserved_by()}"
+        if self.owners:
+            return UNUSED, f"reserved by {_listed(self.owners)}, no usage detected{self._expiry()}"
+        if not self.is_readable:
+            return UNKNOWN, "unknown: not in use, but reservations can't be read"
+        since_ms = self._free_since_ms()
+        return AVAILABLE, "available" + ("" if since_ms is None else f", free for {self._spell(since_ms)}")
+
+    def _validate_use(self) -> tuple[str, str]:
+        if len(self.users) > 1:
+            return SEVERAL_USERS, self._several()
+        if not self.users and self.owners:
+            return UNKNOWN, f"unknown: in use, but no process shows by whom{self._reserved_by()}"
+        if self.users and not self.strangers:
+            idle = f", no work for {self._state_for()}" if self.card.state == IDLE_HELD else ""
+            return CONFIRMED, f"in use by {_listed(self.users)}, confirmed: {self._usage()}{idle}{self._expiry()}"
+        who = f"by {_listed(self.users)}" if self.users else "by nobody visible"
+        if not self.is_readable:
+            return UNKNOWN, f"unknown: in use {who}, but reservations can't be read"
+        processes = f": {_processes(self.holders)}" if self.holders else ""
+        return UNRESERVED, f"in use WITHOUT RESERVATION {who}{processes}{self._reserved_by()}"
+
+    def _several(self) -> str:
+        without = " WITHOUT RESERVATION" if self.is_readable else ""
+        users = [f"{user}{without}" if user in self.strangers else f"{user} (reserved)" for user in self.users]
+        strange = [one for one in self.holders if self._who(one) in self.strangers]
+        usage = _processes(strange) if strange else self._usage()
+        absent = [owner for owner in self.owners if owner not in self.users]
+        return f"several users: {_listed(users)}: {usage}{self._reserved_by() if absent else ''}"
+
+    def _who(self, holder: Holder) -> str:
+        return apply_mapping(holder.user, self.people)
+
+    def _usage(self) -> str:
+        count = len(self.holders)
+        return f"{_mib(_sum(self.holders))}, {count} process{'' if count == 1 else 'es'}"
+
+    def _reserved_by(self) -> str:
+        return f"; reserved by {_listed(self.owners)}" if self.owners else ""
+
+    def _expiry(self) -> str:
+        """As people say it of those that end by the clock; those of type run end with what they run."""
+        ends = [one.end_ms for one in self.current if one.kind != "run" and one.end_ms != FOREVER_MS]
+        return f", expires in {duration((max(ends) - self.now_ms) / 1000)}" if ends else ""
+
+    def _state_for(self) -> str:
+        return "some time" if self.card.since_ms is None else self._spell(self.card.since_ms)
+
+    def _spell(self, since_ms: int) -> str:
+        """How long it is since then; it may be longer where the card's state is older than the history."""
+        at_least = "" if self.card.since_is_exact or since_ms != self.card.since_ms else "≥ "
+        return at_least + duration(max(0, self.now_ms - since_ms) / 1000)
+
+    def _free_since_ms(self) -> int | None:
+        """Since nobody used it, and nobody had it reserved."""
+        return None if self.card.since_ms is None else max([self.card.since_ms, *self.ended_ms])
+
+    def _details(self) -> dict[str, object]:
+        since_ms = self._free_since_ms() if not self.is_in_use and not self.owners and self.is_readable else None
+        return {
+            "users": [printable(user) for user in self.users],
+            "unreserved_users": [printable(user) for user in self.strangers] if self.is_readable else None,
+            "processes": [
+                {
+                    "user": printable(self._who(one)),
+                    "pid": one.pid,
+                    "command": printable(one.command),
+                    "memory_mib": one.memory_mib,
+                }
+                for one in self.holders
+            ],
+            "reservations": [_record(one, self.people) for one in self.current],
+            "free_seconds": None if since_ms is None else max(0, self.now_ms - since_ms) / 1000,
+        }
+
+
+def _record(one: Reservation, people: dict[str, str]) -> dict[str, object]:
+    return {
+        "user": printable(apply_mapping(one.user, people)),
+        "from_ms": one.start_ms,
+        "to_ms": None if one.end_ms == FOREVER_MS else one.end_ms,
+        "type": printable(one.kind),
+        "note": printable(one.note),
+    }
+
+
+def _listed(names: list[str]) -> str:
+    """alice, bob and carol"""
+    clean = [printable(name) for name in names]
+    return " and ".join([", ".join(clean[:-1]), clean[-1]] if len(clean) > 1 else clean)
+
+
+def _processes(holders: list[Holder]) -> str:
+    named = [f"PID {one.pid} ({printable(one.command)}) {_mib(one.memory_mib)}" for one in holders[:MOST_NAMED]]
+    rest = len(holders) - MOST_NAMED
+    return ", ".join(named) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _sum(holders: list[Holder]) -> float | None:
+    known = [one.memory_mib for one in holders if one.memory_mib is not None]
+    return sum(known) if len(known) == len(holders) else None
+
+
+def _mib(memory_mib: float | None) -> str:
+    return "? MiB" if memory_mib is None else f"{memory_mib:,.0f} MiB"

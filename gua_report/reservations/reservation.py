@@ -1,0 +1,72 @@
+"""A reservation, whatever its source, and the times in it."""
+
+from __future__ import annotations
+
+import re
+from datetime import tzinfo
+from typing import NamedTuple
+
+from gua_report.window import parse_time
+from gua_sample.errors import UsageError
+from gua_sample.processes import printable
+
+FOREVER_MS = 253_402_300_799_000  # the end of the calendar
+# Nobody reserves a card before 2001; 20261116 is a date without its dashes.
+EARLIEST_SECONDS, LATEST_SECONDS = 10**9, 10**11
+LONGEST_SHOWN = 40
+
+# As people and Go write it: a date, or a time with any number of digits after the second.
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+
+
+class Reservation(NamedTuple):
+    gpu: str  # the index of a card, or its uuid
+    user: str  # as the source calls them
+    start_ms: int
+    end_ms: int  # FOREVER_MS: until somebody ends it
+    kind: str  # "run" or "manual" as in canhazgpu, or "file"
+    note: str
+    source: str  # where it stands, for people
+
+
+class Book(NamedTuple):
+    """All that the sources say. Whether a card is reserved of which something could not be read is not known."""
+
+    reservations: list[Reservation]
+    released_ms: dict[str, int]  # by card: when its last reservation was given back, where that is told
+    unreadable: set[str]  # cards of which a source says what makes no sense
+    is_complete: bool  # whether every source could be read
+
+
+def moment_ms(value: object, zone: tzinfo) -> int | None:
+    """Epoch seconds (or milliseconds) or an ISO time, in that zone unless it names its own; None if it is neither."""
+    if isinstance(value, str):
+        text = value.strip()
+        found = MOMENT.fullmatch(text)
+        if found:
+            return _iso_ms(found, zone)
+        try:
+            value = float(text)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if LATEST_SECONDS <= value < LATEST_SECONDS * 1000:
+        return int(value)
+    return round(value * 1000) if EARLIEST_SECONDS <= value < LATEST_SECONDS else None
+
+
+def _iso_ms(found: re.Match[str], zone: tzinfo) -> int | None:
+    day, time, fraction, offset = found.groups()
+    # Python 3.10 wants three digits or six.
+    milliseconds = f".{fraction[:3]:0<3}" if fraction and time and len(time) == 8 else ""
+    try:
+        return parse_time(f"{day}T{time or '00:00'}{milliseconds}{offset or ''}", zone, "a reservation")
+    except UsageError:
+        return None
+
+
+def shown(value: object) -> str:
+    """Any value, as an example in a message of one line."""
+    text = printable(value) if isinstance(value, str | bytes) else printable(repr(value))
+    return repr(text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...")

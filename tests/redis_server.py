@@ -1,0 +1,107 @@
+"""A real Redis server on a free port, filled as canhazgpu fills it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+SERVER = shutil.which("redis-server")
+needs_redis = pytest.mark.skipif(SERVER is None, reason="there is no redis-server: make test-deps installs it")
+
+# The values come from a script, as the numbers of its JSON are spelled by Redis itself.
+RESERVE = """
+local state = {user = ARGV[2], type = ARGV[3], start_time = tonumber(ARGV[4])}
+if ARGV[5] ~= '' then state.actual_user = ARGV[5] end
+if ARGV[6] ~= '' then state.last_heartbeat = tonumber(ARGV[6]) end
+if ARGV[7] ~= '' then state.expiry_time = tonumber(ARGV[7]) end
+redis.call('SET', 'canhazgpu:gpu:' .. ARGV[1], cjson.encode(state))
+"""
+
+
+class Canhazgpu:
+    """What its commands leave in Redis. Times are epoch seconds."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"redis://127.0.0.1:{port}/0"
+        self.client: Any = redis.Redis(port=port, protocol=2)
+
+    def admin(self, cards: int) -> None:
+        self.client.flushall()
+        self.client.set("canhazgpu:gpu_count", cards)
+
+    def reserve(self, index: int, user: str, start: int, expiry: int | None = None, account: str = "") -> None:
+        """canhazgpu reserve: manual, until a time."""
+        self.client.eval(RESERVE, 0, index, user, "manual", start, account, "", expiry if expiry is not None else "")
+
+    def run(self, index: int, user: str, start: int, heartbeat: int, account: str = "") -> None:
+        """canhazgpu run, before its first heartbeat."""
+        self.client.eval(RESERVE, 0, index, user, "run", start, account, heartbeat, "")
+
+    def beat(self, index: int, user: str, start: float, heartbeat: float) -> None:
+        """The same after a heartbeat: Go writes the whole object again, with all the times there are."""
+        times = {"start_time": rfc3339(start), "last_heartbeat": rfc3339(heartbeat)}
+        state = {"user": user, "actual_user": user, **times, "type": "run", "expiry_time": None, "last_released": None}
+        self.client.set(f"canhazgpu:gpu:{index}", json.dumps(state, separators=(",", ":")))
+
+    def release(self, index: int, released: float) -> None:
+        times = {"start_time": None, "last_heartbeat": None, "expiry_time": None, "last_released": rfc3339(released)}
+        self.client.set(f"canhazgpu:gpu:{index}", json.dumps(times, separators=(",", ":")))
+
+    def record(self, index: int, user: str, start: float, end: float, kind: str = "run") -> None:
+        """What a release adds to the history."""
+        record = {
+            "user": user,
+            "gpu_id": index,
+            "start_time": rfc3339(start),
+            "end_time": rfc3339(end),
+            "duration_seconds": end - start,
+            "reservation_type": kind,
+        }
+        self.client.zadd("canhazgpu:usage_history_sorted", {json.dumps(record, separators=(",", ":")): int(end)})
+
+
+def rfc3339(seconds: float) -> str:
+    """With nine digits and a zone, as Go writes it."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f789Z")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def redis_server(folder: Path) -> Iterator[Canhazgpu]:
+    assert SERVER
+    port = free_port()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    with subprocess.Popen([SERVER, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            server = Canhazgpu(port)
+            deadline = time.monotonic() + 20
+            while True:
+                try:
+                    server.client.ping()
+                    break
+                except redis.ConnectionError:
+                    assert process.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+            yield server
+            server.client.close()
+        finally:
+            process.kill()
