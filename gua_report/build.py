@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pandas as pd
@@ -17,6 +17,8 @@ from gua_report.coverage import EXPIRED, find_gaps, mark_unreadable
 from gua_report.episodes import join_episodes
 from gua_report.history import History
 from gua_report.reclaim import freed_gpu_hours
+from gua_report.reservations.sources import is_configured
+from gua_report.reserved import reserved_hours
 from gua_report.rollup import empty_rollup
 from gua_report.sums import Progress, Sums
 from gua_report.window import HOUR_MS, Window, midnight_ms, show, zone_name
@@ -56,6 +58,8 @@ class Report:
     from_rollups_seconds: float
     warnings: list[str]  # partitions that were skipped
     notes: list[str] = field(default_factory=list)  # what is not as exact as it could be
+    reservations: pd.DataFrame | None = None  # None: no source of them is configured
+    reservation_problems: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
@@ -107,7 +111,12 @@ def _build(
         notes = _left_out(archive, window)
         raise NothingToReport("; ".join(notes)) if notes else nothing(data_dir, requested)
     sums.add(progress)
-    return _put_together(sums, spans, history, requested, window, before, newest_ms, config, reclaim_after_ms)
+    report = _put_together(sums, spans, history, requested, window, before, newest_ms, config, reclaim_after_ms)
+    if not is_configured(config):
+        return report
+    people = report.identities["identity"].tolist()
+    hours, problems = reserved_hours(history, window, config, report.gpus, people, archive.expired)
+    return replace(report, reservations=hours, reservation_problems=problems)
 
 
 def _outermost(history: History, archive: Archive) -> tuple[int | None, int | None]:

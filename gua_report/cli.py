@@ -7,6 +7,7 @@ import os
 from typing import NoReturn
 
 from gua_report import terminal
+from gua_report.arguments import mebibytes, percent, positive
 from gua_sample import command, settings
 from gua_sample.errors import UsageError
 
@@ -89,7 +90,7 @@ def build_parser() -> command.Parser:
 
 def run(options: argparse.Namespace) -> int:
     from gua_report import render
-    from gua_report.config import RECLAIM_AFTER, load_config
+    from gua_report.config import RECLAIM_AFTER, Reservations, load_config
     from gua_report.window import parse_window
 
     name = choose(options.format or "text", "format", tuple(render.FORMATS))
@@ -103,6 +104,8 @@ def run(options: argparse.Namespace) -> int:
     )
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
+    if "reservations" not in sections:
+        config = config._replace(reservations=Reservations())  # they take a while
     policy = config.policy
     if options.util_threshold is not None:
         policy = policy._replace(utilization_percent=options.util_threshold)
@@ -117,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     from gua_report.build import build_report  # pandas takes longer than all the rest: not for --help or a mistake
 
     report = build_report(data_dir, window, config._replace(policy=policy), reclaim, terminal.progress_bar())
-    for warning in report.warnings:
+    for warning in [*report.warnings, *report.reservation_problems]:
         command.complain(PROG, f"warning: {warning}")
     if quiet:
         display = display._replace(attention=tuple(reasons(report, longest_ms)))
@@ -145,30 +148,6 @@ def check_width(width: int) -> int:
     if not 60 <= width <= 400:
         raise UsageError(f"bad --width {width}: expected 60 to 400 columns")
     return width
-
-
-def positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, not {text!r}")
-    return int(text)
-
-
-def percent(text: str) -> float:
-    return number(text, 100)
-
-
-def mebibytes(text: str) -> float:
-    return number(text, 1e9)
-
-
-def number(text: str, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= most:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to {most:g}, not {text!r}")
-    return value
 
 
 def write_file(path: str, text: str) -> None:

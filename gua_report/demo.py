@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 
 from gua_report import cli
+from gua_report.arguments import positive
 from gua_sample import command, settings
 from gua_sample.errors import UsageError
 from gua_sample.partition import DAY_MS, day_of
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build_parser() -> command.Parser:
     parser = command.Parser(PROG, DESCRIPTION, EPILOG)
-    parser.add_argument("--days", metavar="N", type=cli.positive, default=7, help="how many (default 7)")
+    parser.add_argument("--days", metavar="N", type=positive, default=7, help="how many (default 7)")
     parser.add_argument("--seed", metavar="N", default="0", help="which laboratory (default 0)")
     parser.add_argument("--keep", metavar="DIR", help="write the history there and keep it")
     parser.add_argument("--now", action="store_true", help="let it end now instead of on an example Wednesday")

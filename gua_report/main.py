@@ -12,6 +12,8 @@ from gua_sample.errors import UsageError
 VERBS = {
     "sample": ("gua_sample.cli", "take one snapshot of all cards, and exit"),
     "report": ("gua_report.cli", "how much was idle-held, whose, since when"),
+    "status": ("gua_report.live.status", "what each card is doing now, who is on it, since when"),
+    "free": ("gua_report.live.free", "cards that nobody holds, for CUDA_VISIBLE_DEVICES"),
     "rollup": ("gua_report.rolling.cli", "sum up closed days, so that long reports stay fast"),
     "doctor": ("gua_report.doctor.cli", "whether sampling works here, and what to do if not"),
     "import": ("gua_report.importing.cli", "take in what another tool, or gua elsewhere, recorded"),
@@ -31,6 +33,7 @@ examples:
   gua demo                          see it without a GPU
   gua sample --data-dir ./try       one tick
   gua report --since 7d             the report of a week
+  gua status                        who is on which card now
   gua doctor                        why is nothing recorded?
   gua import ~/.gua/gua.db          a gpu-usage-audit database
   gua export --since 1d -o day.csv  every card at every tick

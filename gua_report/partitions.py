@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 
@@ -48,6 +46,8 @@ def _open(path: str, application_id: int, version: int) -> Iterator[sqlite3.Conn
         else:
             yield connection
             return
+    import tempfile  # as most readers need no copy, and some are in a hurry
+
     with tempfile.TemporaryDirectory(prefix="gua-") as folder, closing(_connect(_copy(path, folder), "rw")) as copy:
         _check(copy, path, application_id, version)
         yield copy
@@ -75,6 +75,8 @@ def _check(connection: sqlite3.Connection, path: str, wanted_id: int, newest: in
 
 def _copy(path: str, folder: str) -> str:
     """Copy the partition and its journal as they belong together, that is: with nobody at work on them meanwhile."""
+    import shutil
+
     copy = os.path.join(folder, "partition.sqlite")
     for _ in range(COPY_ATTEMPTS):
         before = _stamps(path)

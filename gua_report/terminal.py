@@ -8,6 +8,10 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN
+
+STATE_COLORS = {ACTIVE: "32", IDLE_HELD: "33", TRULY_IDLE: "36", UNKNOWN: "90"}
+
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Not if it was closed before the command began: then there is no stream at all."""

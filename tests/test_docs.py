@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sqlite3
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from gua_report import demo
+from gua_report.live import scene
+from gua_report.live.document import SCHEMA_VERSION
 from gua_sample import policy, schema
+from gua_sample.partition import DAY_MS
 from tests.machine import SCRIPTS
+from tests.test_json_docs import key_paths
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,6 +39,46 @@ def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:
         )
         printed += f"$ {line}\n{done.stdout}"
     assert printed.removeprefix("$ gua demo --keep ./try > demo.txt\n") == shown
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("day")
+    demo.simulate(str(folder), 0, demo.END_MS - DAY_MS, demo.END_MS)
+    return folder
+
+
+def simulated(day: Path, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [str(SCRIPTS / "gua"), verb, "--simulate", "--data-dir", str(day), *options]
+    variables = os.environ | {"TZ": "UTC"}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_the_readme_shows_what_status_and_free_print(day: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    shown, rest = readme.split("$ gua status\n")[1].split("...\n", 1)
+    printed = simulated(day, "status").stdout
+    assert printed.startswith(shown)
+    last, refusal = rest.split("$ gua free -n 2\n")
+    assert printed.endswith(last)
+    assert simulated(day, "free", "-n", "2").stderr == refusal.split("```")[0]
+
+
+def test_every_key_of_the_status_is_documented_and_no_other(day: Path) -> None:
+    page = (ROOT / "docs" / "status.md").read_text().split("\n## JSON")[1]
+    documented = re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\|([^|]*)\|", page, re.MULTILINE)))
+    assert len(documented) == len(set(documented))
+    assert set(key_paths(json.loads(simulated(day, "status", "--json").stdout))) == set(documented)
+    assert f"`schema_version` is {SCHEMA_VERSION}:" in page
+
+
+def test_the_page_of_the_status_tells_its_limits() -> None:
+    page = (ROOT / "docs" / "status.md").read_text()
+    assert f"no more than {scene.LOOK_BACK_DAYS} days" in page
+    assert scene.LOOK_BACK_SECONDS == 0.5
+    assert "no more than half a second" in page
+    assert f"does not answer within {scene.DRIVER_TIMEOUT.rstrip('s')} s" in page
+    assert f"no more than {policy.DEFAULT.process_memory_mib:g} MiB" in page
 
 
 def test_the_readme_tells_the_thresholds_of_the_policy() -> None:

@@ -84,7 +84,17 @@ def test_every_column_of_a_report_is_documented(history: Path, name: str) -> Non
 
 def test_every_plain_value_of_a_report_is_documented(history: Path) -> None:
     fields = {field.name for field in dataclasses.fields(notebook.report(*positional(monday(history))))}
-    assert sorted(documented("Plain values")) == sorted(fields - set(REPORT_FRAMES))
+    assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES, "reservations"})
+
+
+def test_every_column_of_the_reservations_is_documented(history: Path, tmp_path: Path) -> None:
+    (tmp_path / "reservations.csv").write_text("gpu,user,from,to,note\n0,alice,2026-11-16,,\n")
+    (tmp_path / "gua.toml").write_text(f'[reservations]\nfile = "{tmp_path / "reservations.csv"}"\n')
+    report = notebook.report(*positional({**monday(history), "config": str(tmp_path / "gua.toml")}))
+    assert report.reservations is not None
+    assert names(report.reservations) == documented("report.reservations")
+    assert len(report.reservations) == 1
+    assert notebook.report(*positional(monday(history))).reservations is None
 
 
 @pytest.mark.parametrize("name", notebook.Frames._fields)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+import gua_report
 import gua_sample
 
 SOMEBODY = 54321  # no passwd entry
@@ -49,6 +50,16 @@ def sampler_for_others(folder: Path) -> list[str]:
         shutil.copy(pynvml.__file__, library / "pynvml.py")
     code = f"import sys; sys.path.insert(0, {str(library)!r}); from gua_sample.cli import main; sys.exit(main())"
     return [reachable_python(), "-c", code]
+
+
+def gua_for_others(folder: Path) -> list[str]:
+    """A gua that another user can run."""
+    python = sampler_for_others(folder)[0]
+    library = folder / "library"
+    assert gua_report.__file__
+    shutil.copytree(Path(gua_report.__file__).parent, library / "gua_report", dirs_exist_ok=True)
+    code = f"import sys; sys.path.insert(0, {str(library)!r}); from gua_report.main import main; sys.exit(main())"
+    return [python, "-c", code]
 
 
 def run_as_somebody(

@@ -15,6 +15,7 @@ from gua_report import terminal
 from gua_report.doctor import data, driver, history, host, partitions, rollups, units
 from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, plural, shell
+from gua_report.newest import find_newest, list_history
 from gua_sample import command, settings
 from gua_sample.partition import samples_dir
 
@@ -95,8 +96,8 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
     seen = ask_driver(user, driver_seconds) if binding_problem is None else None
 
     now_ms = time.time_ns() // 1_000_000
-    recorded = history.list_history(samples_dir(data_dir))
-    newest = history.find_newest(recorded, now_ms)
+    recorded = list_history(samples_dir(data_dir))
+    newest = find_newest(recorded, now_ms)
     if newest and feeding:
         newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
@@ -108,6 +109,7 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
         findings.append(driver.check_nodes(nodes, expected, seen, user))
         findings += driver.check_nvml(seen, user, is_sampled)
     findings += [data.check_sampler(user, user_problem), host.check_processes(user, feeding)]
+    findings += host.check_own_sight(user)
     findings.append(data.check_folder(data_dir, user, installed.units))
     findings += data.check_space(data_dir)
     findings += history.check_clock(recorded, now_ms)

@@ -9,9 +9,9 @@ import sqlite3
 import sys
 from typing import NamedTuple
 
-from gua_report.doctor.findings import COMMENT, Finding, error, ok, warning
+from gua_report.doctor.findings import COMMENT, OK, Finding, error, ok, warning
 from gua_report.doctor.units import Units
-from gua_report.doctor.user import User, group_name
+from gua_report.doctor.user import User, group_name, ourselves
 from gua_sample import __version__, schema
 from gua_sample.processes import printable, read_file
 
@@ -80,6 +80,15 @@ def check_processes(user: User, units: Units | None, proc: str = "/proc", linux:
     seen = "not what they are called" if hiding.how == "noaccess" else "not whose they are"
     text = f"{option}: {user} sees how much memory processes hold, but {seen}"
     return warning(PROCESSES, text, _unhide(user, units, hiding, group))
+
+
+def check_own_sight(user: User, proc: str = "/proc") -> list[Finding]:
+    """Whether whoever asks sees the processes of others too, as gua status does not ask as the sampler's user."""
+    if user.is_us or os.geteuid() == 0:
+        return []
+    finding = check_processes(ourselves(), None, proc)
+    text = f"{finding.text}; so gua status says unknown, where no recent tick tells more"
+    return [] if finding.status == OK else [warning(PROCESSES, text, "sudo gua status")]
 
 
 def read_hiding(mountinfo: str) -> Hiding | None:

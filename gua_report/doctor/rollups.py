@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, ok, plural, shell, size, warning
-from gua_report.doctor.history import History
+from gua_report.newest import History
 from gua_report.rollup_index import path_of, read_index
 from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition import DAY_MS, SUFFIX, day_of

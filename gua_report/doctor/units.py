@@ -1,29 +1,30 @@
 """The timer and the service that run the sampler, as systemd tells of them."""
 
-from __future__ import annotations
-
-import calendar
+# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 import os
 import re
-import subprocess
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from gua_report.doctor.child import run
 from gua_report.doctor.findings import COMMENT, Finding, duration, error, moment, ok, warning
-from gua_report.doctor.user import User
 from gua_sample.processes import printable
+
+if TYPE_CHECKING:
+    from gua_report.doctor.user import User
 
 TIMER = "gua-sample.timer"
 SERVICE = "gua-sample.service"
 TIMER_PROPERTIES = "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime"
-SERVICE_PROPERTIES = (
-    "LoadState,ActiveState,Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
+SERVICE_PROPERTIES = (  # and those two that both have
+    "Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
     "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
 )
 ENABLED = ("enabled", "static", "generated", "alias")
 ANSWER_SECONDS = 5.0
 # The unit kills a run after 90 s; one that is still there then hangs in the driver.
 LONGEST_RUN_MS = 120_000
+BOOTED = "/run/systemd/system"  # see sd_booted(3)
 LINGER = "/var/lib/systemd/linger"
 STATES = "/var/lib"
 CLOCK_SLACK_MS = 5_000  # systemctl tells times in whole seconds
@@ -85,43 +86,42 @@ def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
     system_problem = None
     candidates = []
     for of_user in (False, True):
-        timer, problem = show(TIMER, TIMER_PROPERTIES, of_user, seconds)
-        service = show(SERVICE, SERVICE_PROPERTIES, of_user, seconds)[0] or {} if timer else {}
-        if timer is None:
+        shown, problem = show((TIMER, SERVICE), f"{TIMER_PROPERTIES},{SERVICE_PROPERTIES}", of_user, seconds)
+        if shown is None:
             # That a user, such as root, has no manager of his own is nothing to speak of.
             system_problem = system_problem if of_user else problem
-        elif timer.get("LoadState") != "not-found" or service.get("LoadState", "not-found") != "not-found":
-            candidates.append(Units(timer, service, of_user))
+            if not os.path.isdir(BOOTED):
+                break  # nor has anybody else a manager then
+        elif any(unit.get("LoadState", "not-found") != "not-found" for unit in shown):
+            candidates.append(Units(shown[0], shown[1], of_user))
+            if candidates[-1].feed(data_dir):
+                break
     if chosen := [units for units in candidates if units.feed(data_dir)] or candidates:
         return Found(chosen[0])
     return Found(None, system_problem)
 
 
-def show(unit: str, properties: str, of_user: bool, seconds: float) -> tuple[Properties | None, str | None]:
-    """Properties of a unit, or None and why they can't be had."""
+def show(
+    units: tuple[str, ...], properties: str, of_user: bool, seconds: float
+) -> tuple[list[Properties] | None, str | None]:
+    """Properties of each of the units, or None and why they can't be had."""
     scope = ["--user"] if of_user else []
-    command = ["systemctl", *scope, "show", "--no-pager", unit, "-p", properties]
+    command = ["systemctl", *scope, "show", "--no-pager", *units, "-p", properties]
     try:
-        done = subprocess.run(
-            command,
-            env=os.environ | {"LC_ALL": "C", "TZ": "UTC"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="backslashreplace",
-            timeout=seconds,
-            check=False,
-        )
+        done = run(command, os.environ | {"LC_ALL": "C", "TZ": "UTC"}, seconds)
     except FileNotFoundError:
         return None, "there is no systemctl here"
-    except subprocess.TimeoutExpired:
-        return None, f"systemctl does not answer within {seconds:g} s"
     except OSError as problem:
         return None, f"systemctl can't be run ({problem.strerror})"
-    if done.returncode != 0:
-        said = printable(done.stderr.partition("\n")[0]).rstrip(".")
-        return None, f"systemctl says: {said or f'exit status {done.returncode}'}"
-    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line), None
+    if done is None:
+        return None, f"systemctl does not answer within {seconds:g} s"
+    status, text = done
+    if status != 0:
+        said = printable(text.partition("\n")[0]).rstrip(".")
+        return None, f"systemctl says: {said or f'exit status {status}'}"
+    # A blank line between two units, and they come as they were asked for.
+    texts = text.split("\n\n") + [""] * len(units)
+    return [dict(line.split("=", 1) for line in text.splitlines() if "=" in line) for text in texts[: len(units)]], None
 
 
 def folder_of(service: Properties, of_user: bool) -> str | None:
@@ -140,6 +140,8 @@ def state_folder_of(service: Properties) -> str | None:
 
 def parse_time(text: str) -> int | None:
     """Milliseconds of what systemctl prints in UTC: 'Mon 2026-11-16 08:20:30 UTC'; None for 'n/a' or nothing."""
+    import calendar  # most who look at units have no time to understand
+
     try:
         _, day, clock, zone = text.split()
         moment_utc = time.strptime(f"{day} {clock.partition('.')[0]}", "%Y-%m-%d %H:%M:%S")
@@ -149,7 +151,7 @@ def parse_time(text: str) -> int | None:
 
 
 def check_timer(
-    found: Found, data_dir: str, is_fresh: bool, now_ms: int, user: User, linger: str = LINGER
+    found: Found, data_dir: str, is_fresh: bool, now_ms: int, user: "User", linger: str = LINGER
 ) -> list[Finding]:
     """`is_fresh`: the newest tick is recent, so somebody runs the sampler."""
     units = found.units

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from gua_report.config import Config
+from gua_report.identities import apply_mapping, resolve
 from gua_sample.partition import day_of
 from gua_sample.policy import NAN, STATES, STATUS_OK, Policy, card_states
 
@@ -186,7 +187,6 @@ def state_of(
 
 def identities(people: Mapping[str, str]) -> Callable[..., str]:
     """A function from a process's IDENTITY_FACTS to whom it belongs to."""
-    from gua_report.identities import apply_mapping, resolve  # pandas: not to show help
 
     @cache  # a process tells the same at each tick
     def identity_of(*facts: Any) -> str:

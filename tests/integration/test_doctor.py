@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-import gua_report
 from gua_sample import schema
 from tests.integration.test_storage import DAMAGES, damage_header
 from tests.machine import SCRIPTS, Machine, one_line, query
-from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
+from tests.systemctl import install, replace_systemctl
+from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -32,29 +32,7 @@ Finding = dict[str, str]
 @pytest.fixture(autouse=True)
 def no_systemctl(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The machine that runs the tests may have units of its own. This one has none, until a test installs some."""
-    folder = open_folder / "bin"
-    folder.mkdir()
-    units = open_folder / "units"
-    units.mkdir()
-    script = f"""#!/bin/sh
-scope=system
-for word in "$@"; do
-  case $word in
-    --user) scope=user ;;
-    gua-sample.*) unit=$word ;;
-  esac
-done
-cat {units}/$scope-$unit 2>/dev/null || echo LoadState=not-found
-"""
-    (folder / "systemctl").write_text(script)
-    (folder / "systemctl").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return units
-
-
-def install(units: Path, unit: str, scope: str = "system", **properties: str) -> None:
-    lines = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", **properties}
-    (units / f"{scope}-gua-sample.{unit}").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return replace_systemctl(open_folder, monkeypatch)
 
 
 def doctor(
@@ -500,13 +478,7 @@ def test_a_read_only_mount_is_an_error(machine: Machine, small_disk: Path) -> No
 
 
 def doctor_for_others(folder: Path) -> list[str]:
-    """A gua doctor that another user can run."""
-    python = sampler_for_others(folder)[0]
-    library = folder / "library"
-    assert gua_report.__file__
-    shutil.copytree(Path(gua_report.__file__).parent, library / "gua_report")
-    code = f"import sys; sys.path.insert(0, {str(library)!r}); from gua_report.main import main; sys.exit(main())"
-    return [python, "-c", code, "doctor", "--json"]
+    return [*gua_for_others(folder), "doctor", "--json"]
 
 
 @needs_root

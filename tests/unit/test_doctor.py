@@ -30,6 +30,7 @@ from gua_report.doctor.child import CRASHED, NO_ANSWER, Answer, ask
 from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, as_root, duration, error, ok, shell, size, warning
 from gua_report.doctor.units import Found, Units, find_units
 from gua_report.doctor.user import User
+from gua_report.newest import find_newest, list_history
 from gua_report.rolling.upkeep import Upkeep
 from gua_sample import pending, store
 from gua_sample.partition import DAY_MS
@@ -527,7 +528,7 @@ def test_units_of_the_user_are_taken_if_they_write_to_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = (
-        'echo LoadState=loaded; case "$*" in'
+        'echo LoadState=loaded; echo; echo LoadState=loaded; case "$*" in'
         ' *--user*service*) echo "ExecStart={ argv[]=/x --data-dir /data ; }";;'
         " *service*) echo StateDirectory=gua; echo User=gua;; esac"
     )
@@ -563,8 +564,8 @@ def history(folder: Path, *times_ms: int, interval_ms: int | None = None, proble
 
 
 def newest(samples: str, now_ms: int = NOON_MS) -> Finding:
-    found = doctor_history.list_history(samples)
-    tick = doctor_history.find_newest(found, now_ms)
+    found = list_history(samples)
+    tick = find_newest(found, now_ms)
     return doctor_history.check_newest(found, tick, now_ms, "START", "JOURNAL")
 
 
@@ -586,8 +587,8 @@ def test_a_timer_is_not_late_until_its_next_run(timer: dict[str, str], age_secon
 
 
 def test_a_tick_is_not_stale_before_the_next_one_is_due(tmp_path: Path) -> None:
-    found = doctor_history.list_history(history(tmp_path, *every(30, 30, NOON_MS - 18 * 60 * SECOND_MS)))
-    tick = doctor_history.find_newest(found, NOON_MS)
+    found = list_history(history(tmp_path, *every(30, 30, NOON_MS - 18 * 60 * SECOND_MS)))
+    tick = find_newest(found, NOON_MS)
     assert tick
     assert tick.is_stale(NOON_MS)
     tick = tick._replace(due_ms=NOON_MS + 12 * 60 * SECOND_MS)
@@ -656,7 +657,7 @@ def test_no_tick_is_an_error(tmp_path: Path) -> None:
 def test_ticks_of_the_future_do_not_hide_that_the_newest_is_stale(tmp_path: Path) -> None:
     samples = history(tmp_path, NOON_MS - 3_600_000, NOON_MS + 3_600_000, NOON_MS + 3 * DAY_MS)
     assert newest(samples).status == ERROR
-    first, second = doctor_history.check_clock(doctor_history.list_history(samples), NOON_MS)
+    first, second = doctor_history.check_clock(list_history(samples), NOON_MS)
     future = f"{samples}/2026-11-19.sqlite"
     assert first == warning(
         "clock",
@@ -668,7 +669,7 @@ def test_ticks_of_the_future_do_not_hide_that_the_newest_is_stale(tmp_path: Path
 
 def test_a_clock_before_gua_existed_is_an_error_and_judges_nothing(tmp_path: Path) -> None:
     samples = history(tmp_path, NOON_MS)
-    found = doctor_history.list_history(samples)
+    found = list_history(samples)
     assert statuses(doctor_history.check_clock(found, 0)) == [ERROR]
     assert newest(samples, 0).status == WARNING
     assert statuses(doctor_history.check_clock(found, NOON_MS)) == [OK]
@@ -686,13 +687,13 @@ def test_a_tick_that_waits_beside_its_partition_is_the_newest(tmp_path: Path) ->
 
 
 def check_partitions(samples: str) -> list[Finding]:
-    return doctor_partitions.check_partitions(doctor_history.list_history(samples), NOON_MS, "START")
+    return doctor_partitions.check_partitions(list_history(samples), NOON_MS, "START")
 
 
 def test_partitions_are_counted_and_progress_is_told(tmp_path: Path) -> None:
     samples = history(tmp_path, *(NOON_MS - DAY_MS * age for age in (9, 2, 1, 0)))
     steps: list[tuple[int, int]] = []
-    found = doctor_history.list_history(samples)
+    found = list_history(samples)
     (summary,) = doctor_partitions.check_partitions(found, NOON_MS, "START", lambda *step: steps.append(step))
     assert summary.text.startswith("4 days, 2026-11-07 to 2026-11-16, ")
     assert steps == [(0, 4), (1, 4), (2, 4), (3, 4), (1, 1)]
@@ -726,7 +727,7 @@ def test_what_lies_beside_the_partitions_is_mentioned(tmp_path: Path) -> None:
 
 
 def check_rollups(samples: str) -> list[Finding]:
-    return doctor_rollups.check_rollups(doctor_history.list_history(samples), NOON_MS, "ROLL UP")
+    return doctor_rollups.check_rollups(list_history(samples), NOON_MS, "ROLL UP")
 
 
 def test_closed_days_that_are_not_rolled_up_are_a_warning(tmp_path: Path) -> None:
@@ -763,7 +764,7 @@ def test_a_pipe_among_the_partitions_is_named_and_not_opened(tmp_path: Path, nam
     samples = Path(history(tmp_path, NOON_MS - DAY_MS, NOON_MS))
     (samples / name).unlink(missing_ok=True)
     os.mkfifo(samples / name)
-    recorded = doctor_history.list_history(str(samples))
+    recorded = list_history(str(samples))
     assert recorded.partitions == [f"{samples}/2026-11-16.sqlite"]
     found = check_partitions(str(samples))[1]
     assert (found.status, found.text) == (WARNING, f"{name} is no regular file, and was not looked into")
@@ -789,7 +790,7 @@ def test_a_kept_tick_is_read_only_if_it_is_a_small_file(tmp_path: Path) -> None:
     assert newest(str(samples)).status == ERROR
     kept.rename(tmp_path / "elsewhere")
     kept.symlink_to(tmp_path / "elsewhere")
-    recorded = doctor_history.list_history(str(samples))
+    recorded = list_history(str(samples))
     assert (recorded.strange, recorded.others) == ((kept.name,), [])
     assert check_partitions(str(samples))[1].text.startswith(f"{kept.name} is no regular file")
 

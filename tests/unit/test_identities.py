@@ -8,8 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gua_report import identities
-from gua_report.identities import FACTS, apply_mapping, resolve, resolve_all
+from gua_report import classify
+from gua_report.classify import IDENTITY_FACTS as FACTS
+from gua_report.classify import resolve_all
+from gua_report.identities import apply_mapping, resolve
 
 ID = "3f2a9c81d0b7" + "0123456789abcdef" * 3 + "cafe"
 OTHER = "e" * 64
@@ -260,7 +262,7 @@ def test_each_distinct_row_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) ->
         seen.append(facts)
         return resolve(*facts)
 
-    monkeypatch.setattr(identities, "resolve", watch)
+    monkeypatch.setattr(classify, "resolve", watch)
     assert list(resolve_all(frame(ROWS * 100))) == IDENTITIES * 100
     assert seen == list(dict.fromkeys(ROWS))
 

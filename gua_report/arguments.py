@@ -1,0 +1,29 @@
+"""Numbers as people type them behind an option."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, not {text!r}")
+    return int(text)
+
+
+def percent(text: str) -> float:
+    return number(text, 100)
+
+
+def mebibytes(text: str) -> float:
+    return number(text, 1e9)
+
+
+def number(text: str, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= most:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to {most:g}, not {text!r}")
+    return value

@@ -1,0 +1,79 @@
+"""One fresh look at the driver, as the sampler takes it; not stored, and not waited for for ever."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gua_report.doctor.child import NO_ANSWER, ask
+from gua_sample import pending, processes
+from gua_sample.errors import DriverError
+from gua_sample.records import Previous, Process, Source, Tick
+
+SAY = "'gua doctor' says more"
+
+
+def machine() -> Source:
+    """The real thing. All that asking needs is imported here: not again in each child that asks."""
+    try:
+        from gua_sample import nvml
+    except ImportError as error:
+        raise DriverError("nvidia_ml_py_missing", f"NVML can't be asked ({error}); {SAY}") from error
+    return Source(processes.read_boot, nvml.read, processes.describe, processes.user_names)
+
+
+def take(source: Source, previous: Previous | None, ts_ms: int, seconds: float) -> Tick:
+    """The cards and who is on them. `previous`: what the last tick left.
+
+    A child asks: a driver that hangs in the kernel could not even be left behind by a thread.
+    """
+    answer = ask(lambda: _look_or_fail(source, previous, ts_ms), seconds)
+    if answer.problem == NO_ANSWER:
+        text = f"NVML does not answer within {seconds:g} s: give it longer with --timeout; {SAY}"
+        raise DriverError("no_answer", text)
+    if answer.problem:
+        raise DriverError("crashed", f"NVML crashed; {SAY}")
+    if "error" in answer.value:
+        raise DriverError(answer.value["error"], f"{answer.value['text']}; {SAY}")
+    return pending.restore(answer.value["tick"])
+
+
+def _look_or_fail(source: Source, previous: Previous | None, ts_ms: int) -> dict[str, Any]:
+    try:
+        return {"tick": look(source, previous, ts_ms)}
+    except DriverError as error:
+        return {"error": error.name, "text": str(error)}
+
+
+def look(source: Source, previous: Previous | None, ts_ms: int) -> Tick:
+    """In this process, however long it takes."""
+    boot = source.boot()
+    if previous and previous.boot.id == boot.id:
+        boot = previous.boot  # its time, as first seen: a process's start is then the one that was stored
+    else:
+        previous = None
+    began = time.monotonic()
+    reading = source.read(previous)
+    nvml_ms = round((time.monotonic() - began) * 1000)
+    pids = {usage.pid for card in reading.cards for usage in card.usages}
+    described = name_users({pid: source.describe(pid, boot) for pid in pids}, source)
+    return Tick(ts_ms, None, boot, reading.driver_version, nvml_ms, None, reading.cards, described, [])
+
+
+def name_users(described: dict[int, Process], source: Source) -> dict[int, Process]:
+    uids = {uid for one in described.values() for uid in (one.uid, one.login_uid) if uid is not None}
+    names = source.names(uids) if uids else {}
+
+    def name(uid: int | None) -> str | None:
+        return None if uid is None else names.get(uid)
+
+    return {
+        pid: one._replace(user=one.user or name(one.uid), login_user=one.login_user or name(one.login_uid))
+        for pid, one in described.items()
+    }
+
+
+def simulate(seed: int, ts_ms: int) -> Tick:
+    from gua_sample.simulate import Laboratory
+
+    return look(Laboratory(seed).source(ts_ms), None, ts_ms)

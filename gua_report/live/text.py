@@ -1,0 +1,186 @@
+"""The cards as a table for a terminal: a row for each, and below it what is on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from gua_report import terminal
+from gua_report.live.past import Run
+from gua_report.live.sampling import Sampling, sampling_text
+from gua_report.live.scene import CardSeen, ProcessNow, Scene, UserNow
+from gua_report.reservations.cards import Validation
+from gua_report.spelling import duration, gpu, to_ascii
+from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK
+from gua_sample.processes import printable
+
+WIDTH = 78
+NOT_KNOWN = "?"
+NOT_TOLD = "-"  # the history does not tell
+INDENT = " " * 5
+SHOWN_PROCESSES = 2
+LONGEST_MODEL = 26
+LONGEST_COMMAND, SHORTEST_COMMAND = 15, 6
+HEADER = ["gpu", "model", "state", "for", "GiB", "util", "who"]
+RIGHT = ("for", "GiB", "util")
+
+
+class Style:
+    """How wide, in which characters, and whether with colour."""
+
+    def __init__(self, ascii_only: bool = False, verbose: bool = False) -> None:
+        self.ascii, self.verbose = ascii_only, verbose
+        self.color = terminal.use_color()
+        self.width = screen_width()
+
+    def fit(self, text: str, size: int) -> str:
+        """No longer than that; what a user may have chosen does not steer the terminal."""
+        text = self.clean(text)
+        if columns(text) <= size:
+            return text
+        ellipsis = ("..." if self.ascii else "…")[:size]
+        while columns(text) > size - len(ellipsis):
+            text = text[:-1]
+        return text + ellipsis
+
+    def clean(self, text: str) -> str:
+        return to_ascii(printable(text)) if self.ascii else printable(text)
+
+    def paint(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
+
+
+def screen_width() -> int:
+    if terminal.is_terminal(sys.stdout):
+        try:
+            return max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+        except OSError:
+            pass
+    return WIDTH
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal it takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import east_asian_width
+
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def render(scene: Scene, validations: dict[str, Validation], sampling: Sampling, style: Style) -> str:
+    now_ms = scene.tick.ts_ms
+    rows = [row_of(seen, now_ms, style) for seen in scene.cards]
+    sizes = [max(columns(row[number]) for row in [HEADER, *rows]) for number in range(len(HEADER) - 1)]
+    lines = [style.paint(title(scene), "1"), "", style.paint(join(HEADER, sizes, style, None), "2")]
+    for seen, row in zip(scene.cards, rows, strict=True):
+        room = style.width - sum(sizes) - 2 * len(sizes)
+        inline = columns(row[-1]) <= room
+        lines.append(join(row if inline else [*row[:-1], ""], sizes, style, seen.state))
+        below = [] if inline else wrap([spell_user(user, now_ms) for user in seen.users], style)
+        lines += below + details(seen, now_ms, style)
+        if validation := validations.get(seen.card.facts.uuid):
+            lines += fold(validation.text, style)
+    last = style.clean(sampling_text(sampling, now_ms))
+    return "\n".join([*lines, "", last if sampling.is_alive else style.paint(last, "33")])
+
+
+def title(scene: Scene) -> str:
+    states = [seen.state for seen in scene.cards]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in STATES if state in states)
+    cards = "1 GPU" if len(states) == 1 else f"{len(states)} GPUs"
+    when = time.strftime("%H:%M:%S %Z", time.localtime(scene.tick.ts_ms // 1000))
+    return f"{cards} at {when}: {counts}"
+
+
+def row_of(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
+    facts = seen.card.facts
+    return [
+        gpu(facts.gpu_index, facts.mig_index),
+        style.fit((facts.name or NOT_KNOWN).removeprefix("NVIDIA "), LONGEST_MODEL),
+        seen.state,
+        style.clean(spell_run(seen.run, now_ms)),
+        f"{gib(seen.card.memory_used_mib)}/{gib(facts.memory_total_mib)}",
+        percent(seen.card.utilization_percent),
+        style.clean(", ".join(spell_user(user, now_ms) for user in seen.users)),
+    ]
+
+
+def join(row: list[str], sizes: list[int], style: Style, state: str | None) -> str:
+    cells = []
+    for name, cell, size in zip(HEADER, row, [*sizes, 0], strict=True):
+        blanks = " " * (size - columns(cell))
+        shown = style.paint(cell, terminal.STATE_COLORS[state]) if state and name == "state" else cell
+        cells.append(blanks + shown if name in RIGHT else shown + blanks)
+    return "  ".join(cells).rstrip()
+
+
+def details(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
+    """The lines below a card: why it fails, and its processes."""
+    lines = []
+    if seen.card.facts.status != STATUS_OK:
+        lines.append(INDENT + style.clean(f"{seen.card.facts.status}: see gua doctor"))
+    count = len(seen.processes) if style.verbose else SHOWN_PROCESSES
+    shown = seen.processes[:count]
+    lines += [process_line(process, now_ms, style) for process in shown]
+    if hidden := len(seen.processes) - len(shown):
+        lines.append(f"{INDENT}and {hidden} more (-v)")
+    return lines
+
+
+def process_line(process: ProcessNow, now_ms: int, style: Style) -> str:
+    """`pid command GiB SM user`. The command is the first to be shortened, the user the last."""
+    who = UserNow(process.user, style.verbose and process.state == IDLE_HELD, process.run)
+    user = style.clean(spell_user(who, now_ms))
+    before, after = f"{INDENT}{process.pid:>7}  ", f"  {gib(process.memory_mib):>5}  {percent(process.sm_percent):>4}  "
+    room = style.width - len(before) - len(after) - columns(user)
+    size = min(LONGEST_COMMAND, max(SHORTEST_COMMAND, room))
+    command = style.fit(process.command, size)
+    line = (
+        before + command + " " * (min(LONGEST_COMMAND, max(SHORTEST_COMMAND, room)) - columns(command)) + after + user
+    )
+    return style.fit(line, style.width)
+
+
+def wrap(items: list[str], style: Style) -> list[str]:
+    """The items, separated by commas, on as many lines as they take."""
+    lines = [INDENT]
+    for number, item in enumerate(items):
+        text = style.fit(item, style.width - len(INDENT) - 1) + ("," if number < len(items) - 1 else "")
+        if lines[-1] != INDENT and columns(f"{lines[-1]} {text}") > style.width:
+            lines.append(INDENT)
+        lines[-1] += text if lines[-1] == INDENT else f" {text}"
+    return lines
+
+
+def fold(text: str, style: Style) -> list[str]:
+    """A sentence, on as many lines as it takes."""
+    import textwrap
+
+    room = style.width - len(INDENT)
+    return [INDENT + style.fit(line, room) for line in textwrap.wrap(style.clean(text), room, break_on_hyphens=False)]
+
+
+def spell_user(user: UserNow, now_ms: int) -> str:
+    if not user.is_idle:
+        return user.name
+    return f"{user.name} (idle {spell_run(user.run, now_ms)})" if user.run else f"{user.name} (idle)"
+
+
+def spell_run(run: Run | None, now_ms: int) -> str:
+    """`≥` where the beginning was not seen: it may have been longer."""
+    if run is None:
+        return NOT_TOLD
+    length = duration(max(0, now_ms - run.since_ms) / 1000)
+    return length if run.began else f"≥ {length}"
+
+
+def gib(mib: float | None) -> str:
+    if mib is None:
+        return NOT_KNOWN
+    return "<0.1" if 0 < mib < 51 else f"{mib / 1024:.1f}"
+
+
+def percent(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{value:.0f}%"

@@ -1,0 +1,29 @@
+"""How durations, cards and unusual characters are spelled, wherever people read them. Without pandas."""
+
+from __future__ import annotations
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+ASCII = str.maketrans({"—": "-", "…": "...", "§": "", "≥": ">="})
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: 1d 3h, 2h 05m, 12m, 30s."""
+    whole = int(seconds)
+    if whole < MINUTE:
+        return f"{whole}s"
+    if whole < HOUR:
+        return f"{whole // MINUTE}m"
+    if whole < DAY:
+        minutes = whole % HOUR // MINUTE
+        return f"{whole // HOUR}h {minutes:02}m" if minutes else f"{whole // HOUR}h"
+    hours = whole % DAY // HOUR
+    return f"{whole // DAY}d {hours}h" if hours else f"{whole // DAY}d"
+
+
+def gpu(index: int, mig_index: int | None) -> str:
+    """As in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
+    return f"{index}" if mig_index is None else f"{index}:{mig_index}"
+
+
+def to_ascii(text: str) -> str:
+    return text.translate(ASCII).encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,615 @@
+"""gua status and gua free as a person types them: the real commands on the stand-in driver and on real histories."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report.live.status import CLEAR
+from tests.machine import SCRIPTS, Machine, one_line
+from tests.systemctl import install, replace_systemctl
+from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
+
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16
+GUA = str(SCRIPTS / "gua")
+NOBODY = 4_194_303  # the largest pid there can be, and no process of ours
+
+Document = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def units(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return replace_systemctl(open_folder, monkeypatch)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    process = subprocess.Popen(["sleep", "600"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def gua(
+    machine: Machine, *arguments: str, clock_ms: int | None = None, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    verb, *options = arguments
+    command = [GUA, verb, "--data-dir", str(machine.data_dir), *options]
+    environment = machine.environment(clock_ms=clock_ms) | dict(variables or {})
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def status(machine: Machine, *arguments: str, clock_ms: int | None = None) -> str:
+    done = gua(machine, "status", *arguments, clock_ms=clock_ms)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def document(machine: Machine, *arguments: str, clock_ms: int | None = None) -> Document:
+    found: Document = json.loads(status(machine, "--json", *arguments, clock_ms=clock_ms))
+    return found
+
+
+def states(found: Document) -> list[str]:
+    return [gpu["state"] for gpu in found["gpus"]]
+
+
+def add_all_states(machine: Machine, pid: int) -> None:
+    machine.scenario.add_card(utilization_percent=80, compute=[(pid, 4000)], process_utilization=[(pid, None, 80)])
+    machine.scenario.add_card(compute=[(pid, 2000)])
+    machine.scenario.add_card()
+    machine.scenario.add_card().error("nvmlDeviceGetHandleByIndex_v2", 15)
+    machine.scenario.add_card(memory_free_mib=70_000)  # held, and no process shows by whom
+    machine.scenario.add_card(utilization_percent=None, samples=None, compute=[(pid, 2000)])
+
+
+STATES = ["active", "idle-held", "truly-idle", "unknown", "idle-held", "unknown"]
+
+
+def test_each_state_is_told_without_history_and_without_sampler(machine: Machine, sleeper: int) -> None:
+    add_all_states(machine, sleeper)
+    found = document(machine)
+    assert states(found) == STATES
+    assert [gpu["since_ms"] for gpu in found["gpus"]] == [None] * 6
+    assert found["gpus"][3]["status"] == "gpu_is_lost"
+    assert [user["user"] for user in found["gpus"][4]["users"]] == ["(unattributed)"]
+    assert found["sampling"] == {
+        "timer": "not installed",
+        "problem": None,
+        "newest_tick_ms": None,
+        "newest_tick_error": None,
+        "is_alive": False,
+    }
+    assert not machine.data_dir.exists()
+    lines = status(machine).splitlines()
+    assert re.fullmatch(r"6 GPUs at \d\d:\d\d:\d\d \S+: 1 active, 2 idle-held, 1 truly-idle, 2 unknown", lines[0])
+    assert lines[-1] == "Sampling: gua-sample.timer not installed, no tick yet: see gua doctor"
+    rows = [line.split() for line in lines if re.match(r"\d", line)][1:]
+    assert [row[2] for row in rows] == STATES
+    assert {row[3] for row in rows} == {"-"}
+    assert "     gpu_is_lost: see gua doctor" in lines
+
+
+def test_a_process_is_told_by_pid_command_memory_utilization_and_user(machine: Machine, sleeper: int) -> None:
+    machine.scenario.add_card(
+        utilization_percent=80, compute=[(sleeper, 4096)], process_utilization=[(sleeper, None, 77)]
+    )
+    (gpu,) = document(machine)["gpus"]
+    (process,) = gpu["processes"]
+    (user,) = gpu["users"]
+    assert (process["pid"], process["command"], process["memory_mib"]) == (sleeper, "sleep", 4096)
+    assert (process["sm_percent"], process["state"], process["type"]) == (77, "active", "compute")
+    assert process["user"] == user["user"] != "unknown"
+    assert (gpu["utilization_percent"], gpu["utilization_source"]) == (80, "samples")
+    text = status(machine)
+    assert re.search(rf"^ +{sleeper}  sleep +4\.0   77%  {re.escape(user['user'])}$", text, re.MULTILINE)
+
+
+def test_who_can_not_be_told_is_unknown(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(NOBODY, None)])
+    (gpu,) = document(machine)["gpus"]
+    (process,) = gpu["processes"]
+    assert (process["user"], process["command"], process["memory_mib"]) == ("unknown", "unknown", None)
+    assert re.search(rf"{NOBODY}  unknown +\?    0%  unknown$", status(machine), re.MULTILINE)
+
+
+def test_all_users_are_told_and_processes_past_two_shortened(machine: Machine) -> None:
+    sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(4)]
+    try:
+        machine.scenario.add_card(compute=[(one.pid, 1000 + number) for number, one in enumerate(sleepers)])
+        text, everything = status(machine), status(machine, "-v")
+    finally:
+        for one in sleepers:
+            one.kill()
+            one.wait()
+    shown = [line.split()[0] for line in text.splitlines() if "sleep" in line]
+    assert shown == [str(sleepers[3].pid), str(sleepers[2].pid)]  # the largest
+    assert "     and 2 more (-v)" in text
+    assert everything.count("sleep") == 4
+    assert "more" not in everything
+
+
+@needs_root
+def test_several_users_share_a_card(machine: Machine, sleeper: int) -> None:
+    others = [subprocess.Popen(["sleep", "600"], user=uid) for uid in (SOMEBODY, SOMEBODY + 1)]
+    try:
+        machine.scenario.add_card(
+            utilization_percent=70,
+            compute=[(pid, 3000) for pid in (sleeper, *(one.pid for one in others))],
+            process_utilization=[(sleeper, None, 70)],
+        )
+        now_ms = int(time.time() * 1000)
+        machine.tick(clock_ms=now_ms - 120 * SECOND_MS)
+        time.sleep(2.1)  # sooner, a process without a record may not be idle
+        machine.tick(clock_ms=now_ms - 60 * SECOND_MS)
+        found, text = document(machine, clock_ms=now_ms), status(machine, clock_ms=now_ms)
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+    (gpu,) = found["gpus"]
+    users = {user["user"]: user for user in gpu["users"]}
+    assert len(users) == 3
+    for uid in (SOMEBODY, SOMEBODY + 1):
+        idle = users[f"uid:{uid}"]
+        assert idle["is_idle"]
+        # By its own utilization, at the second tick that saw none.
+        assert idle["idle_since_ms"] == now_ms - 60 * SECOND_MS
+        assert idle["idle_since_is_exact"] is False
+        assert re.search(rf"uid:{uid} \(idle ≥ 1m\)", text)
+    assert [user["is_idle"] for user in gpu["users"]] == [True, True, False]
+    assert gpu["state"] == "active"
+
+
+def test_durations_come_from_the_history(machine: Machine, sleeper: int) -> None:
+    card = machine.scenario.add_card(utilization_percent=80, compute=[(sleeper, 4000)])
+    start_ms = MIDNIGHT_MS - 2 * MINUTE_MS  # so that midnight is within
+    for number in range(7):
+        card.update(utilization_percent=80 if number < 2 else 0)
+        machine.tick(clock_ms=start_ms + number * 30 * SECOND_MS)
+    assert len(machine.partitions()) == 2
+    now_ms = start_ms + 200 * SECOND_MS
+    found = document(machine, clock_ms=now_ms)
+    (gpu,) = found["gpus"]
+    (process,), (user,) = gpu["processes"], gpu["users"]
+    began_ms = start_ms + 60 * SECOND_MS
+    assert (gpu["since_ms"], gpu["since_is_exact"], gpu["seconds"]) == (began_ms, True, 140)
+    assert (process["idle_since_ms"], process["idle_since_is_exact"]) == (began_ms, True)
+    assert (user["idle_since_ms"], user["is_idle"]) == (began_ms, True)
+    assert found["sampling"]["newest_tick_ms"] == start_ms + 180 * SECOND_MS
+    assert found["sampling"]["is_alive"]
+    text = status(machine, clock_ms=now_ms)
+    assert re.search(r"^0 .* idle-held +2m .* \S+ \(idle 2m\)$", text, re.MULTILINE)
+    assert text.splitlines()[-1] == "Sampling: gua-sample.timer not installed, newest tick 20s ago"
+    # The same, but the sampler has stopped since.
+    late = document(machine, clock_ms=start_ms + 600 * SECOND_MS)
+    assert late["gpus"][0]["since_ms"] is None
+    assert not late["sampling"]["is_alive"]
+    assert status(machine, clock_ms=start_ms + 3600 * SECOND_MS).splitlines()[-1].endswith("57m ago: see gua doctor")
+
+
+def test_a_lost_card_keeps_the_uuid_it_had_in_the_history(machine: Machine) -> None:
+    machine.scenario.add_card()
+    card = machine.scenario.add_card()
+    uuid = card.settings["uuid"]
+    machine.tick()
+    card.error("nvmlDeviceGetHandleByIndex_v2", 15)
+    found = document(machine)
+    assert [(gpu["uuid"], gpu["state"]) for gpu in found["gpus"]][1] == (uuid, "unknown")
+    shutil.rmtree(machine.data_dir)
+    assert document(machine)["gpus"][1]["uuid"] == "unknown:index-1"
+
+
+def test_names_can_not_steer_a_terminal(machine: Machine, tmp_path: Path) -> None:
+    evil = tmp_path / "\x1b[31mx\n\u202e漢字"
+    shutil.copy("/bin/sleep", evil)
+    process = subprocess.Popen([str(evil), "600"])
+    try:
+        machine.scenario.add_card(name="NVIDIA \x1b]0;A100\x07", compute=[(process.pid, 2000)])
+        text, plain, found = status(machine), status(machine, "--ascii"), document(machine)
+    finally:
+        process.kill()
+        process.wait()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", text)
+    assert plain.isascii()
+    assert r"\x1b[31mx" in text
+    assert found["gpus"][0]["processes"][0]["command"].startswith(r"\x1b[31mx\n")
+
+
+def test_the_text_fits_a_mail(machine: Machine) -> None:
+    sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    try:
+        add_all_states(machine, sleepers[0].pid)
+        machine.scenario.cards[0].update(name="NVIDIA " + "Long " * 20)
+        for options in ([], ["-v"], ["--ascii"]):
+            text = status(machine, *options)
+            assert max(map(len, text.splitlines())) <= 78
+            assert "\x1b" not in text
+        assert status(machine, "--ascii").isascii()
+    finally:
+        for one in sleepers:
+            one.kill()
+            one.wait()
+
+
+def test_the_threshold_decides_what_is_held(machine: Machine, sleeper: int) -> None:
+    machine.scenario.add_card(compute=[(sleeper, 150)])
+    machine.scenario.add_card(compute=[(sleeper, 5)])
+    assert states(document(machine)) == ["idle-held", "truly-idle"]
+    assert states(document(machine, "--memory-threshold", "150")) == ["truly-idle", "truly-idle"]
+    assert document(machine, "--memory-threshold", "0")["policy"]["process_memory_mib"] == 0
+    assert gua(machine, "free").stdout == "1\n"
+    assert gua(machine, "free", "--memory-threshold", "150").stdout == "0,1\n"
+    assert gua(machine, "free", "--memory-threshold", "0").returncode == 1
+
+
+def test_the_config_names_people_and_thresholds(machine: Machine, sleeper: int, tmp_path: Path) -> None:
+    machine.scenario.add_card(compute=[(sleeper, 150)])
+    user = document(machine)["gpus"][0]["users"][0]["user"]
+    config = tmp_path / "gua.toml"
+    config.write_text(f'[people]\n"{user}" = "Ada"\n[policy]\nprocess_memory_mib = 200\n')
+    found = document(machine, "--config", str(config))
+    assert found["gpus"][0]["users"][0]["user"] == "Ada"
+    assert states(found) == ["truly-idle"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({}, "gua-sample.timer active, newest tick"),
+        ({"ActiveState": "inactive"}, "gua-sample.timer inactive, newest tick"),
+        ({"LoadState": "masked"}, "gua-sample.timer masked, newest tick"),
+    ],
+)
+def test_the_last_line_tells_the_timer(machine: Machine, units: Path, properties: dict[str, str], words: str) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    install(units, "timer", **properties)
+    install(units, "service")
+    assert words in status(machine).splitlines()[-1]
+
+
+def test_units_of_the_user_count_and_those_that_write_elsewhere_are_told(machine: Machine, units: Path) -> None:
+    machine.scenario.add_card()
+    install(units, "timer")
+    install(units, "service", StateDirectory="gua")
+    assert "gua-sample.timer active (writes to /var/lib/gua), no tick yet" in status(machine)
+    install(units, "timer", "user", ActiveState="failed")
+    install(units, "service", "user", ExecStart=f"{{ argv[]=/x --data-dir {machine.data_dir} ; }}")
+    assert "gua-sample.timer failed, no tick yet" in status(machine)
+
+
+def test_without_systemctl_the_newest_tick_still_tells(machine: Machine, open_folder: Path) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    (open_folder / "bin" / "systemctl").write_text("#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n")
+    assert re.fullmatch(
+        r"Sampling: gua-sample.timer can't be asked, newest tick \d+s ago", status(machine).splitlines()[-1]
+    )
+
+
+def test_a_newest_tick_without_cards_is_told(machine: Machine) -> None:
+    assert machine.sample().returncode == 1
+    machine.scenario.add_card()
+    last = status(machine).splitlines()[-1]
+    assert re.search(r"newest tick \d+s ago has no cards \(no_cards\): see gua doctor$", last)
+
+
+def test_a_corrupt_partition_costs_its_ticks_and_is_told_in_one_line(machine: Machine, sleeper: int) -> None:
+    machine.scenario.add_card(compute=[(sleeper, 4000)])
+    machine.tick()
+    (path,) = machine.partitions()
+    path.write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+    done = gua(machine, "status")
+    assert done.returncode == 0
+    assert one_line(done.stderr)
+    assert done.stderr.startswith(f"gua status: warning: skipped: {path} is not usable")
+    assert "idle-held" in done.stdout
+    assert "no tick that can be read" in done.stdout.splitlines()[-1]
+    content = path.read_bytes()
+    assert gua(machine, "free").returncode == 1
+    assert path.read_bytes() == content
+
+
+@needs_root
+def test_another_user_sees_the_cards_though_not_a_closed_history(machine: Machine, sleeper: int) -> None:
+    machine.scenario.add_card(compute=[(sleeper, 4000)])
+    machine.tick()
+    command = [*gua_for_others(machine.folder), "status", "--data-dir", str(machine.data_dir)]
+    done = run_as_somebody(command, machine.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(rf"^ +{sleeper}  sleep ", done.stdout, re.MULTILINE)
+    assert "newest tick" in done.stdout
+    machine.data_dir.chmod(0o700)
+    done = run_as_somebody(command, machine.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^0 .* idle-held +- ", done.stdout, re.MULTILINE)
+    assert done.stdout.splitlines()[-1].endswith("can't be looked into (Permission denied): see gua doctor")
+    machine.data_dir.chmod(0o755)
+    for path in machine.partitions():
+        path.chmod(0o600)
+    done = run_as_somebody(command, machine.environment())
+    assert done.returncode == 0
+    assert one_line(done.stderr)
+    assert "no tick that can be read" in done.stdout
+
+
+@needs_mounts
+def test_what_is_hidden_from_this_user_a_recent_tick_tells_and_else_the_doctor_why(
+    machine: Machine, sleeper: int
+) -> None:
+    machine.scenario.add_card(compute=[(sleeper, 4000)])
+    mount = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 54321 --regid 54321 --clear-groups"
+    command = ["unshare", "--mount", "sh", "-c", f'{mount} "$@"', "sh", *gua_for_others(machine.folder)]
+
+    def run(verb: str) -> str:
+        arguments = [*command, verb, "--data-dir", str(machine.data_dir)]
+        done = subprocess.run(arguments, env=machine.environment(), capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.stdout
+
+    assert re.search(rf"{sleeper}  unknown .* unknown$", run("status"), re.MULTILINE)
+    machine.tick()
+    shown = run("status")
+    assert re.search(rf"{sleeper}  sleep ", shown)
+    assert "unknown" not in shown
+    words = " ".join(run("doctor").split())
+    assert "so gua status says unknown, where no recent tick tells more -> sudo gua status" in words
+
+
+def test_a_driver_that_can_not_be_had_is_one_line_that_points_to_the_doctor(machine: Machine) -> None:
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    for verb in ("status", "free"):
+        done = gua(machine, verb)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert one_line(done.stderr)
+        assert done.stderr.startswith(f"gua {verb}: error: NVML failed (driver_not_loaded)")
+        assert done.stderr.endswith("'gua doctor' says more\n")
+
+
+def test_a_driver_that_hangs_is_not_waited_for(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.scenario.delay("nvmlInitWithFlags", 30_000)
+    began = time.monotonic()
+    done = gua(machine, "status", "--timeout", "500ms")
+    assert time.monotonic() - began < 15
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert "NVML does not answer within 0.5 s" in done.stderr
+
+
+def test_pandas_is_not_imported(machine: Machine, sleeper: int) -> None:
+    machine.scenario.add_card(compute=[(sleeper, 4000)])
+    machine.scenario.add_card()
+    machine.tick()
+
+    def imported(*command: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", *command, "--data-dir", str(machine.data_dir)],
+            env=machine.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+    sampler = imported(*machine.command()[:1])
+    for verb in ("status", "free"):
+        more = imported(GUA, verb) - sampler
+        assert "gua_report.live.past" in more
+        slow = ("pandas", "numpy", "tabulate", "tempfile", "shutil", "statistics", "tomllib", "datetime")
+        assert not more.intersection(slow)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["status", "--watch", "often"], "'often'"),
+        (["status", "--watch", "--json"], "--watch is for people"),
+        (["status", "--timeout", "0s"], "'0s'"),
+        (["status", "--memory-threshold", "much"], "'much'"),
+        (["status", "--memory-threshold", "-1"], "-1"),
+        (["status", "--simulate", "x"], "'x'"),
+        (["status", "--config", "/nowhere"], "/nowhere"),
+        (["free", "-n", "0"], "'0'"),
+        (["free", "-n", "two"], "'two'"),
+        (["free", "2"], "2"),
+    ],
+)
+def test_wrong_usage_exits_2_in_one_line(arguments: list[str], expected: str) -> None:
+    done = subprocess.run([GUA, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done.stderr)
+    assert expected in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["status", "free"])
+def test_help_has_examples_and_fits_a_narrow_terminal(verb: str) -> None:
+    done = subprocess.run(
+        [GUA, verb, "--help"], env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=True
+    )
+    assert "examples" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+# Watching
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, command: list[str], variables: Mapping[str, str]) -> None:
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            command, env=variables, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        )
+        os.close(slave)
+        self.text = ""
+
+    def read_until(self, count: int, words: str) -> None:
+        """Until the words have come so many times."""
+        ends = time.monotonic() + 60
+        while self.text.count(words) < count:
+            assert select.select([self.master], [], [], max(0, ends - time.monotonic()))[0], self.text
+            self.text += os.read(self.master, 65536).decode()
+
+    def end(self) -> int:
+        """What else it says, and its exit status. A terminal that goes away too soon would kill it."""
+        with suppress(OSError):
+            while select.select([self.master], [], [], 60)[0] and (part := os.read(self.master, 65536)):
+                self.text += part.decode()
+        status = self.process.wait(60)
+        os.close(self.master)
+        return status
+
+
+def test_watching_shows_fresh_figures_on_a_cleared_screen_until_ctrl_c(machine: Machine, sleeper: int) -> None:
+    card = machine.scenario.add_card(compute=[(sleeper, 2000)])
+    machine.tick()
+    command = [GUA, "status", "--data-dir", str(machine.data_dir), "--watch", "100ms"]
+    terminal = Terminal(command, machine.environment())
+    terminal.read_until(3, "newest tick")
+    card.update(utilization_percent=60, samples=None)
+    machine.scenario.write(machine.folder / "scenario")
+    terminal.read_until(1, "\x1b[32mactive")  # a child reads the scenario anew
+    children = Path(f"/proc/{terminal.process.pid}/task/{terminal.process.pid}/children").read_text().split()
+    assert len(children) <= 2  # who was asked before is gone
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end() == 0
+    assert terminal.text.count(CLEAR) >= 3
+    assert "\x1b[33midle-held" in terminal.text
+    assert "Traceback" not in terminal.text
+
+
+def test_watching_ends_when_nobody_listens(machine: Machine) -> None:
+    machine.scenario.add_card()
+    script = f"{GUA} status --data-dir {machine.data_dir} --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert re.fullmatch(r"1 GPU at .*\n0\n", done.stdout)
+    assert done.stderr == ""
+    assert CLEAR not in done.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&-"])
+def test_streams_may_be_closed(machine: Machine, closed: str) -> None:
+    machine.scenario.add_card()
+    for verb in ("status", "free"):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", GUA, verb, "--data-dir", str(machine.data_dir)]
+        done = subprocess.run(command, env=machine.environment(), capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_narrow_terminal_shortens_commands_first(machine: Machine, tmp_path: Path) -> None:
+    long = tmp_path / "a_very_long_name"
+    shutil.copy("/bin/sleep", long)
+    process = subprocess.Popen([str(long), "600"])
+    try:
+        machine.scenario.add_card(compute=[(process.pid, 2000)])
+        user = document(machine)["gpus"][0]["users"][0]["user"]
+        script = f"stty cols 45; {GUA} status --data-dir {machine.data_dir}"
+        terminal = Terminal(["sh", "-c", script], machine.environment() | {"NO_COLOR": "1"})
+        terminal.read_until(1, "see gua doctor")
+        assert terminal.end() == 0
+    finally:
+        process.kill()
+        process.wait()
+    (line,) = [line for line in terminal.text.splitlines() if str(process.pid) in line]
+    assert len(line) <= 45
+    assert "…" in line
+    assert line.endswith(user)
+    assert "\x1b" not in terminal.text
+
+
+# gua free
+
+
+def test_free_cards_come_least_recently_used_first_for_a_shell_substitution(machine: Machine, sleeper: int) -> None:
+    cards = [machine.scenario.add_card() for _ in range(5)]
+    cards[4].error("nvmlDeviceGetHandleByIndex_v2", 15)
+    now_ms = int(time.time() * 1000)
+    for age, used in ((4, 0), (3, 1), (2, 3), (1, None)):
+        for index, card in enumerate(cards):
+            card.update(compute=[(sleeper, 4000)] if index == used else ())
+        machine.tick(clock_ms=now_ms - age * 30 * SECOND_MS)
+    # Card 2 was never used; then 0, 1 and 3, as it was; card 4 is lost.
+    assert gua(machine, "free").stdout == "2,0,1,3\n"
+    assert gua(machine, "free", "-n", "2").stdout == "2,0\n"
+    uuids = [cards[index].settings["uuid"] for index in (2, 0)]
+    assert gua(machine, "free", "-n", "2", "--uuid").stdout == ",".join(uuids) + "\n"
+    script = f"CUDA_VISIBLE_DEVICES=$({GUA} free -n 2 --data-dir {machine.data_dir}) env"
+    done = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True)
+    assert "CUDA_VISIBLE_DEVICES=2,0\n" in done.stdout
+
+
+def test_without_a_history_the_order_is_that_of_the_indices(machine: Machine) -> None:
+    for _ in range(3):
+        machine.scenario.add_card()
+    done = gua(machine, "free")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0,1,2\n", "")
+
+
+def test_too_few_free_cards_are_an_error_that_says_who_holds_them(machine: Machine, sleeper: int) -> None:
+    cards = [machine.scenario.add_card() for _ in range(3)]
+    start_ms = MIDNIGHT_MS
+    for number in range(6):
+        for card in cards[1:]:
+            card.update(compute=[(sleeper, 4000)] if number else ())
+        machine.tick(clock_ms=start_ms + number * MINUTE_MS)
+    now_ms = start_ms + 5 * MINUTE_MS + 10 * SECOND_MS
+    user = document(machine, clock_ms=now_ms)["gpus"][1]["users"][0]["user"]
+    done = gua(machine, "free", "-n", "3", clock_ms=now_ms)
+    assert (done.returncode, done.stdout) == (1, "")
+    expected = f"Requested 3, available 1 (2 idle-held by {user} for 4m; gua status)"
+    assert done.stderr == f"gua free: error: {expected}\n"
+    cards[0].update(utilization_percent=99)
+    done = gua(machine, "free", clock_ms=now_ms)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Requested 1, available 0 (" in done.stderr
+    script = f"set -e; devices=$({GUA} free -n 3 --data-dir {machine.data_dir}); echo never"
+    stopped = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, check=False)
+    assert (stopped.returncode, stopped.stdout) == (1, b"")
+
+
+def test_mig_instances_are_cards_and_free_ones_are_printed_by_uuid(machine: Machine, sleeper: int) -> None:
+    machine.scenario.add_card()
+    card = machine.scenario.add_card()
+    free = card.add_mig()
+    held = card.add_mig(compute=[(sleeper, 4000)])
+    found = document(machine)
+    assert [(gpu["index"], gpu["mig_index"], gpu["state"]) for gpu in found["gpus"]] == [
+        (0, None, "truly-idle"),
+        (1, 0, "truly-idle"),
+        (1, 1, "unknown"),  # before Hopper, the utilization of an instance can't be measured
+    ]
+    assert found["gpus"][2]["uuid"] == held.settings["uuid"]
+    assert re.search(r"^1:0 .*MIG 1g", status(machine), re.MULTILINE)
+    uuids = [machine.scenario.cards[0].settings["uuid"], free.settings["uuid"]]
+    assert gua(machine, "free").stdout == ",".join(uuids) + "\n"
+    assert gua(machine, "free", "-n", "1").stdout == "0\n"
+
+
+def test_a_simulated_laboratory_needs_neither_driver_nor_history() -> None:
+    done = subprocess.run([GUA, "status", "--simulate"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith("8 GPUs at ")
+    assert done.stdout.endswith("Sampling: simulated, no tick yet: see gua doctor\n")
+    other = subprocess.run([GUA, "status", "--simulate", "1"], capture_output=True, text=True, check=True)
+    assert other.stdout != done.stdout
