@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import statistics
 import sys
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.figures import Bounds, Cost, median, run_once
 from gua_report.daily_csv import csv_path
 from gua_report.rollup_schema import FILE_NAME
+from gua_report.rollup_writer import RollupWriter
 from gua_sample import store
 from gua_sample.partition import DAY_MS, day_of, partition_path, samples_dir
 from gua_sample.simulate import Laboratory
@@ -72,14 +74,26 @@ def record_last_tick(data_dir: Path) -> None:
 
 
 def measure_day(data_dir: Path, bounds: Bounds) -> None:
-    """Expects that nothing is due."""
+    """What the timer does each night: the last whole day is due. Expects that nothing is."""
+    with tempfile.TemporaryDirectory(prefix="gua-bench-") as name:
+        night = Path(name) / "night"
+        shutil.copytree(data_dir, night)  # with times, or all would be due
+        Path(partition_path(samples_dir(str(night)), day_of(END_MS))).unlink()
+        with RollupWriter(str(night / FILE_NAME)) as writer:
+            writer.delete([day_of(END_MS)])
+        _measure_day(night, bounds)
+
+
+def _measure_day(data_dir: Path, bounds: Bounds) -> None:
     csv = Path(csv_path(str(data_dir), DUE_DAY))
     nothing, only_csv, whole = [], [], []
     for _ in range(RUNS):
         nothing.append(_cpu_of(data_dir, [], []))
         csv.unlink()
         only_csv.append(_cpu_of(data_dir, [], [str(csv)]))
-        os.utime(partition_path(samples_dir(str(data_dir)), DUE_DAY))  # as if a tick had been added
+        csv.unlink()
+        with RollupWriter(str(data_dir / FILE_NAME)) as writer:
+            writer.delete([DUE_DAY])
         whole.append(_cpu_of(data_dir, [DUE_DAY], [str(csv)]))
     least, with_csv, all_of_it = map(statistics.median, (nothing, only_csv, whole))
     bounds.show(f"CPU of gua rollup, one day of {CARDS} cards due", all_of_it, "s", 2)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from gua_report.rollup_file import Day, read_days, read_spans, read_states
-from gua_report.rollup_index import origin_of, path_of, read_index
+from gua_report.rollup_index import find_current, origin_of, path_of, read_index
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition import DAY_MS, day_of
@@ -44,19 +45,24 @@ class Archive:
         except StoreError as error:
             self.warnings.append(f"rollups are not used: {error}")
             return
-        for day, stored in index.items():
-            fits = stored.origin.policy == policy
-            if stored.is_expired or day not in partitions:
-                self.expired.add(day)
-                if not fits:
-                    self.lost[day] = "rolled up under other thresholds"
-                # The same as before if its removal was cut short.
-                if day in partitions and stored.origin != origin_of(partitions[day], stored.origin.policy):
-                    self.late.append(day)
-            elif stored.origin != origin_of(partitions[day], policy):
-                continue
-            if fits:
+        self.expired = {day for day, stored in index.items() if stored.is_expired or day not in partitions}
+        for day in sorted(self.expired):
+            origin = index[day].origin
+            if origin.policy == policy:
                 self.days.add(day)
+            else:
+                self.lost[day] = "rolled up under other thresholds"
+            # The same as before if its removal was cut short.
+            if day in partitions and origin != origin_of(partitions[day], origin.policy):
+                self.late.append(day)
+        there = {day: path for day, path in partitions.items() if day not in self.expired}
+        current = find_current(index, there, policy)
+        # The ticks at the edges of a day are weighed by those beyond: beside a day that has changed or come back
+        # it does not count until `gua rollup` has made both anew. The newest day grows, but its first ticks stay.
+        days = sorted(there)
+        changed = {day for day in days[:-1] if day not in current}
+        beside = {day for pair in pairwise(days) if changed & set(pair) for day in pair}
+        self.days |= current - beside
 
     def close(self, error: StoreError) -> None:
         """Do without it from now on."""
@@ -89,7 +95,8 @@ class Archive:
         return _own(read_states(self.path, wanted[0], wanted[-1]), "hour_ms", wanted) if wanted else None
 
     def _days(self, first_ms: int, last_ms: int) -> list[str]:
-        return sorted(day for day in self.days if day_of(first_ms) <= day <= day_of(last_ms))
+        first, last = day_of(first_ms), day_of(last_ms)
+        return sorted(day for day in self.days if first <= day <= last)
 
     def segments(self, start_ms: int, end_ms: int, cuts_ms: Iterable[int]) -> list[Segment]:
         """The time between, in order. `cuts_ms` are where windows start and end."""

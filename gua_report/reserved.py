@@ -20,6 +20,7 @@ from gua_report.identities import UNATTRIBUTED, apply_mapping
 from gua_report.reservations.reservation import Reservation
 from gua_report.reservations.sources import is_for, name_strays, read_book
 from gua_report.rollup import presences
+from gua_report.spelling import span_of_days
 from gua_report.window import HOUR_MS, Window
 from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
@@ -72,8 +73,7 @@ def reserved_hours(
     }
     name_strays(wanted, indexes, identities, config.people, problems.append)
     if gone := [day for day, _, _ in _days(window) if day in expired]:
-        days = gone[0] if len(gone) == 1 else f"{gone[0]} to {gone[-1]} ({len(gone)} days)"
-        problems.append(f"ticks have expired: who used what in {days} is not known here")
+        problems.append(f"ticks have expired: who used what in {span_of_days(gone)} is not known here")
     sums: defaultdict[Key, Sums] = defaultdict(Sums)
     for _, start_ms, end_ms in _days(window):
         found = _classify_part(history, start_ms, end_ms, config)

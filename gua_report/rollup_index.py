@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from gua_report import rollup_schema as schema
@@ -33,6 +35,16 @@ def path_of(data_dir: str) -> str:
 def origin_of(partition: str, policy: Policy) -> Origin:
     found = os.stat(partition)
     return Origin(policy, found.st_size, found.st_mtime_ns)
+
+
+def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:
+    """The days of partitions that are stored as they are now, under these thresholds."""
+    current = set()
+    for day in index.keys() & partitions.keys():
+        with suppress(FileNotFoundError):  # it has just expired
+            if index[day].origin == origin_of(partitions[day], policy):
+                current.add(day)
+    return current
 
 
 def read_index(path: str, check: bool = False) -> dict[str, Stored]:

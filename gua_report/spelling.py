@@ -20,6 +20,11 @@ def duration(seconds: float) -> str:
     return f"{whole // DAY}d {hours}h" if hours else f"{whole // DAY}d"
 
 
+def span_of_days(days: list[str]) -> str:
+    """2026-11-04, or 2026-11-04 to 2026-11-11 (8 days); in their order."""
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"
+
+
 def gpu(index: int, mig_index: int | None) -> str:
     """As in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
     return f"{index}" if mig_index is None else f"{index}:{mig_index}"

@@ -46,7 +46,7 @@ def run(
         return body(parser.parse_args(arguments))
     except KeyboardInterrupt:
         return 130
-    except Exception as error:
+    except Exception as error:  # the edge of the program: nothing else would say it in one line
         if debug:
             raise
         known = isinstance(error, GuaError | OSError)

@@ -8,6 +8,7 @@ import time
 SUFFIX = ".sqlite"
 JOURNAL_SUFFIX = "-journal"
 PENDING_SUFFIX = ".pending"
+SQLITE_MAGIC = b"SQLite format 3\0"  # how every database of SQLite's begins
 DAY_MS = 86_400_000
 EARLIEST_MS = 1_767_225_600_000  # 2026-01-01: gua is not older, so a clock that says less was never set
 

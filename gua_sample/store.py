@@ -18,7 +18,15 @@ from typing import NamedTuple
 
 from gua_sample import pending
 from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
-from gua_sample.partition import JOURNAL_SUFFIX, day_of, is_partition, list_partitions, partition_path, samples_dir
+from gua_sample.partition import (
+    JOURNAL_SUFFIX,
+    SQLITE_MAGIC,
+    day_of,
+    is_partition,
+    list_partitions,
+    partition_path,
+    samples_dir,
+)
 from gua_sample.records import Previous, Tick
 from gua_sample.writer import Writer, storage_error
 
@@ -173,7 +181,7 @@ def _check_magic(path: str) -> None:
             magic = file.read(16)
     except OSError as error:
         raise storage_error(error, path) from error
-    if magic not in (b"", b"SQLite format 3\0"):
+    if magic not in (b"", SQLITE_MAGIC):
         raise CorruptPartition(f"{path} is not usable (file is not a database)")
 
 

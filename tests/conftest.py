@@ -12,14 +12,14 @@ import pytest
 
 # Most people don't have pyarrow, and pandas keeps texts in another way then. `gua export` is run as a command, with it.
 if version("pandas") >= "3":
-    sys.modules["pyarrow"] = None  # type: ignore[assignment]
-    import pandas  # noqa: F401
+    sys.modules["pyarrow"] = None  # type: ignore[assignment]  # which is how a module is said not to be there
+    import pandas  # noqa: F401 - only so that it looks now
 
     del sys.modules["pyarrow"]
 
 pytest.register_assert_rewrite("tests.machine")  # so that a failed tick shows what it said
 
-from tests.driver import build  # noqa: E402
+from tests.driver import build  # noqa: E402 - after what is above
 from tests.machine import Machine  # noqa: E402
 
 # What the user who runs the tests may have set must not decide where anything is written.

@@ -55,7 +55,7 @@ class Look(NamedTuple):
 def import_binding() -> str | None:
     """Import all that asking will need; why that fails, or None."""
     try:
-        from gua_sample import nvml, nvml_gpm  # noqa: F401
+        from gua_sample import nvml, nvml_gpm  # noqa: F401 - whether it can be imported is the question
     except (ImportError, AttributeError, OSError) as problem:  # AttributeError: an old pynvml of somebody else's
         return str(problem)
     return None

@@ -56,7 +56,7 @@ def _check_one(path: str, is_today: bool, data_dir: str) -> Finding | None:
             result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if result == "ok":
                 for table in ("session", "card", "process"):  # texts that are none are found by reading them
-                    connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+                    connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - the names are those above
                 return None
     except EmptyPartition:
         return None  # a run has just begun it

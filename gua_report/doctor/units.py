@@ -129,7 +129,7 @@ def folder_of(service: Properties, of_user: bool) -> str | None:
     option = re.search(r"--data-dir[ =](\S+)", service.get("ExecStart", ""))
     variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", service.get("Environment", ""))
     if option or variable:
-        return (option or variable)[1]  # type: ignore[index]
+        return (option or variable)[1]  # type: ignore[index]  # one of them is there
     return None if of_user else state_folder_of(service)
 
 

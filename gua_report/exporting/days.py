@@ -16,7 +16,8 @@ from gua_report.daily import is_closed
 from gua_report.exporting.rows import TABLES, Row
 from gua_report.history import History
 from gua_report.partitions import open_database, open_partition
-from gua_report.rollup_index import Stored, origin_of, path_of, read_index
+from gua_report.rollup_index import Stored, find_current, path_of, read_index
+from gua_report.spelling import span_of_days
 from gua_report.window import Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
 from gua_sample.partition import DAY_MS, day_of
@@ -111,7 +112,8 @@ class RolledUpDays(Days):
         self.path = path_of(data_dir)
         self.stored = self._read_stored()
         now_ms = time.time_ns() // 1_000_000
-        due = [day for day in self.days if not self._is_current(day) and is_closed(self.history, day, now_ms)]
+        current = find_current(self.stored, self.history.paths, config.policy)
+        due = [day for day in self.days if day not in current and is_closed(self.history, day, now_ms)]
         self.due = [day for day in due if len(self.history.ticks_of(day))]
         self.problems += self.history.warnings
         self.days = [day for day in self.stored if self._is_touched(day)]
@@ -130,21 +132,9 @@ class RolledUpDays(Days):
         except CorruptPartition as error:
             raise StoreError(f"{error}: gua rollup makes it anew") from error
 
-    def _is_current(self, day: str) -> bool:
-        """Whether gua rollup would leave the day as it is stored."""
-        if day not in self.stored:
-            return False
-        stored = self.stored[day]
-        try:
-            return stored.is_expired or stored.origin == origin_of(self.history.paths[day], self.config.policy)
-        except FileNotFoundError:
-            return True  # it has just expired
-
     def _missing(self) -> str:
-        first, last, count = self.due[0], self.due[-1], len(self.due)
-        days = first if count == 1 else f"{first} to {last} ({count} days)"
         remedy = f"run gua rollup --data-dir {shlex.quote(self.data_dir)}"
-        return f"{days}: not rolled up yet, or ticks or thresholds have changed since; {remedy}"
+        return f"{span_of_days(self.due)}: not rolled up yet, or ticks or thresholds have changed since; {remedy}"
 
     def _open(self, day: str) -> AbstractContextManager[sqlite3.Connection]:
         return open_database(self.path, rollup_schema.APPLICATION_ID, rollup_schema.VERSION)

@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from gua_sample.errors import StoreError
+from gua_sample.partition import SQLITE_MAGIC
 
 # Whoever writes to a file does so more often than this: one that is older was left by a run that was killed.
 LEFT_BEHIND_SECONDS = 3600
-MAGIC = b"SQLite format 3\0"
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def is_database(path: str) -> bool:
     """Whether a file of SQLite's is there: a partition perhaps, which no export should take the place of."""
     try:
         with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except OSError:
         return False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable
-from contextlib import suppress
 from hashlib import blake2b
 from itertools import groupby, pairwise
 from statistics import median
@@ -20,12 +19,12 @@ from gua_report.rollup_index import path_of, read_index
 from gua_sample import store
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition import day_of, list_partitions, partition_path, samples_dir
+from gua_sample.policy import DEFAULT_INTERVAL_MS
 from gua_sample.records import Tick
 from gua_sample.writer import Writer
 
 # A writer waits 2 s each time.
 ATTEMPTS = 5
-DEFAULT_INTERVAL_MS = 30_000
 LONGEST_INTERVAL_MS = 900_000  # a day of two ticks has a gap, but no interval
 # While today's partition is written the sampler waits: it gets a turn after so many. Closed days are written whole.
 TICKS_AT_ONCE_TODAY = 1000
@@ -58,7 +57,6 @@ class Intake:
         self._tally, self._now_ms, self._dry_run = tally, now_ms, dry_run
         self._is_compared = False
         self._expired = _read_expired(data_dir)
-        self._changed: set[str] = set()
 
     def take(self, source: Source, progress: Progress | None) -> None:
         """All of it. What can't be is in the tally; what nobody could go on after is raised."""
@@ -68,7 +66,6 @@ class Intake:
             ticks = [tick for tick in source.read(part) if self._is_of_a_time(tick)]
             for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
                 self._take_day(day, list(of_the_day), source)
-        self._touch_neighbours()
         if progress:
             progress(1, 1)
 
@@ -99,7 +96,6 @@ class Intake:
             if wanted and not self._dry_run:
                 with as_owner(self._data_dir):
                     self._write(path, wanted)
-                self._changed.add(path)
         except (CorruptPartition, NewerPartition, PartitionBusy, AnotherHost) as error:
             self._tally.refuse(day, str(error))
             return
@@ -154,14 +150,6 @@ class Intake:
                 except PartitionBusy:
                     if attempt == ATTEMPTS - 1:
                         raise
-
-    def _touch_neighbours(self) -> None:
-        """Ticks at the edges of a day are weighed by those beyond: days next to a changed one are rolled up anew."""
-        paths = list_partitions(self._folder) if self._changed else []
-        for before, after in pairwise(paths):
-            if (before in self._changed) != (after in self._changed):
-                with as_owner(self._data_dir), suppress(OSError):
-                    os.utime(after if before in self._changed else before)
 
 
 class AnotherHost(StoreError):

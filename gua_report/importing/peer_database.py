@@ -18,7 +18,8 @@ from gua_report.importing.foreign_file import Check
 from gua_report.importing.peer_runs import Run, boot_of, find_telling_run, list_columns, read_devices, read_runs
 from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
-from gua_report.importing.values import LARGEST_PID, MOST_MIB, is_day, moment_ms, name, shown
+from gua_report.importing.values import LARGEST_PID, MOST_MIB, moment_ms, name, shown
+from gua_report.window import is_day
 from gua_sample.policy import STATUS_OK
 from gua_sample.records import Card, CardFacts, Process, Tick, Usage
 
@@ -90,7 +91,7 @@ class _Database:
         sql = "SELECT substr(ts, 1, 10), count(*), min(ts) FROM gpu_sample GROUP BY 1 ORDER BY 1"
         days = []
         for day, count, example in self._connection.execute(sql):
-            if is_day(day):
+            if isinstance(day, str) and is_day(day):
                 days.append(day)
             else:
                 self._tally.leave("row", NO_TIME, shown(example), count)

@@ -13,9 +13,8 @@ from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
 from gua_sample import schema
 from gua_sample.errors import NothingToReport, StoreError, UsageError
-from gua_sample.partition import list_partitions, samples_dir
+from gua_sample.partition import SQLITE_MAGIC, list_partitions, samples_dir
 
-MAGIC = b"SQLite format 3\0"
 EXPECTED = "a gpu-usage-audit database, gpu_stats_service CSV files, or a gua data folder"
 
 
@@ -54,7 +53,7 @@ def _open_file(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
         begin = file.read(stats_csv.LONGEST_HEADER)
     if not begin:
         raise NothingToReport(f"{path} is empty: expected {EXPECTED}")
-    if begin.startswith(MAGIC):
+    if begin.startswith(SQLITE_MAGIC):
         with open_foreign(path) as (connection, check):
             if connection.execute("PRAGMA application_id").fetchone()[0] == schema.APPLICATION_ID:
                 _refuse_itself(os.path.dirname(os.path.abspath(path)), data_dir)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
 from gua_sample.processes import printable
@@ -55,12 +55,3 @@ def moment_ms(value: object) -> int | None:
 def iso(ts_ms: int) -> str:
     """A time for people."""
     return (EPOCH + timedelta(milliseconds=ts_ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def is_day(text: object) -> bool:
-    if not isinstance(text, str) or len(text) != 10:
-        return False
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False

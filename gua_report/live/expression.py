@@ -21,10 +21,10 @@ class Expression:
     def __gt__(self, other: object) -> Expression:
         return self._compare(">", other)
 
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # SQL, not a bool
         return self._compare("=", other)
 
-    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]  # SQL, not a bool
         # That a number is not equal to itself is how the rules ask whether it is missing.
         return Expression(f"({self} IS NULL)") if other is self else self._compare("<>", other)
 

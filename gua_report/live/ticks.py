@@ -17,6 +17,7 @@ from gua_report.partitions import open_partition
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition import day_of, partition_path
 from gua_sample.policy import (
+    DEFAULT_INTERVAL_MS,
     LONGEST_GAP_INTERVALS,
     NAN,
     STATES,
@@ -43,7 +44,6 @@ IDS = 1 << 32  # more than there can be in a partition
 
 # As in gua_report.weights: the interval of a tick that was told none is the median gap of so many ticks around it.
 TICKS_BEFORE, TICKS_AFTER = 10, 9
-DEFAULT_INTERVAL_MS = 30_000
 
 
 class Situation(NamedTuple):
@@ -220,4 +220,4 @@ class Timeline:
 
     def close(self) -> None:
         """Let go of the partition that is being read."""
-        self._rows.close()  # type: ignore[attr-defined]
+        self._rows.close()  # type: ignore[attr-defined]  # a generator, which an iterator need not be

@@ -20,7 +20,7 @@ from gua_report.rolling.repair import read_or_repair
 from gua_report.rolling.retention import find_expired, is_old, list_csvs, remove
 from gua_report.rolling.verification import verify
 from gua_report.rollup_file import read_days
-from gua_report.rollup_index import Stored, origin_of, path_of, read_index
+from gua_report.rollup_index import Stored, find_current, origin_of, path_of, read_index
 from gua_report.rollup_writer import RollupWriter
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition import day_of
@@ -60,7 +60,7 @@ class Upkeep:
     def run(self, rebuild: bool, compacting: bool, progress: Callable[[int, int], None] | None) -> Done:
         history = self.history
         removed, _ = self.expire(set())  # what is old makes room for what is new
-        current = {day for day in history.days if self.is_current(day)}
+        current = self.find_current()
         closed = [day for day in history.days if is_closed(history, day, self.now_ms)]
         due = [day for day in closed if day not in current or (rebuild and not self.follows_expired(day))]
         due = sorted({*due, *self.beside(due, current)})
@@ -90,11 +90,10 @@ class Upkeep:
             kept,
         )
 
-    def is_current(self, day: str) -> bool:
-        """Whether what is stored was made from the ticks that are there, under these thresholds, and is right."""
-        if day not in self.index or not self.index[day].is_verified:
-            return False
-        return self.index[day].origin == origin_of(self.history.paths[day], self.config.policy)
+    def find_current(self) -> set[str]:
+        """The days that are stored as the ticks are now, and were found right."""
+        found = find_current(self.index, self.history.paths, self.config.policy)
+        return {day for day in found if self.index[day].is_verified}
 
     def beside(self, due: list[str], current: set[str]) -> list[str]:
         """Stored days whose neighbour has changed, or has come back: their edges are weighed by it."""
@@ -154,13 +153,12 @@ class Upkeep:
     def compact_days(self, closed: list[str]) -> list[str]:
         """Only days that are rolled up: whose partition is changed by us is not to be taken for one that grew."""
         self.refresh()
-        wanted = [day for day in closed if day in self.index and not self.index[day].is_compact]
+        current = self.find_current()
+        wanted = [day for day in closed if day in current and not self.index[day].is_compact]
         if self.dry_run:
             return wanted
         done = []
         for day in wanted:
-            if not self.is_current(day):
-                continue
             try:
                 size = compact(self.history.paths[day])
             except StoreError as error:
@@ -175,7 +173,7 @@ class Upkeep:
         """What was removed, and the days that were kept although they are old enough. `rolled_up` are done just now."""
         self.refresh()
         history = self.history
-        current = {day for day in history.days if self.is_current(day)} | (rolled_up if self.dry_run else set())
+        current = self.find_current() | (rolled_up if self.dry_run else set())
         # The ticks at the edges of a day are weighed by those beyond: these wait until it is rolled up.
         due = {day for day in history.days if day not in current and self.is_to_come(day)}
         awaited = {day for pair in pairwise(history.days) if due & set(pair) for day in pair}

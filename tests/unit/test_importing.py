@@ -390,7 +390,7 @@ def test_days_beside_those_that_an_import_changed_are_rolled_up_anew(new: PeerDa
     assert roll_up(target.folder).rolled_up == []
     new.add(times(NOON_MS + DAY_MS, 5), Seen(3))
     target.imports(new.path)
-    assert roll_up(target.folder).rolled_up == ["2026-10-05", "2026-10-06", "2026-10-07", "2026-10-08"]
+    assert roll_up(target.folder).rolled_up == ["2026-10-05", "2026-10-06", "2026-10-07"]
 
 
 def test_rows_whose_time_makes_no_sense_are_left_out(new: PeerDatabase, target: Target) -> None:

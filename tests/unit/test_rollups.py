@@ -164,7 +164,7 @@ def test_a_day_that_got_another_tick_is_taken_from_ticks_until_it_is_rolled_up_a
     late = next(iter(Laboratory(1).history(start + DAY_MS + 1, start + DAY_MS + 2, 1000)))
     store.append(store.prepare(str(tmp_path)), late, pytest.fail)
     report = report_of(tmp_path, start, end)
-    assert report.from_ticks_seconds == pytest.approx(86_400, abs=600)
+    assert report.from_ticks_seconds == pytest.approx(2.5 * 86_400, abs=600)  # it, and the days beside it
     done = upkeep(tmp_path, end + 5 * DAY_MS)
     assert done.rolled_up == days[:3]  # those beside it are weighed by its ticks
     assert done.unchanged == 1
@@ -512,6 +512,7 @@ def test_a_day_that_was_restored_is_weighed_with_its_neighbours(tmp_path: Path) 
     away = (tmp_path / "samples/2026-11-18.sqlite").rename(tmp_path / "away")
     assert len(upkeep(tmp_path, end + 2 * DAY_MS).rolled_up) == 3
     away.rename(tmp_path / "samples/2026-11-18.sqlite")
+    assert_same(expected, report_of(tmp_path, MONDAY_MS, end))
     assert upkeep(tmp_path, end + 2 * DAY_MS).rolled_up == ["2026-11-17", "2026-11-18", "2026-11-19"]
     assert_same(expected, report_of(tmp_path, MONDAY_MS, end))
 
