@@ -14,12 +14,12 @@ from gua_report import tables
 from gua_report.archive import TICKS, Archive, Segment
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.coverage import EXPIRED, find_gaps, mark_unreadable
-from gua_report.episodes import join_episodes
 from gua_report.history import History
 from gua_report.reclaim import freed_gpu_hours
 from gua_report.reservations.sources import is_configured
 from gua_report.reserved import reserved_hours
 from gua_report.rollup import empty_rollup
+from gua_report.spelling import span_of_days
 from gua_report.sums import Progress, Sums
 from gua_report.window import HOUR_MS, Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, NothingToReport, StoreError
@@ -161,7 +161,7 @@ def _put_together(
     cards = tables.concat([rollup.cards for rollup in rollups])
     facts = tables.concat([rollup.card_facts for rollup in rollups]).groupby("uuid", sort=False).last().reset_index()
     holds = tables.concat([rollup.holds for rollup in rollups])
-    all_episodes = join_episodes(sums.episodes)
+    all_episodes = sums.joined_episodes()
     # A day whose ticks can be read but whose rows can't was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - sums.archive.days)]
     gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), _whole_days(history.unreadable))
@@ -218,16 +218,12 @@ def _left_out(archive: Archive, window: Window) -> list[str]:
     lost = {day: why for day, why in archive.lost.items() if touched[0] <= day <= touched[1]}
     notes = []
     for reason in dict.fromkeys(lost.values()):
-        days = _some(sorted(day for day, why in lost.items() if why == reason))
+        days = span_of_days(sorted(day for day, why in lost.items() if why == reason))
         notes.append(f"left out: {days}, {reason}, and the ticks have expired")
     late = [day for day in archive.late if touched[0] <= day <= touched[1]]
     if late:
-        notes.append(f"ticks of {_some(late)} came when those of the day had expired: they are not counted")
+        notes.append(f"ticks of {span_of_days(late)} came when those of the day had expired: they are not counted")
     return notes
-
-
-def _some(days: list[str]) -> str:
-    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"
 
 
 def _observed_from(segments: list[Segment], gaps: pd.DataFrame, window: Window) -> int:

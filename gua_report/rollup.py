@@ -17,7 +17,7 @@ from gua_report.weights import Pieces, cut
 from gua_report.window import HOUR_MS
 from gua_sample.policy import IDLE_HELD, STATES, TRULY_IDLE
 
-CARD_KEY = ["hour_ms", "gpu_uuid", "state"]
+CARD_KEY = ["hour_ms", "gpu_uuid", "state"]  # a state is its place in STATES
 # gpu_ms is scaled for MIG; energy_ms and memory_ms are the time for which energy and memory are known.
 CARD_SUMS = ["weight_ms", "gpu_ms", "energy_joules", "energy_ms", "memory_mib_ms", "memory_ms"]
 IDENTITY_KEY = ["hour_ms", "gpu_uuid", "identity", "state"]
@@ -88,7 +88,7 @@ def _sum_cards(day: Classified, pieces: Pieces) -> pd.DataFrame:
     keys = {
         "hour_ms": hours[hour_of],
         "gpu_uuid": day.cards["uuid"].to_numpy()[card_of],
-        "state": np.array(STATES, dtype=object)[state],
+        "state": state,
     }
     return pd.DataFrame({**keys, **groups})
 
@@ -122,7 +122,7 @@ def _sum_identities(day: Classified, pieces: Pieces) -> pd.DataFrame:
         "hour_ms": hours[hour_of],
         "gpu_uuid": day.cards["uuid"].to_numpy()[card_of],
         "identity": names[identity_of],
-        "state": np.array(STATES, dtype=object)[state_of],
+        "state": state_of,
     }
     return pd.DataFrame({**keys, **groups})
 

@@ -21,6 +21,13 @@ from gua_sample.errors import CorruptPartition
 from gua_sample.partition import DAY_MS
 from gua_sample.policy import STATES
 
+HOURS = "(day_id * 24 + hour)"  # since 1970
+# When, on which card and in which state, as one number: every column that is read costs a year's report its time.
+STATE_BITS, CARD_BITS = 2, 24
+PLACE = f"({HOURS} << {CARD_BITS + STATE_BITS}) | (card_id << {STATE_BITS}) | state"
+START_MS, END_MS = (f"day_id * {DAY_MS} + {name}" for name in ("start_ms", "end_ms"))
+GPU_MS = "coalesce(gpu_ms, weight_ms)"
+ENERGY_MS = "iif(energy_joules IS NULL, 0, coalesce(energy_ms, weight_ms))"
 CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
 
 
@@ -46,7 +53,7 @@ def read_spans(path: str, first: str, last: str) -> pd.DataFrame:
 
 
 def read_states(path: str, first: str, last: str) -> pd.DataFrame:
-    """For how long cards were in each state, by hour: all that is wanted of a window before."""
+    """For how long all cards together were in each state, by hour: nothing else is wanted of a window before."""
     with _open(path, first, last) as reader:
         return reader.states()
 
@@ -71,72 +78,72 @@ class _Reader:
         self._words = _lookup([row[0] for row in words], [row[1] for row in words])
 
     def cards(self) -> pd.DataFrame:
-        names = ("day_id", "hour", "card_id", "state", "weight_ms", "gpu_ms", "energy_joules", "energy_ms")
-        day, hour, card, state, weight, gpu, energy, energy_ms, memory = self._columns(
-            "card_hour", *names, "memory_mib"
-        )
-        known = energy != NOT_KNOWN
+        names = (PLACE, "weight_ms", GPU_MS, "energy_joules", ENERGY_MS, "memory_mib")
+        place, weight, gpu, energy, energy_ms, memory = self._columns("card_hour", *names)
         told = memory != NOT_KNOWN
-        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, _objects(self._uuids[card]), _objects(_STATES[state])]
-        values += [weight]
-        values += [np.where(gpu == NOT_KNOWN, weight, gpu).astype(float)]
-        values += [
-            np.where(known, energy, 0).astype(float),
-            np.where(energy_ms == NOT_KNOWN, weight, energy_ms) * known,
-        ]
+        hour, uuids, states = self._places(place)
+        values: list[Any] = [hour, uuids, states, weight, gpu.astype(float)]
+        values += [np.where(energy == NOT_KNOWN, 0, energy).astype(float), energy_ms]
         values += [np.where(told, memory, 0).astype(float) * weight, np.where(told, weight, 0)]
         return pd.DataFrame(dict(zip([*CARD_KEY, *CARD_SUMS], values, strict=True)))
 
     def states(self) -> pd.DataFrame:
-        day, hour, state, weight, gpu = self._columns("card_hour", "day_id", "hour", "state", "weight_ms", "gpu_ms")
-        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, _objects(_STATES[state]), weight]
-        values += [np.where(gpu == NOT_KNOWN, weight, gpu).astype(float)]
-        return pd.DataFrame(dict(zip(["hour_ms", "state", "weight_ms", "gpu_ms"], values, strict=True)))
+        of_state = f"coalesce(sum({GPU_MS}) FILTER (WHERE state = {{0}}), 0) AS state_{{0}}"
+        selected = ", ".join([f"{HOURS} AS hours", *map(of_state.format, range(len(STATES)))])
+        source = f"(SELECT {selected} FROM card_hour WHERE day_id BETWEEN ? AND ? GROUP BY day_id, hour)"
+        names = ("hours", *map("state_{}".format, range(len(STATES))))
+        hour, *sums = read_columns(self._connection, source, names, self._range)
+        return pd.DataFrame(
+            {
+                "hour_ms": np.tile(hour * HOUR_MS, len(STATES)),
+                "state": np.repeat(np.arange(len(STATES)), len(hour)),
+                "gpu_ms": np.concatenate(sums).astype(float),
+            }
+        )
 
     def identities(self) -> pd.DataFrame:
-        names = ("day_id", "hour", "card_id", "identity", "state", "weight_ms", "gpu_ms")
-        day, hour, card, identity, state, weight, gpu = self._columns("identity_hour", *names)
-        texts = (self._uuids[card], self._words[identity], _STATES[state])
-        values: list[Any] = [day * DAY_MS + hour * HOUR_MS, *map(_objects, texts)]
-        values += [weight, np.where(gpu == NOT_KNOWN, weight, gpu).astype(float)]
+        place, identity, weight, gpu = self._columns("identity_hour", PLACE, "identity", "weight_ms", GPU_MS)
+        hour, uuids, states = self._places(place)
+        values: list[Any] = [hour, uuids, _objects(self._words[identity]), states, weight, gpu.astype(float)]
         return pd.DataFrame(dict(zip([*IDENTITY_KEY, "weight_ms", "gpu_ms"], values, strict=True)))
 
     def holds(self) -> pd.DataFrame:
-        names = ("day_id", "card_id", "start_ms", "end_ms", "share_millionths")
-        day, card, start, end, share = self._columns("hold", *names)
-        midnight = day * DAY_MS
+        card, start, end, share = self._columns("hold", "card_id", START_MS, END_MS, "share_millionths")
         return pd.DataFrame(
             {
                 "gpu_uuid": _objects(self._uuids[card]),
-                "start_ms": midnight + start,
-                "end_ms": midnight + end,
+                "start_ms": start,
+                "end_ms": end,
                 "share": np.where(share == NOT_KNOWN, 1e6, share) / 1e6,
             }
         )
 
     def episodes(self) -> pd.DataFrame:
-        names = ("day_id", "card_id", "pid", "start_time_ms", "command", "identity", "start_ms", "end_ms")
-        columns = self._columns("episode", *names, "peak_memory_mib", "joins_before", "joins_after")
-        day, card, pid, born, command, identity, start, end, peak, before, after = columns
-        midnight = day * DAY_MS
+        names = ("card_id", "pid", "start_time_ms", "command", "identity", START_MS, END_MS, "peak_memory_mib")
+        columns = self._columns("episode", *names, "joins_before", "joins_after")
+        card, pid, born, command, identity, start, end, peak, before, after = columns
         values: list[Any] = [_objects(self._uuids[card]), pid, np.where(born == NOT_KNOWN, np.nan, born)]
-        values += [_objects(self._text(command)), _objects(self._words[identity]), midnight + start, midnight + end]
+        values += [_objects(self._text(command)), _objects(self._words[identity]), start, end]
         values += [np.where(peak == NOT_KNOWN, np.nan, peak), before.astype(bool), after.astype(bool)]
         return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
 
     def spans(self) -> pd.DataFrame:
-        names = ("day_id", "start_ms", "end_ms", "boot_id", "driver_version", "kind")
-        day, start, end, boot, driver, kind = self._columns("span", *names)
-        midnight = day * DAY_MS
-        values = [midnight + start, midnight + end, self._words[boot], self._text(driver), self._text(kind)]
+        names = (START_MS, END_MS, "boot_id", "driver_version", "kind")
+        start, end, boot, driver, kind = self._columns("span", *names)
+        values = [start, end, self._words[boot], self._text(driver), self._text(kind)]
         return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
 
     def card_facts(self) -> pd.DataFrame:
         """As last known, in the order of days."""
-        _, _, card = self._columns("card_day", "day_id", "position", "card_id")
+        (card,) = self._columns("card_day", "card_id")
         positions = pd.Series(np.arange(len(self._facts)), index=self._facts["id"]).reindex(card).to_numpy()
         facts = self._facts.iloc[positions].drop(columns="id").reset_index(drop=True)
         return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
+
+    def _places(self, numbers: Integers) -> tuple[Integers, pd.Series[Any], Integers]:
+        hours = numbers >> (CARD_BITS + STATE_BITS)
+        cards = (numbers >> STATE_BITS) & ((1 << CARD_BITS) - 1)
+        return hours * HOUR_MS, _objects(self._uuids[cards]), numbers & ((1 << STATE_BITS) - 1)
 
     def _columns(self, table: str, *names: str) -> list[Integers]:
         return read_columns(self._connection, f"{table} WHERE day_id BETWEEN ? AND ?", names, self._range)
@@ -148,9 +155,6 @@ class _Reader:
 def _objects(values: np.ndarray[Any, Any]) -> pd.Series[Any]:
     """As they are: pandas 3 would look at each, and make a text of its own kind of it."""
     return pd.Series(values, dtype=object, copy=False)
-
-
-_STATES = np.array(STATES, dtype=object)
 
 
 def _lookup(ids: Iterable[int], values: Iterable[Any]) -> np.ndarray[Any, Any]:

@@ -17,7 +17,6 @@ from gua_report.rollup_index import Stored
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import StoreError
 from gua_sample.partition import DAY_MS
-from gua_sample.policy import STATES
 from gua_sample.writer import storage_error
 
 WORD_COLUMNS = (
@@ -166,7 +165,7 @@ class RollupWriter:
         names = [*IDENTITY_KEY, "weight_ms", "gpu_ms"]
         words = {name: self._word(name) for name in dict.fromkeys(identities["identity"].tolist())}
         for hour, uuid, identity, state, weight, gpu in identities[names].itertuples(index=False, name=None):
-            key = (number, (hour - number * DAY_MS) // HOUR_MS, by_uuid[uuid], words[identity], STATES.index(state))
+            key = (number, (hour - number * DAY_MS) // HOUR_MS, by_uuid[uuid], words[identity], state)
             rows.append((*key, round(weight), _unless(round(gpu), round(weight))))
         return rows
 
@@ -194,7 +193,7 @@ def _card_hours(number: int, cards: pd.DataFrame, by_uuid: Mapping[str, int]) ->
                 number,
                 (hour - number * DAY_MS) // HOUR_MS,
                 by_uuid[uuid],
-                STATES.index(state),
+                state,
                 whole,
                 _unless(round(gpu), whole),
                 round(joules) if energy_ms else None,

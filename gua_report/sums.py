@@ -43,13 +43,14 @@ class Sums:
         self.episodes = [self.stored.episodes] if self.stored else []
         # The ticks whose episodes are known: from the first to the last there is no hole.
         self._known: list[int] = []
+        self._joined: tuple[int, pd.DataFrame] | None = None  # and of how many parts
 
     def spans(self) -> pd.DataFrame:
         """Of all days that the windows touch, and of the nearest ones around them."""
         days = sorted(self.archive.days | set(self.history.days))
-        inside = [day for day in days if day_of(self.start_ms) <= day <= day_of(self.end_ms)]
-        before = [day for day in days if day < day_of(self.start_ms)][-2:]
-        after = [day for day in days if day > day_of(self.end_ms)][:1]
+        first, last = day_of(self.start_ms), day_of(self.end_ms)
+        inside = [day for day in days if first <= day <= last]
+        before, after = [day for day in days if day < first][-2:], [day for day in days if day > last][:1]
         wanted = [*before, *inside, *after]
         stored = [day for day in wanted if day in self.archive.days]
         parts = []
@@ -193,10 +194,16 @@ class Sums:
     def _classify(self, stretch: Stretch) -> Classified:
         return classify(stretch.rows, stretch.ticks, self.config.policy, self.config.people)
 
+    def joined_episodes(self) -> pd.DataFrame:
+        """All of them. A year has so many that they are put together again only if some were added."""
+        if self._joined is None or self._joined[0] != len(self.episodes):
+            self._joined = (len(self.episodes), join_episodes(self.episodes))
+        return self._joined[1]
+
     def _extend(self, back: bool) -> None:
         """Episodes are not clipped to the window: follow those in it as far as they go, on their cards alone."""
         window = self.windows[-1]
-        found = join_episodes(self.episodes)
+        found = self.joined_episodes()
         if not len(found):
             return
         inside = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
@@ -231,7 +238,8 @@ class Sums:
     def _edge(self, back: bool) -> int:
         """The time of the first tick whose episodes are known, or of the last."""
         window = self.windows[-1]
-        days = [day for day in self.archive.days if day_of(window.start_ms) <= day <= day_of(window.end_ms - 1)]
+        first, last = day_of(window.start_ms), day_of(window.end_ms - 1)
+        days = [day for day in self.archive.days if first <= day <= last]
         known = self._known + [midnight_ms(day) + (0 if back else DAY_MS - 1) for day in days]
         return (min if back else max)(known, default=window.start_ms)
 

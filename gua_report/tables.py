@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from gua_report.classify import CODES
 from gua_report.config import Config
 from gua_report.window import HOUR_MS, Window
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN
@@ -30,16 +32,15 @@ def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def headline(cards: pd.DataFrame) -> pd.DataFrame:
-    hours = cards.groupby("state")["gpu_ms"].sum().reindex(list(STATES), fill_value=0.0) / HOUR_MS
+    hours = _sum_by_state(cards, "gpu_ms") / HOUR_MS
     total = hours.sum()
     return pd.DataFrame({"share": hours / total if total else np.nan, "gpu_hours": hours})
 
 
 def capacity(cards: pd.DataFrame, observed_ms: int, config: Config) -> pd.DataFrame:
-    sums = cards.groupby("state")[["gpu_ms", "energy_joules", "energy_ms"]].sum().reindex(list(STATES), fill_value=0.0)
-    hours = sums["gpu_ms"] / HOUR_MS
+    hours, energy_ms = _sum_by_state(cards, "gpu_ms") / HOUR_MS, _sum_by_state(cards, "energy_ms")
     # A missing counter is not 0 kWh; no time at all is.
-    energy_kwh = (sums["energy_joules"] / 3.6e6).where((sums["energy_ms"] > 0) | (sums["gpu_ms"] == 0))
+    energy_kwh = (_sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
     cost = pd.Series(np.nan, index=hours.index)
     if config.price_per_gpu_hour is not None or config.price_per_kwh is not None:
         # What energy was used is not known for a state without counters: then its cost is not known either.
@@ -49,10 +50,21 @@ def capacity(cards: pd.DataFrame, observed_ms: int, config: Config) -> pd.DataFr
     return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": cost})
 
 
+def _sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
+    sums = np.bincount(_codes(frame), weights=frame[column].to_numpy(dtype="float64"), minlength=len(STATES))
+    return pd.Series(sums, index=pd.Index(STATES, name="state"))
+
+
 def _by_state(frame: pd.DataFrame, key: str) -> pd.DataFrame:
     """GPU-hours with a column for each state."""
-    table = frame.groupby([key, "state"], sort=False)["gpu_ms"].sum().unstack()
-    return table.reindex(columns=list(STATES)).fillna(0.0) / HOUR_MS
+    number, names = pd.factorize(frame[key], use_na_sentinel=False)
+    cell = number * len(STATES) + _codes(frame)
+    sums = np.bincount(cell, weights=frame["gpu_ms"].to_numpy(dtype="float64"), minlength=len(names) * len(STATES))
+    return pd.DataFrame(sums.reshape(-1, len(STATES)) / HOUR_MS, index=names, columns=list(STATES))
+
+
+def _codes(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
+    return frame["state"].to_numpy(dtype=np.int64)
 
 
 def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
@@ -96,21 +108,16 @@ def identities(presences: pd.DataFrame) -> pd.DataFrame:
 
 def heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
     """Every hour of the week in the reader's zone. What is not known is left out, not averaged in."""
-    known = cards[cards["state"] != UNKNOWN]
-    position, hours = pd.factorize(known["hour_ms"].to_numpy())
+    position, hours = pd.factorize(cards["hour_ms"].to_numpy())
     local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
-    when = pd.DataFrame(
-        {
-            "weekday": np.array([one.weekday() for one in local], dtype=np.int64)[position],
-            "hour": np.array([one.hour for one in local], dtype=np.int64)[position],
-            "known": known["gpu_ms"].to_numpy(),
-            "active": np.where(known["state"] == ACTIVE, known["gpu_ms"], 0.0),
-        }
+    slot = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)[position]
+    state, gpu_ms = _codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
+    known, active = (
+        pd.Series(np.bincount(slot, weights=gpu_ms * counts, minlength=7 * 24))
+        for counts in (state != CODES[UNKNOWN], state == CODES[ACTIVE])
     )
-    sums = when.groupby(["weekday", "hour"])[["known", "active"]].sum()
-    every = pd.MultiIndex.from_product([range(7), range(24)], names=["weekday", "hour"])
-    sums = sums.reindex(every)
-    return pd.DataFrame({"active_share": sums["active"] / sums["known"]}).reset_index()
+    weekday, hour = np.divmod(np.arange(7 * 24), 24)
+    return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active / known})
 
 
 def episodes(

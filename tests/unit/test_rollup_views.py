@@ -70,11 +70,15 @@ def assert_same(view: pd.DataFrame, frame: pd.DataFrame, keys: list[str]) -> Non
     pd.testing.assert_frame_equal(left, right, check_dtype=False)
 
 
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(state=[STATES[code] for code in frame["state"]])
+
+
 def test_card_hours_are_what_reports_add_up(opened: Opened) -> None:
     view = opened.view("card_hours", *CARDS, "weight_ms", "gpu_hours", "energy_joules", "energy_ms", "memory_mib")
     frame = opened.frames.rollup.cards
     told = frame["memory_ms"] > 0
-    expected = frame.assign(
+    expected = named(frame).assign(
         gpu_hours=frame["gpu_ms"] / HOUR_MS,
         energy_joules=frame["energy_joules"].where(frame["energy_ms"] > 0),
         memory_mib=(frame["memory_mib_ms"] / frame["memory_ms"].where(told)),
@@ -87,7 +91,7 @@ def test_identity_hours_are_what_reports_add_up(opened: Opened) -> None:
     keys = ["hour_ms", "gpu_uuid", "identity", "state"]
     view = opened.view("identity_hours", *keys, "weight_ms", "gpu_hours")
     frame = opened.frames.rollup.identities
-    assert_same(view, frame.assign(gpu_hours=frame["gpu_ms"] / HOUR_MS), keys)
+    assert_same(view, named(frame).assign(gpu_hours=frame["gpu_ms"] / HOUR_MS), keys)
 
 
 def test_holds_are_what_reclaim_rules_look_at(opened: Opened) -> None:
