@@ -38,8 +38,11 @@ PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(STAMP) ## run all tests
 	$(BIN)/pytest $(PARALLEL)
 
+# Whatever does not depend on how pandas works needs to run but once. The longest come first.
+OF_PANDAS = integration/test_commands unit/test_rollups $(filter-out %idleness %live %simulate %store test_docs, \
+	$(patsubst tests/%.py,%,$(wildcard tests/unit/test_*.py tests/test_*.py)))
 test-pandas-2: $(VENV)-pandas-2/.pandas-2 ## run the report's tests with pandas 2
-	$(VENV)-pandas-2/bin/pytest $(PARALLEL) tests/unit tests/test_*.py tests/integration/test_commands.py
+	$(VENV)-pandas-2/bin/pytest $(PARALLEL) $(OF_PANDAS:%=tests/%.py)
 
 $(VENV)-pandas-2/.pandas-2: pyproject.toml constraints.txt
 	$(MAKE) venv VENV=$(VENV)-pandas-2
