@@ -26,6 +26,7 @@ check_machine() {
 
 check_install() {
     case $READERS in '' | everyone | group) ;; *) refuse "bad READERS=$READERS: expected everyone or group" ;; esac
+    check_extras
     [ -z "$WHEELS" ] || [ -d "$WHEELS" ] || refuse "there is no folder $WHEELS; fill one with: make wheels WHEELS=$WHEELS"
     check_python
     is_user || case $VENVDIR in
@@ -43,6 +44,13 @@ check_install() {
     done
     ! is_live || check_unit_folder
     ! is_live || is_user || check_user
+}
+
+check_extras() {
+    case $EXTRAS in
+    '' | none | redis | parquet | redis,parquet | parquet,redis) ;;
+    *) refuse "bad EXTRAS=$EXTRAS: expected redis, parquet, redis,parquet or none" ;;
+    esac
 }
 
 check_user() { # one of that name who is a person would be made the owner of everything, and removed by PURGE

@@ -5,7 +5,7 @@
 build_environment() {
     "$PYTHON" -I -m venv --prompt gua "$stage" || refuse "the virtual environment could not be made; nothing was changed"
     copy_source
-    run_pip install --no-compile ${WHEELS:+--no-index} ${WHEELS:+"--find-links=$WHEELS"} "$work/source" || refuse \
+    run_pip install --no-compile ${WHEELS:+--no-index} ${WHEELS:+"--find-links=$WHEELS"} "$(source_with_extras)" || refuse \
         "pip failed; nothing was changed"
     # Nothing but the next make install is to change what is in there.
     "$stage/bin/python" -I -m pip uninstall -qq --yes pip setuptools
@@ -22,6 +22,7 @@ build_environment() {
     "$stage/bin/python" -I -c 'import gua_sample.cli, gua_report.cli, pandas, tabulate, pynvml' || refuse \
         "what was built does not work on this machine; nothing was changed"
     mkdir -p "$stage/share/doc/gua" "$stage/share/gua"
+    say "$EXTRAS" >"$stage/share/gua/extras"
     (cd "$source" && install -m 0644 docs/*.md README.md CHANGELOG.md LICENSE "$stage/share/doc/gua")
 }
 
@@ -30,6 +31,10 @@ copy_source() { # building in the checkout would leave root's files there
     (cd "$source" && cp -R gua_sample gua_report pyproject.toml README.md CHANGELOG.md LICENSE "$work/source")
     find "$work/source" -name '*.py' -exec sed -i "$(substitution /etc/gua/ "${SYSCONFDIR:-/etc}/gua/")" {} +
     cp "$source/constraints.txt" "$work"
+}
+
+source_with_extras() {
+    case $EXTRAS in '' | none) say "$work/source" ;; *) say "$work/source[$EXTRAS]" ;; esac
 }
 
 run_pip() { # with the versions that were tested, and without a cache: its folder may be somebody else's
@@ -65,6 +70,7 @@ restore() { # what was there before, should the swap have been cut short
 
 make_wheels() {
     [ -n "$WHEELS" ] || refuse "say which folder is to be filled: make wheels WHEELS=DIR"
+    check_extras
     check_python
     begin
     root=$work/none stage=$work/venv
@@ -72,6 +78,6 @@ make_wheels() {
     mkdir -p "$WHEELS"
     "$PYTHON" -I -m venv "$stage"
     copy_source
-    run_pip wheel --wheel-dir "$WHEELS" "$work/source" setuptools
+    run_pip wheel --wheel-dir "$WHEELS" "$(source_with_extras)" setuptools
     rm -f "$WHEELS"/gua-[0-9]*.whl # make install builds that from the tree
 }

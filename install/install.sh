@@ -2,7 +2,8 @@
 # install.sh install|uninstall|install-user|uninstall-user|wheels: the make targets of these names.
 #
 # Variables, all optional: PYTHON, PREFIX, DESTDIR (build a tree for a package: start nothing), VENVDIR, SYSCONFDIR,
-# SYSTEMD_UNIT_DIR, WHEELS (a folder to install from instead of an index), READERS=everyone|group, PURGE=1.
+# SYSTEMD_UNIT_DIR, WHEELS (a folder to install from instead of an index), EXTRAS=redis,parquet|none,
+# READERS=everyone|group, PURGE=1.
 #
 # All that belongs to gua is in VENVDIR. VENVDIR/installed-files lists what had to go elsewhere, and the folders made
 # for it (with a slash at the end), so that upgrades and uninstall know exactly what is theirs.
@@ -26,7 +27,8 @@ exists() { [ -e "$1" ] || [ -L "$1" ]; }
 xdg_folder() { case $1 in /*) say "$1" ;; *) say "$HOME/$2" ;; esac; } # a relative one is to be ignored
 
 set_paths() {
-    PYTHON=${PYTHON:-python3} DESTDIR=${DESTDIR-} WHEELS=${WHEELS-} READERS=${READERS-} PURGE=${PURGE-}
+    PYTHON=${PYTHON:-python3} DESTDIR=${DESTDIR-} WHEELS=${WHEELS-} EXTRAS=${EXTRAS-}
+    READERS=${READERS-} PURGE=${PURGE-}
     if is_user; then
         systemctl='systemctl --user' units=$kit/user configs=
         PREFIX=${PREFIX:-$HOME/.local} SYSCONFDIR=
@@ -171,6 +173,8 @@ install_all() {
     rm -rf "$stage"
     cp "$root/installed-files" "$work/old-files" 2>/dev/null || : >"$work/old-files"
     [ ! -e "$root/timers-started" ] || was_started=yes
+    # A choice that stays until another is made.
+    [ -n "$EXTRAS" ] || EXTRAS=$(cat "$root/share/gua/extras" 2>/dev/null) || :
     mkdir -p "$DESTDIR/"
     make_folder "$(dirname "$VENVDIR")"
     build_environment

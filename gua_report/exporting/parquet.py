@@ -22,7 +22,8 @@ try:
     from pyarrow import parquet
 except ImportError as missing:
     raise GuaError(
-        f"parquet needs pyarrow: pip install 'gua[parquet]', or pyarrow itself, into {sys.prefix}"
+        "parquet needs the package pyarrow, which is optional: sudo make install EXTRAS=parquet,"
+        f" or python3 -m pip --python {sys.executable} install pyarrow"
     ) from missing
 
 PART = "part.parquet"

@@ -93,5 +93,10 @@ def _cell(item: Value, ascii_only: bool) -> Value:
 
 
 def no_formula(text: str) -> str:
-    """The text as a spreadsheet takes it for one, whatever it begins with."""
-    return f"'{text}" if text.startswith(FORMULA) or text.lstrip().startswith(FORMULA) else text
+    """The text as a spreadsheet takes it for one, whatever it begins with; or whatever comes after a semicolon, where
+    spreadsheets split at those since they write numbers with a comma."""
+    return ";".join(f"'{part}" if _looks_like_formula(part) else part for part in text.split(";"))
+
+
+def _looks_like_formula(text: str) -> bool:
+    return text.startswith(FORMULA) or text.replace('"', " ").lstrip().startswith(FORMULA)

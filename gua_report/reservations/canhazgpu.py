@@ -52,8 +52,8 @@ def read(url: str, history_since_ms: int | None, complain: Complain) -> Answer |
         from redis.retry import Retry
     except ImportError:
         complain(
-            "reservations in Redis need the package redis, which is optional:"
-            f" python3 -m pip --python {sys.executable} install redis"
+            "reservations in Redis need the package redis, which is optional: sudo make install EXTRAS=redis,"
+            f" or python3 -m pip --python {sys.executable} install redis"
         )
         return None
     try:

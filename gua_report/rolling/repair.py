@@ -22,6 +22,7 @@ def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Calla
     try:
         return read_index(path, check=True)
     except EmptyPartition:
+        complain(f"{path} is empty: it {'would be' if dry_run else 'is'} made again from the ticks that are there")
         return {}
     except CorruptPartition as error:
         if _is_foreign(path):

@@ -138,7 +138,7 @@ def checkout(folder: Path) -> Checkout:
 @pytest.fixture(scope="module")
 def wheels(checkout: Checkout, folder: Path) -> Path:
     wheels = folder / "wheels"
-    done = checkout.make("wheels", f"WHEELS={wheels}")
+    done = checkout.make("wheels", f"WHEELS={wheels}", "EXTRAS=redis")
     if "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
@@ -171,6 +171,7 @@ def installed(checkout: Checkout, wheels: Path, folder: Path) -> Path:
         "install",
         f"DESTDIR={target}",
         f"WHEELS={wheels}",
+        "EXTRAS=redis",
         "READERS=group",
         user=unprivileged(),
         variables=NO_INDEX | NO_CONFIG,
@@ -287,6 +288,7 @@ def test_a_python_that_is_not_there_is_refused(checkout: Checkout, tmp_path: Pat
 REFUSALS = {
     "PURGE=maybe": "bad PURGE=maybe: expected 1",
     "READERS=nobody": "bad READERS=nobody: expected everyone or group",
+    "EXTRAS=redis,reids": "bad EXTRAS=redis,reids: expected redis, parquet, redis,parquet or none",
     "WHEELS=/no/such": "there is no folder /no/such; fill one with: make wheels WHEELS=/no/such",
     "VENVDIR=opt/gua": "bad path 'opt/gua': expected one that begins with /",
     "VENVDIR=/": "bad path '': expected one that begins with /",
@@ -456,6 +458,12 @@ def test_an_upgrade_keeps_what_was_edited_and_renews_the_rest(upgraded: Path, in
 def test_the_choice_of_readers_survives_an_upgrade(upgraded: Path) -> None:
     assert "0750" in (upgraded / "etc/systemd/system/gua-.service.d/10-readers.conf").read_text()
     assert "10-readers.conf" in (upgraded / "opt/gua/installed-files").read_text()
+
+
+def test_the_choice_of_extras_survives_an_upgrade(upgraded: Path, installed_by_user: tuple[Path, object]) -> None:
+    chosen, plain = (list(tree.glob("**/site-packages/redis")) for tree in (upgraded, installed_by_user[0]))
+    assert len(chosen) == 1
+    assert plain == []
 
 
 def test_an_upgrade_that_fails_leaves_the_old_version_and_nothing_else(

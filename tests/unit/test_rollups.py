@@ -236,6 +236,14 @@ def test_a_corrupt_file_of_rollups_is_set_aside_and_made_again(
     assert (tmp_path / "rollups.sqlite.corrupt-1").read_text().startswith("garbage")
 
 
+def test_an_empty_file_of_rollups_is_said_and_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, end = lab_days(tmp_path)
+    upkeep(tmp_path, end + 5 * DAY_MS)
+    (tmp_path / "rollups.sqlite").write_bytes(b"")
+    assert len(upkeep(tmp_path, end + 5 * DAY_MS).rolled_up) == 4
+    assert "rollups.sqlite is empty: it is made again" in capsys.readouterr().out
+
+
 def test_a_second_time_there_is_nothing_to_do_and_a_rebuild_gives_the_same(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
     assert len(upkeep(tmp_path, end + 5 * DAY_MS).rolled_up) == 4
