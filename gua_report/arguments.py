@@ -1,8 +1,13 @@
-"""Numbers as people type them behind an option."""
+"""What people type behind an option."""
 
 from __future__ import annotations
 
 import argparse
+
+
+def output_path(text: str) -> str | None:
+    """None for standard output: a file that it is redirected to is written to, not replaced."""
+    return None if text in ("-", "/dev/stdout") else text
 
 
 def positive(text: str) -> int:

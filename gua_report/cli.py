@@ -7,7 +7,7 @@ import os
 from typing import NoReturn
 
 from gua_report import terminal
-from gua_report.arguments import mebibytes, percent, positive
+from gua_report.arguments import mebibytes, output_path, percent, positive
 from gua_sample import command, settings
 from gua_sample.errors import UsageError
 
@@ -72,7 +72,7 @@ def build_parser() -> command.Parser:
     how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     how.add_argument("--width", metavar="N", type=positive, default=78, help="columns of the text (default 78)")
     how.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
-    how.add_argument("-o", "--output", metavar="FILE", help="write there instead of printing")
+    how.add_argument("-o", "--output", metavar="FILE", type=output_path, help="write there instead of printing")
     how.add_argument(
         "--quiet-if-clean",
         metavar="D",

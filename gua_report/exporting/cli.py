@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, BinaryIO
 
 from gua_report import terminal
+from gua_report.arguments import output_path
 from gua_report.cli import choose
 from gua_report.exporting.files import StandardOutput, is_database, whole_file
 from gua_report.exporting.rows import OTHER_NAMES, TABLES
@@ -79,6 +80,7 @@ def build_parser() -> command.Parser:
         "-o",
         "--output",
         metavar="PATH",
+        type=output_path,
         help="the file to write instead of printing; with parquet a folder, unless it ends in .parquet",
     )
     how.add_argument("--host", metavar="NAME", help="in a folder of parquet files (default this machine's name)")
@@ -123,6 +125,9 @@ def run(options: argparse.Namespace) -> int:
             progress(1, 1)  # or the next line would follow it
         for problem in days.problems:
             command.complain(PROG, f"warning: {problem}")
+    left_out = days.left_out()
+    if left_out:
+        command.complain(PROG, f"warning: {left_out}")
     return 1 if days.problems else 0
 
 

@@ -35,6 +35,7 @@ class Days:
         self.data_dir, self.window, self.name, self.config = data_dir, window, name, config
         self.history = History(data_dir)
         self.problems: list[str] = []
+        self.expired: list[str] = []  # of which there are but sums
         self._leave_out_expired()
         self.days = [day for day in self.history.days if self._is_touched(day)]
 
@@ -45,6 +46,8 @@ class Days:
         except StoreError:
             return
         expired = {day for day, stored in index.items() if stored.is_expired}
+        gone = expired | (index.keys() - self.history.paths.keys())
+        self.expired = sorted(day for day in gone if self._is_touched(day))
         for day in sorted(expired & set(self.history.days)):
             if self._is_touched(day):
                 self.problems.append(f"left out: {self.history.paths[day]}, as the ticks of its day have expired")
@@ -86,6 +89,12 @@ class Days:
         """What to ask the day's file for."""
         return self.window.start_ms, self.window.end_ms
 
+    def left_out(self) -> str | None:
+        """What can't be in an export of ticks, though it was once there."""
+        if not self.expired or TABLES[self.name].is_of_rollups:
+            return None
+        return f"the ticks of {span_of_days(self.expired)} have expired; --what card_hours has their sums"
+
     def _is_touched(self, day: str) -> bool:
         return day_of(self.window.start_ms) <= day <= day_of(self.window.end_ms - 1)
 
@@ -95,7 +104,8 @@ class Days:
         times = (self.history.ticks_of(day)["ts_ms"] for day in days)
         if any(ticks.between(self.window.start_ms, self.window.end_ms - 1).any() for ticks in times):
             return NothingToReport(f"{self._no_rows()}, though there are ticks{self.hint}")
-        return nothing(self.data_dir, self.window)
+        left_out = self.left_out()
+        return NothingToReport(f"{self._no_rows()}: {left_out}") if left_out else nothing(self.data_dir, self.window)
 
     def _no_rows(self) -> str:
         start_ms, end_ms, zone = self.window

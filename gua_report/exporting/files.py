@@ -55,6 +55,8 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
 def is_database(path: str) -> bool:
     """Whether a file of SQLite's is there: a partition perhaps, which no export should take the place of."""
+    if not os.path.isfile(path):
+        return False  # to look into a pipe is to wait for it
     try:
         with open(path, "rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC

@@ -358,6 +358,13 @@ def test_the_demo_keeps_its_history_if_asked_to(tmp_path: Path) -> None:
     assert run("gua", "demo", "--keep", str(tmp_path / "try")).returncode == 2  # never into a folder with data
 
 
+def test_the_demo_keeps_its_history_in_a_folder_below_this_one(tmp_path: Path) -> None:
+    command = [str(SCRIPTS / "gua"), "demo", "--days", "1", "--keep", "try"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list((tmp_path / "try" / "samples").iterdir())) == 2
+
+
 @needs_root
 def test_another_user_may_read_what_the_service_wrote(machine: Machine) -> None:
     machine.scenario.add_card()

@@ -202,6 +202,35 @@ def test_a_file_of_somebody_else_stays_theirs(data_dir: Path, tmp_path: Path) ->
     assert (target.stat().st_uid, target.stat().st_gid) == (SOMEBODY, SOMEBODY)
 
 
+def test_a_database_is_not_replaced(data_dir: Path) -> None:
+    partition = data_dir / "samples" / f"{DAYS[0]}.sqlite"
+    before = partition.read_bytes()
+    done = export(data_dir, "-o", str(partition), *ALL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done.stderr)
+    assert f"{partition} is a database" in done.stderr
+    assert partition.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_standard_output_may_be_given_by_its_name(data_dir: Path, tmp_path: Path, name: str) -> None:
+    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), "-o", name, *ALL]
+    expected = exported(data_dir, *ALL)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+    (tmp_path / "rows").write_text("of before\n")
+    with (tmp_path / "rows").open("a") as file:
+        subprocess.run(command, stdout=file, check=True, timeout=60)
+    assert (tmp_path / "rows").read_text() == "of before\n" + expected
+
+
+def test_a_pipe_with_a_name_is_written_to(data_dir: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        subprocess.run([SCRIPTS / "gua", "export", "--data-dir", data_dir, "-o", tmp_path / "pipe", *ALL], check=True)
+        assert reader.communicate(timeout=60)[0] == exported(data_dir, *ALL)
+
+
 def test_two_at_once_leave_one_whole_file(data_dir: Path, tmp_path: Path) -> None:
     target = tmp_path / "cards.csv"
     command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), "-o", str(target), *ALL]
@@ -504,14 +533,14 @@ def test_parquet_without_pyarrow_says_what_to_install(data_dir: Path, tmp_path: 
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert one_line(done.stderr)
-    assert "pip install 'gua[parquet]'" in done.stderr
+    assert "sudo make install EXTRAS=parquet, or python3 -m pip --python " in done.stderr
     assert os.listdir(tmp_path) == ["library"]
 
 
 @pytest.fixture
 def parquet() -> Any:
     """pyarrow's own reader: a reader of gua's would not show what others see."""
-    return pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'gua[parquet]'")
+    return pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: make venv")
 
 
 def read_folder(parquet: Any, folder: Path) -> list[dict[str, Any]]:
@@ -760,6 +789,41 @@ def test_days_whose_ticks_have_expired_are_exported(rolled_up: Path, later: dict
         (rolled_up / "samples" / f"{day}.sqlite").unlink()
     done = export(rolled_up, "--what", "card_hours", *ALL, **later)
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+
+
+def test_ticks_that_have_expired_are_named_and_where_their_sums_are(rolled_up: Path, later: dict[str, str]) -> None:
+    (rolled_up / "samples" / f"{DAYS[0]}.sqlite").unlink()
+    done = export(rolled_up, "--what", "ticks", *ALL, **later)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1 + len(view(rolled_up, "ticks")))
+    sums = "have expired; --what card_hours has their sums\n"
+    assert done.stderr == f"gua export: warning: the ticks of {DAYS[0]} {sums}"
+    for day in DAYS[1:]:
+        (rolled_up / "samples" / f"{day}.sqlite").unlink()
+    done = export(rolled_up, "--what", "ticks", *ALL, **later)
+    assert (done.returncode, done.stdout) == (3, "")
+    gone = f"the ticks of {DAYS[0]} to {DAYS[-1]} (3 days) {sums}"
+    assert done.stderr == f"gua export: error: no ticks from {DAYS[0]} 00:00 to 2026-11-19 00:00 UTC: {gone}"
+
+
+def test_ticks_that_came_when_those_of_their_day_had_expired_are_left_out_and_named(
+    data_dir: Path, later: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "gua.toml").write_text("[retention]\nraw_days = 7\n")  # the first two days go
+    rollup = [str(SCRIPTS / "gua"), "rollup", "--data-dir", str(data_dir), "--config", str(tmp_path / "gua.toml")]
+    subprocess.run(rollup, env=os.environ | later, capture_output=True, check=True)
+    last_day = view(data_dir, "ticks")
+    assert {row["ts_ms"] // DAY_MS for row in last_day} == {MONDAY_MS // DAY_MS + 2}
+    write(data_dir, [tick(MONDAY_MS + DAY_MS + 22 * HOUR_MS, free())])
+    late = data_dir / "samples" / f"{DAYS[1]}.sqlite"
+    for name, expected in ("card_hours", rollup_view(data_dir, "card_hours")), ("ticks", last_day):
+        done = export(data_dir, "--what", name, "--format", "jsonl", *ALL, **later)
+        said = done.stderr.splitlines()
+        assert said[0] == f"gua export: warning: left out: {late}, as the ticks of its day have expired"
+        assert len(said) == (2 if name == "ticks" else 1)
+        assert (done.returncode, lines(done.stdout)) == (1, expected)
+    assert {row["hour_ms"] // DAY_MS for row in rollup_view(data_dir, "card_hours")} == {
+        MONDAY_MS // DAY_MS + day for day in range(3)
+    }
 
 
 def test_closed_days_without_what_was_asked_for(open_folder: Path) -> None:

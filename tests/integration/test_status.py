@@ -497,6 +497,22 @@ def test_watching_shows_fresh_figures_on_a_cleared_screen_until_ctrl_c(machine: 
     assert "Traceback" not in terminal.text
 
 
+def test_watching_goes_on_over_a_driver_that_fails_for_a_while(machine: Machine) -> None:
+    machine.scenario.add_card()
+    command = [GUA, "status", "--data-dir", str(machine.data_dir), "--watch", "100ms"]
+    terminal = Terminal(command, machine.environment())
+    terminal.read_until(1, "1 GPU at ")
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    machine.scenario.write(machine.folder / "scenario")
+    terminal.read_until(2, f"{CLEAR}gua status: NVML failed (driver_not_loaded)")
+    machine.scenario.settings.pop("error.nvmlInitWithFlags")
+    machine.scenario.write(machine.folder / "scenario")
+    terminal.read_until(terminal.text.count("1 GPU at ") + 1, "1 GPU at ")
+    os.kill(terminal.process.pid, signal.SIGINT)
+    assert terminal.end() == 0
+    assert "Traceback" not in terminal.text
+
+
 def test_watching_ends_when_nobody_listens(machine: Machine) -> None:
     machine.scenario.add_card()
     script = f"{GUA} status --data-dir {machine.data_dir} --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"

@@ -382,6 +382,20 @@ def test_days_whose_ticks_have_expired_are_final(new: PeerDatabase, target: Targ
     assert target.report(NOON_MS, NOON_MS + HOUR_MS)["headline"] == before["headline"]
 
 
+def test_nothing_but_days_whose_ticks_have_expired_is_no_failure_and_said(
+    new: PeerDatabase, target: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new.add(times(NOON_MS, 5), Seen(3))
+    target.imports(new.path)
+    assert len(roll_up(target.folder, raw_days=1).removed) == 1
+    capsys.readouterr()
+    assert cli.main([str(new.path), "--data-dir", str(target.folder)]) == 0
+    said = capsys.readouterr()
+    assert "took       nothing\nleft out   5 ticks of days whose ticks were removed, and whose sums are" in said.out
+    assert said.err == ""
+    assert target.rows("ticks") == []
+
+
 def test_days_beside_those_that_an_import_changed_are_rolled_up_anew(new: PeerDatabase, target: Target) -> None:
     new.start(NOON_MS)
     new.add(times(NOON_MS, 5) + times(NOON_MS + 2 * DAY_MS, 5) + times(NOON_MS + 3 * DAY_MS, 5), Seen(3))
