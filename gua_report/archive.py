@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -52,9 +53,10 @@ class Archive:
                 self.days.add(day)
             else:
                 self.lost[day] = "rolled up under other thresholds"
-            # The same as before if its removal was cut short.
-            if day in partitions and origin != origin_of(partitions[day], origin.policy):
-                self.late.append(day)
+            # The same as before if its removal was cut short, or goes on just now.
+            with suppress(FileNotFoundError):
+                if day in partitions and origin != origin_of(partitions[day], origin.policy):
+                    self.late.append(day)
         there = {day: path for day, path in partitions.items() if day not in self.expired}
         current = find_current(index, there, policy)
         # The ticks at the edges of a day are weighed by those beyond: beside a day that has changed or come back

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gua_report.archive import Archive
 from gua_report.config import Config, Retention
 from gua_report.daily import roll_up_day
 from gua_report.history import History
@@ -316,6 +317,16 @@ def test_ticks_that_come_when_their_day_has_expired_change_nothing(
         assert "2026-11-13" not in done.rolled_up
         assert done.removed == []
         assert "came when those of its day had been removed: move it away" in capsys.readouterr().out
+
+
+def test_partitions_may_be_removed_while_a_report_looks_at_them(tmp_path: Path) -> None:
+    _, end = lab_days(tmp_path)
+    there = History(str(tmp_path)).paths
+    assert len(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed) == 2
+    archive = Archive(str(tmp_path), there, DEFAULT)
+    assert sorted(archive.expired) == ["2026-11-13", "2026-11-14"]
+    assert archive.expired < archive.days
+    assert archive.late == []
 
 
 def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
