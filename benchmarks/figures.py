@@ -48,6 +48,11 @@ def run_once(
     return Cost(wall_seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
+def ratio(values: Iterable[float], others: Iterable[float]) -> float:
+    """Of each turn by itself, since a machine is faster at one time than at another."""
+    return statistics.median(one / other for one, other in zip(values, others, strict=True))
+
+
 def median(costs: Iterable[Cost]) -> Cost:
     """Of each figure by itself."""
     return Cost(*map(statistics.median, zip(*costs, strict=True)))

@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.figures import Bounds, Cost, median, run_once
+from benchmarks.figures import Bounds, Cost, median, ratio, run_once
 from gua_report.daily_csv import csv_path
 from gua_report.rollup_schema import FILE_NAME
 from gua_report.rollup_writer import RollupWriter
@@ -139,12 +139,11 @@ def _compare_with_month(what: str, data_dir: Path) -> float:
         run_once(command)  # caches, bytecode
     pairs = [(run_once(commands[0]), run_once(commands[1])) for _ in range(TURNS)]
     month, year = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
-    # Of each turn by itself, since a machine is faster at one time than at another.
-    ratio = statistics.median(pair[1].wall_seconds / pair[0].wall_seconds for pair in pairs)
+    times = ratio((pair[1].wall_seconds for pair in pairs), (pair[0].wall_seconds for pair in pairs))
     seconds = month.wall_seconds
-    print(f"  ({what}: {year.wall_seconds:.2f} s against {seconds:.2f} s for its last {DAYS} days, {ratio:.2f} x)")
+    print(f"  ({what}: {year.wall_seconds:.2f} s against {seconds:.2f} s for its last {DAYS} days, {times:.2f} x)")
     print(f"  (CPU: {year.cpu_seconds:.2f} s against {month.cpu_seconds:.2f} s; medians of {TURNS} turns)", flush=True)
-    return ratio
+    return times
 
 
 def record_year(data_dir: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.figures import ENVIRONMENT, Bounds, Cost, run_once
+from benchmarks.figures import ENVIRONMENT, Bounds, Cost, ratio, run_once
 from gua_sample import store
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Process, Tick, Usage
 from gua_sample.simulate import Laboratory
@@ -65,13 +65,9 @@ def measure_tick(folder: Path) -> tuple[float, float, float, float]:
         for sleeper in sleepers:
             sleeper.kill()
             sleeper.wait()
-    cpu = statistics.median(cost.cpu_seconds for cost in sampler)
-    return ratio(sampler, floor), cpu * 1000, max(cost.peak_mib for cost in sampler), ratio(with_metrics, sampler)
-
-
-def ratio(costs: list[Cost], others: list[Cost]) -> float:
-    """Of each turn by itself, since a machine is faster at one time than at another."""
-    return statistics.median(one.cpu_seconds / other.cpu_seconds for one, other in zip(costs, others, strict=True))
+    least, cpu, more = ([cost.cpu_seconds for cost in costs] for costs in (floor, sampler, with_metrics))
+    peak_mib = max(cost.peak_mib for cost in sampler)
+    return ratio(cpu, least), statistics.median(cpu) * 1000, peak_mib, ratio(more, cpu)
 
 
 def restless_day(cards: int = 10, processes: int = 12) -> Iterator[Tick]:

@@ -5,6 +5,17 @@ from __future__ import annotations
 import argparse
 
 
+def add_window(parser: argparse.ArgumentParser) -> None:
+    """What window.parse_window takes."""
+    from gua_report.window import DEFAULT_SINCE  # others need but a number
+
+    when = parser.add_argument_group("which time")
+    when.add_argument("--since", metavar="D", help=f"how far back from the end, or a time (default {DEFAULT_SINCE})")
+    when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
+    when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
+    when.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+
+
 def output_path(text: str) -> str | None:
     """None for standard output: a file that it is redirected to is written to, not replaced."""
     return None if text in ("-", "/dev/stdout") else text

@@ -161,7 +161,7 @@ def _put_together(
     cards = tables.concat([rollup.cards for rollup in rollups])
     facts = tables.concat([rollup.card_facts for rollup in rollups]).groupby("uuid", sort=False).last().reset_index()
     holds = tables.concat([rollup.holds for rollup in rollups])
-    all_episodes = sums.joined_episodes()
+    all_episodes = sums.episodes
     # A day whose ticks can be read but whose rows can't was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - sums.archive.days)]
     gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), _whole_days(history.unreadable))

@@ -7,7 +7,7 @@ import os
 from typing import NoReturn
 
 from gua_report import terminal
-from gua_report.arguments import mebibytes, output_path, percent, positive
+from gua_report.arguments import add_window, mebibytes, output_path, percent, positive
 from gua_sample import command, settings
 from gua_sample.errors import UsageError
 
@@ -43,14 +43,9 @@ def build_parser() -> command.Parser:
     from gua_report.attention import LEAST_COVERAGE, LONG_EPISODE, MOST_UNKNOWN
     from gua_report.config import RECLAIM_AFTER
     from gua_report.render import FORMATS, SECTIONS
-    from gua_report.window import DEFAULT_SINCE
 
     parser = command.Parser(PROG, DESCRIPTION, EPILOG)
-    when = parser.add_argument_group("which time")
-    when.add_argument("--since", metavar="D", help=f"how far back from the end, or a time (default {DEFAULT_SINCE})")
-    when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
-    when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
-    when.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    add_window(parser)
     what = parser.add_argument_group("what")
     what.add_argument(
         "--section",

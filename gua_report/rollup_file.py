@@ -23,7 +23,7 @@ from gua_sample.policy import STATES
 
 HOURS = "(day_id * 24 + hour)"  # since 1970
 # When, on which card and in which state, as one number: every column that is read costs a year's report its time.
-STATE_BITS, CARD_BITS = 2, 24
+STATE_BITS, CARD_BITS = (len(STATES) - 1).bit_length(), 24
 PLACE = f"({HOURS} << {CARD_BITS + STATE_BITS}) | (card_id << {STATE_BITS}) | state"
 START_MS, END_MS = (f"day_id * {DAY_MS} + {name}" for name in ("start_ms", "end_ms"))
 GPU_MS = "coalesce(gpu_ms, weight_ms)"

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, BinaryIO
 
 from gua_report import terminal
-from gua_report.arguments import output_path
+from gua_report.arguments import add_window, output_path
 from gua_report.cli import choose
 from gua_report.exporting.files import StandardOutput, is_database, whole_file
 from gua_report.exporting.rows import OTHER_NAMES, TABLES
@@ -62,14 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build_parser() -> command.Parser:
-    from gua_report.window import DEFAULT_SINCE
-
     parser = command.Parser(PROG, DESCRIPTION, EPILOG)
-    when = parser.add_argument_group("which time")
-    when.add_argument("--since", metavar="D", help=f"how far back from the end, or a time (default {DEFAULT_SINCE})")
-    when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
-    when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
-    when.add_argument("--tz", metavar="ZONE", help="whose clock these are in (default this machine's)")
+    add_window(parser)
     what = parser.add_argument_group("what")
     what.add_argument("--what", metavar="TABLE", default="card_ticks", help=f"{', '.join(TABLES)} (default card_ticks)")
     how = parser.add_argument_group("how")

@@ -159,6 +159,16 @@ def test_the_report_tells_the_states_of_what_was_sampled(machine: Machine) -> No
     assert (episode["pid"], episode["gpu_index"], episode["ongoing"]) == (os.getpid(), 1, True)
 
 
+def test_a_report_may_be_sent_to_standard_output_by_its_name(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    for name in ("-", "/dev/stdout"):
+        done = report(machine, "--section", "gpus", "--format", "csv", "-o", name)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["uuid", machine.cards()[0]["gpu_uuid"]]
+    assert not Path("-").exists()
+
+
 def test_the_report_is_written_to_a_file_whole_and_readable(machine: Machine) -> None:
     machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.tick()
