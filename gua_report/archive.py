@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from gua_report.rollup import Rollup
 from gua_report.rollup_file import Day, read_days, read_spans, read_states
 from gua_report.rollup_index import find_current, origin_of, path_of, read_index
+from gua_report.spelling import span_of_days
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition import DAY_MS, day_of
@@ -32,15 +34,24 @@ class Segment(NamedTuple):
 class Archive:
     """Days that were made from the very partition that is there now (or was there), under the same thresholds."""
 
-    def __init__(self, data_dir: str, partitions: Mapping[str, str], policy: Policy) -> None:
+    def __init__(
+        self,
+        data_dir: str,
+        partitions: Mapping[str, str],
+        policy: Policy,
+        first_ms: Callable[[str], int | None] = lambda _: None,
+    ) -> None:
+        """`first_ms` tells the first tick of a day that has ticks."""
         self.path = path_of(data_dir)
         self.warnings: list[str] = []
         self.days: set[str] = set()
         self.expired: set[str] = set()  # stored, and no longer there as ticks
         self.lost: dict[str, str] = {}  # expired, and why they can't be told from what is stored either
+        self.damaged: set[str] = set()  # stored, and not to be read
         self.late: list[str] = []  # expired, and since then ticks came that are not counted
+        self.inexact: set[str] = set()  # off by a tick at midnight, as what lay beside them is gone or has changed
         try:
-            index = read_index(self.path)
+            index = read_index(self.path, damaged=self.warnings)
         except EmptyPartition:
             return  # it is just being begun
         except StoreError as error:
@@ -60,11 +71,34 @@ class Archive:
         there = {day: path for day, path in partitions.items() if day not in self.expired}
         current = find_current(index, there, policy)
         # The ticks at the edges of a day are weighed by those beyond: beside a day that has changed or come back
-        # it does not count until `gua rollup` has made both anew. The newest day grows, but its first ticks stay.
+        # it does not count until `gua rollup` has made both anew. The newest day grows, but its first ticks stay,
+        # unless one comes late.
         days = sorted(there)
         changed = {day for day in days[:-1] if day not in current}
+        if len(days) > 1 and days[-2] in current and days[-1] not in current:
+            next_ms = first_ms(days[-1])
+            if next_ms is not None and not index[days[-2]].fits(next_ms):
+                changed.add(days[-1])
         beside = {day for pair in pairwise(days) if changed & set(pair) for day in pair}
-        self.days |= current - beside
+        self.days |= {day for day in current - beside if not index[day].is_stale}
+        self.inexact = {day for day in self.days if not index[day].is_exact}
+
+    def close_days(self, error: StoreError) -> None:
+        """Do without the days that can't be read from now on."""
+        damaged = self.damaged = {day for day in self.days if not self._is_readable(day)}
+        if not damaged or damaged == self.days:
+            self.close(error)
+            return
+        self.days -= damaged
+        self.lost |= dict.fromkeys(self.expired & damaged, "in rollups that can't be read")
+        self.warnings.append(f"rollups of {span_of_days(sorted(damaged))} are not used: {error}")
+
+    def _is_readable(self, day: str) -> bool:
+        try:
+            read_days(self.path, day, day)
+        except StoreError:
+            return False
+        return True
 
     def close(self, error: StoreError) -> None:
         """Do without it from now on."""
@@ -75,26 +109,40 @@ class Archive:
     def read(self, first_ms: int, last_ms: int) -> Day | None:
         """What is stored of the days from one time to the other."""
         wanted = self._days(first_ms, last_ms)
-        if not wanted:
+        parts = [read_days(self.path, *stretch) for stretch in self._stretches(wanted)]
+        if not parts:
             return None
-        rollup, episodes, spans = read_days(self.path, wanted[0], wanted[-1])
+        rollups = [rollup for rollup, _, _ in parts]
         return Day(
-            rollup._replace(
-                cards=_own(rollup.cards, "hour_ms", wanted),
-                identities=_own(rollup.identities, "hour_ms", wanted),
-                holds=_own(rollup.holds, "start_ms", wanted),
+            Rollup(
+                cards=_own([rollup.cards for rollup in rollups], "hour_ms", wanted),
+                identities=_own([rollup.identities for rollup in rollups], "hour_ms", wanted),
+                holds=_own([rollup.holds for rollup in rollups], "start_ms", wanted),
+                card_facts=_one([rollup.card_facts for rollup in rollups]),
             ),
-            _own(episodes, "start_ms", wanted),
-            _own(spans, "start_ms", wanted),
+            _own([episodes for _, episodes, _ in parts], "start_ms", wanted),
+            _own([spans for _, _, spans in parts], "start_ms", wanted),
         )
 
     def read_spans(self, first_ms: int, last_ms: int) -> pd.DataFrame | None:
         wanted = self._days(first_ms, last_ms)
-        return _own(read_spans(self.path, wanted[0], wanted[-1]), "start_ms", wanted) if wanted else None
+        parts = [read_spans(self.path, *stretch) for stretch in self._stretches(wanted)]
+        return _own(parts, "start_ms", wanted) if parts else None
 
     def read_states(self, first_ms: int, last_ms: int) -> pd.DataFrame | None:
         wanted = self._days(first_ms, last_ms)
-        return _own(read_states(self.path, wanted[0], wanted[-1]), "hour_ms", wanted) if wanted else None
+        parts = [read_states(self.path, *stretch) for stretch in self._stretches(wanted)]
+        return _own(parts, "hour_ms", wanted) if parts else None
+
+    def _stretches(self, days: list[str]) -> list[tuple[str, str]]:
+        """The first and last of days that can be read at once: with none between them that can't be."""
+        found: list[tuple[str, str]] = []
+        for day in days:
+            if found and not any(found[-1][1] < damaged < day for damaged in self.damaged):
+                found[-1] = (found[-1][0], day)
+            else:
+                found.append((day, day))
+        return found
 
     def _days(self, first_ms: int, last_ms: int) -> list[str]:
         first, last = day_of(first_ms), day_of(last_ms)
@@ -125,6 +173,11 @@ class Archive:
         return found
 
 
-def _own(frame: pd.DataFrame, column: str, days: list[str]) -> pd.DataFrame:
+def _own(parts: list[pd.DataFrame], column: str, days: list[str]) -> pd.DataFrame:
+    frame = _one(parts)
     numbers = np.array([number_of(day) for day in days])
     return frame[np.isin(frame[column].to_numpy(dtype=np.int64) // DAY_MS, numbers)]
+
+
+def _one(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)

@@ -17,16 +17,18 @@ from gua_report.coverage import EXPIRED, find_gaps, mark_unreadable
 from gua_report.history import History
 from gua_report.reclaim import freed_gpu_hours
 from gua_report.reservations.sources import is_configured
-from gua_report.reserved import reserved_hours
+from gua_report.reserved import Told, read_told, reserved_hours
 from gua_report.rollup import empty_rollup
 from gua_report.spelling import span_of_days
 from gua_report.sums import Progress, Sums
 from gua_report.window import HOUR_MS, Window, midnight_ms, show, zone_name
-from gua_sample.errors import CorruptPartition, NothingToReport, StoreError
+from gua_sample.errors import CorruptPartition, GuaError, NothingToReport, StoreError
 from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import Policy
 from gua_sample.settings import duration_ms
 
+# `gua rollup` removes partitions that a report was about to read: then it is begun again.
+ATTEMPTS = 5
 RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
 
 
@@ -77,16 +79,45 @@ def build_report(
     config: Config,
     reclaim_after_ms: tuple[int, ...] = RECLAIM_AFTER_MS,
     progress: Progress | None = None,
+    told: Told | None = None,
 ) -> Report:
-    """Raises NothingToReport if there is no tick in the window."""
-    history = History(data_dir)
-    archive = Archive(data_dir, history.paths, config.policy)
-    history.forget(archive.expired)
+    """Raises NothingToReport if there is no tick in the window. `told`: the reservations, if they were read before."""
+    if told is None and is_configured(config):
+        told = read_told(config, requested.start_ms)
+    for attempt in range(ATTEMPTS):
+        history = History(data_dir)
+        try:
+            archive = Archive(data_dir, history.paths, config.policy, history.first_ms)
+            history.forget(archive.expired)
+            report = _from(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
+        except GuaError:
+            if attempt == ATTEMPTS - 1 or not history.has_shrunk():
+                raise
+        else:
+            if attempt == ATTEMPTS - 1 or not history.has_shrunk():
+                return report
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _from(
+    history: History,
+    archive: Archive,
+    data_dir: str,
+    requested: Window,
+    config: Config,
+    reclaim_after_ms: tuple[int, ...],
+    progress: Progress | None,
+    told: Told | None,
+) -> Report:
     try:
-        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress)
+        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
     except CorruptPartition as error:  # partitions that are corrupt are passed over
+        archive.close_days(error)
+    try:
+        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
+    except CorruptPartition as error:
         archive.close(error)
-        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress)
+        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
 
 
 def _build(
@@ -97,6 +128,7 @@ def _build(
     config: Config,
     reclaim_after_ms: tuple[int, ...],
     progress: Progress | None,
+    told: Told | None,
 ) -> Report:
     oldest_ms, newest_ms = _outermost(history, archive)
     if oldest_ms is None or newest_ms is None or not oldest_ms < requested.end_ms:
@@ -112,10 +144,10 @@ def _build(
         raise NothingToReport("; ".join(notes)) if notes else nothing(data_dir, requested)
     sums.add(progress)
     report = _put_together(sums, spans, history, requested, window, before, newest_ms, config, reclaim_after_ms)
-    if not is_configured(config):
+    if told is None:
         return report
     people = report.identities["identity"].tolist()
-    hours, problems = reserved_hours(history, window, config, report.gpus, people, archive.expired)
+    hours, problems = reserved_hours(history, window, config, told, report.gpus, people, archive.expired)
     return replace(report, reservations=hours, reservation_problems=problems)
 
 
@@ -220,6 +252,9 @@ def _left_out(archive: Archive, window: Window) -> list[str]:
     for reason in dict.fromkeys(lost.values()):
         days = span_of_days(sorted(day for day, why in lost.items() if why == reason))
         notes.append(f"left out: {days}, {reason}, and the ticks have expired")
+    inexact = sorted(day for day in archive.inexact if touched[0] <= day <= touched[1])
+    if inexact:
+        notes.append(f"not exact at midnight, as ticks beside them are gone or came late: {', '.join(inexact)}")
     late = [day for day in archive.late if touched[0] <= day <= touched[1]]
     if late:
         notes.append(f"ticks of {span_of_days(late)} came when those of the day had expired: they are not counted")

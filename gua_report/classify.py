@@ -50,9 +50,18 @@ class Classified(NamedTuple):
     process_facts: pd.DataFrame  # what `process` is a position in; with identity, and the key of pid and start
 
 
-def classify(rows: Rows, ticks: pd.DataFrame, policy: Policy, people: Mapping[str, str]) -> Classified:
-    """`ticks` are the rows' ticks with their weights; `people` says which identities are whose."""
-    code, cards = _cards(rows.card_facts)
+def classify(
+    rows: Rows,
+    ticks: pd.DataFrame,
+    policy: Policy,
+    people: Mapping[str, str],
+    inside: tuple[int, int] | None = None,
+) -> Classified:
+    """`ticks` are the rows' ticks with their weights; `people` says which identities are whose.
+
+    What cards are is told by the ticks from position inside[0] up to inside[1], if that is given, else by all.
+    """
+    code, cards = _cards(rows, inside)
     shape = len(ticks), len(cards)
     cell = rows.cards.tick * shape[1] + code[rows.cards.card]
     process_cell = rows.processes.tick * shape[1] + code[rows.processes.card]
@@ -79,10 +88,14 @@ def classify(rows: Rows, ticks: pd.DataFrame, policy: Policy, people: Mapping[st
     )
 
 
-def _cards(facts: pd.DataFrame) -> tuple[Integers, pd.DataFrame]:
+def _cards(rows: Rows, inside: tuple[int, int] | None) -> tuple[Integers, pd.DataFrame]:
     """Which card each set of facts is of, and what was last known of each. A lost card tells nothing but its uuid."""
-    code, uuids = pd.factorize(facts["uuid"])
-    known = facts.assign(uuid=code).groupby("uuid", sort=True).last()
+    code, uuids = pd.factorize(rows.card_facts["uuid"])
+    told = rows.card_facts.assign(uuid=code)
+    if inside is not None:
+        within = (rows.cards.tick >= inside[0]) & (rows.cards.tick < inside[1])
+        told = told.iloc[np.unique(rows.cards.card[within])]
+    known = told.groupby("uuid", sort=True).last().reindex(range(len(uuids)))
     return code.astype(np.int64), known.reset_index(drop=True).assign(uuid=np.asarray(uuids, dtype=object))
 
 
@@ -145,7 +158,8 @@ def _processes(
 
     same = np.append(False, (key[1:] == key[:-1]) & (cell[1:] % width == cell[:-1] % width))
     times = ticks["ts_ms"].to_numpy()[tick]
-    interval = ticks["interval_ms"].to_numpy()[tick]
+    # By the interval of the earlier of two ticks, as they are joined: the later day's is not known yet at midnight.
+    interval = ticks["interval_ms"].to_numpy()[np.append(tick[:1], tick[:-1])]
     recent = same & (np.diff(times, prepend=times[:1]) <= LONGEST_GAP_INTERVALS * interval)
     did_nothing_before = recent & np.append(False, sm_percent[:-1] == 0)
 

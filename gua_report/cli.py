@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gua_report import terminal
 from gua_report.arguments import add_window, mebibytes, output_path, percent, positive
 from gua_sample import command, settings
-from gua_sample.errors import UsageError
+from gua_sample.errors import GuaError, UsageError
+from gua_sample.replacing import check_planted
+from gua_sample.rights import check_folder
 
 PROG = "gua-report"
 DESCRIPTION = """\
@@ -111,21 +113,39 @@ def run(options: argparse.Namespace) -> int:
     longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
     data_dir = settings.data_dir(options.data_dir)
 
+    # All that is left needs pandas, which takes longer than all the rest: not for --help or a mistake.
+    from gua_report.as_owner import ask_as_owner
     from gua_report.attention import reasons
-    from gua_report.build import build_report  # pandas takes longer than all the rest: not for --help or a mistake
+    from gua_report.build import build_report
+    from gua_report.reservations.sources import is_configured
+    from gua_report.reserved import read_told
 
-    report = build_report(data_dir, window, config._replace(policy=policy), reclaim, terminal.progress_bar())
-    for warning in [*report.warnings, *report.reservation_problems]:
+    renderer = render.renderer(name)
+    config = config._replace(policy=policy)
+    if options.output is not None:
+        check_writable(options.output)
+    if warning := check_folder(data_dir):
         command.complain(PROG, f"warning: {warning}")
-    if quiet:
-        display = display._replace(attention=tuple(reasons(report, longest_ms)))
-    text = render.renderer(name)(report, display)  # if only to find a mistake that a clean week would hide
-    if quiet and not display.attention:
+    told = read_told(config, window.start_ms) if is_configured(config) else None
+
+    def make() -> dict[str, Any]:
+        report = build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told)
+        attention = tuple(reasons(report, longest_ms)) if quiet else ()
+        text = renderer(
+            report, display._replace(attention=attention)
+        )  # if only to find a mistake a clean week would hide
+        warnings = [*report.warnings, *report.reservation_problems]
+        return {"text": text, "warnings": warnings, "is_clean": quiet and not attention}
+
+    made = ask_as_owner(data_dir, make)
+    for warning in made["warnings"]:
+        command.complain(PROG, f"warning: {warning}")
+    if made["is_clean"]:
         return 0
     if options.output is None:
-        command.say(PROG, text.rstrip("\n"))
+        command.say(PROG, made["text"].rstrip("\n"))
     else:
-        write_file(options.output, text.rstrip("\n") + "\n")
+        write_file(options.output, made["text"].rstrip("\n") + "\n")
     return 0
 
 
@@ -143,6 +163,18 @@ def check_width(width: int) -> int:
     if not 60 <= width <= 400:
         raise UsageError(f"bad --width {width}: expected 60 to 400 columns")
     return width
+
+
+def check_writable(path: str) -> None:
+    """Raise GuaError if nothing can be written there: before a report is made that takes a while."""
+    check_planted(path)
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise GuaError(f"{path} is a folder: give a file with -o")
+    if not os.path.isdir(folder):
+        raise GuaError(f"no folder {folder}: create it, or give another file with -o")
+    if not os.access(path if os.path.exists(path) and not os.path.isfile(path) else folder, os.W_OK):
+        raise GuaError(f"{path} can't be written by this user: give another file with -o")
 
 
 def write_file(path: str, text: str) -> None:

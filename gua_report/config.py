@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gua_report.bounded_file import read_bounded
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -15,6 +16,8 @@ SYSTEM_CONFIG = "/etc/gua/gua.toml"
 RECLAIM_AFTER = ("30m", "1h", "2h")
 DEFAULT_CURRENCY = "USD"
 LONGEST_SHOWN_VALUE = 60
+MOST_BYTES = 1 << 20
+PIPE_SECONDS = 5.0  # for --config <(command), and --config /dev/stdin
 # A URL may hold a password, which is nobody's business in a message.
 SECRET = re.compile(r"(?<=://).*(?=@)|(?<=password=)[^&'\"]*", re.IGNORECASE)
 
@@ -103,21 +106,28 @@ def load_config(path: str | None) -> Config:
 def _read(path: str | None) -> dict[str, Any]:
     name = SYSTEM_CONFIG if path is None else path
     try:
-        with open(name, "rb") as file:
-            content = file.read()
+        content = read_bounded(name, MOST_BYTES, PIPE_SECONDS)
     except FileNotFoundError as error:
         if path is None:
             return {}
         raise UsageError(f"no config file {path!r}: create it, or leave --config out for {SYSTEM_CONFIG}") from error
+    except TimeoutError as error:
+        raise UsageError(
+            f"{name}: the config did not come to an end within {PIPE_SECONDS:g} s: write it to a file and give that"
+        ) from error
     except OSError as error:
         raise UsageError(f"{name}: the config can't be read: {error.strerror}") from error
+    if not content.is_whole:
+        raise UsageError(
+            f"{name}: expected a TOML file of at most {MOST_BYTES >> 20} MiB, and it is larger: is it the config?"
+        )
 
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(content.decode())
+        return tomllib.loads(content.data.decode())
     except (ValueError, RecursionError) as error:  # ValueError: bad TOML, and bad UTF-8 too
         raise UsageError(f"{name}: expected a TOML file: {error}") from error
 

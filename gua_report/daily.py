@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
-from gua_report.classify import classify
+from gua_report.classify import ABSENT, Classified, classify
 from gua_report.coverage import find_spans
+from gua_report.edges import edges_of
 from gua_report.episodes import find_episodes, join_to
 from gua_report.history import History
 from gua_report.rollup import roll_up
 from gua_report.rollup_file import Day
-from gua_report.weights import TICKS_AROUND
+from gua_report.rollup_index import Beside, Edges
+from gua_report.weights import reach_ms
 from gua_report.window import midnight_ms
-from gua_sample.partition import DAY_MS, day_of
+from gua_sample.partition import DAY_MS
 from gua_sample.policy import Policy
 
+WRITTEN_WITHIN_MS = 60_000  # a tick is in its partition by then
 
-def roll_up_day(history: History, day: str, policy: Policy, before: pd.DataFrame | None = None) -> Day | None:
+
+class Made(NamedTuple):
+    sums: Day
+    edges: Edges  # what the days beside it had a part in
+    beside: list[Beside]  # and what it has a part in there
+
+
+def roll_up_day(history: History, day: str, policy: Policy, before: pd.DataFrame | None = None) -> Made | None:
     """None if nothing of it can be read. Identities are not mapped to people: that is done by whoever reads it.
 
-    `before`: the stored episodes of the day before, if there are no ticks of it any more.
+    `before`: the stored episodes of the day before, if there is nothing else of it any more.
     """
     if not len(history.ticks_of(day)):
         return None
@@ -32,22 +44,31 @@ def roll_up_day(history: History, day: str, policy: Policy, before: pd.DataFrame
     stretch = history.read(timeline, int(positions[0]), int(positions[-1]) + 1)
     if stretch is None or day in history.unreadable:
         return None
-    classified = classify(stretch.rows, stretch.ticks, policy, {})
+    classified = classify(stretch.rows, stretch.ticks, policy, {}, stretch.inside)
     own = np.flatnonzero((stretch.ticks["day"] == day).to_numpy())
     episodes = find_episodes(classified, (int(own[0]), int(own[-1]) + 1))
     if before is not None:
         episodes = join_to(before, episodes, history.first_ticks_ms(day))
-    return Day(
-        roll_up(classified, stretch.inside, start_ms, start_ms + DAY_MS),
+    rollup = roll_up(classified, stretch.inside, start_ms, start_ms + DAY_MS)
+    sums = Day(
+        rollup._replace(card_facts=_seen(classified, stretch.inside)),
         episodes,
         find_spans(timeline, (timeline["day"] == day).to_numpy()),
     )
+    return Made(sums, *edges_of(stretch, day))
+
+
+def _seen(day: Classified, inside: tuple[int, int]) -> pd.DataFrame:
+    """The cards of these ticks. What else is known of cards is of the days beside it."""
+    seen = (day.states[slice(*inside)] != ABSENT).any(axis=0)
+    cards: pd.DataFrame = day.cards[seen].astype({"gpu_index": "int64"})
+    return cards
 
 
 def is_closed(history: History, day: str, now_ms: int) -> bool:
-    """Whether no tick can change it any more: not its own, nor those after it by which the last ones are weighed."""
+    """Whether it is over, and no tick to come can be joined to its last ones."""
     end_ms = midnight_ms(day) + DAY_MS
     if now_ms < end_ms or now_ms >= end_ms + DAY_MS:
         return now_ms >= end_ms
-    today = day_of(now_ms)  # files of days to come are somebody's wrong clock
-    return len(history.ticks_of(today)) >= TICKS_AROUND
+    ticks = history.timed_ticks_of(day)
+    return not len(ticks) or now_ms > max(end_ms, reach_ms(ticks)) + WRITTEN_WITHIN_MS

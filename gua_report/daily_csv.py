@@ -45,9 +45,15 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
     folder = csv_dir(data_dir)
     try:
         os.makedirs(folder, exist_ok=True)
-        remove_leftovers(folder, DAILY_NAMES)
     except OSError as error:
         raise storage_error(error, folder) from error
-    with whole_file(path) as file:
+    with whole_file(path, follow=False) as file:
         file.write(text)
     return path
+
+
+def remove_left_csvs(data_dir: str) -> None:
+    """What runs that were killed have left half-written, however lately: to be called by the one that is alone."""
+    folder = csv_dir(data_dir)
+    if os.path.isdir(folder):
+        remove_leftovers(folder, DAILY_NAMES, older_than_seconds=0)

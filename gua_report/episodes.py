@@ -52,8 +52,10 @@ def _links(day: Classified) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     seen = np.flatnonzero((day.states >= 0).any(axis=1))
     links = np.full(len(day.ticks), -1, np.int64)
     if len(seen) > 1:
-        # Joined all the way: a tick without cards in between does not break it, a reboot or a hole does.
-        breaks = np.cumsum(~day.ticks["joined"].to_numpy())
+        # A tick without cards in between does not break it, a reboot does. How near is near, the earlier one tells:
+        # at midnight, the interval of those in between may not be known yet.
+        boots = day.ticks["boot_id"].to_numpy(dtype=object)
+        breaks = np.cumsum(np.append(boots[1:] != boots[:-1], False))
         times, interval = day.ticks["ts_ms"].to_numpy(), day.ticks["interval_ms"].to_numpy()
         near = times[seen[1:]] - times[seen[:-1]] <= LONGEST_GAP_INTERVALS * interval[seen[:-1]]
         whole = np.append(0, breaks)[seen[1:]] == np.append(0, breaks)[seen[:-1]]

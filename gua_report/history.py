@@ -13,11 +13,17 @@ import pandas as pd
 
 from gua_report.columns import TICK_COLUMNS, Rows, concat_rows, read_rows, read_ticks
 from gua_report.partitions import open_partition
-from gua_report.weights import TICKS_AROUND, with_weights
-from gua_report.window import is_day
+from gua_report.weights import TICKS_AROUND, with_intervals, with_weights
+from gua_report.window import is_day, midnight_ms
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition import DAY_MS, day_of, list_partitions, samples_dir
+from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
 from gua_sample.writer import storage_error
+
+
+def edges_dir(data_dir: str) -> str:
+    """Where the first and last ticks of expired days lie, as long as the days beside them have their ticks."""
+    return os.path.join(data_dir, "edges")
 
 
 class Stretch(NamedTuple):
@@ -29,15 +35,32 @@ class Stretch(NamedTuple):
 
 
 class History:
-    """Reads each partition's ticks once. Partitions that can't be read are left out, and named in `warnings`."""
+    """Reads each partition's ticks once. Partitions that can't be read are left out, and named in `warnings`.
+
+    `days` are those whose ticks are there. Once `forget` was told which have expired, `paths` has their edge files too.
+    """
 
     def __init__(self, data_dir: str) -> None:
-        paths = _list(samples_dir(data_dir), data_dir)
-        self.paths = {os.path.basename(path)[:10]: path for path in paths if is_day(os.path.basename(path)[:10])}
-        self.days = sorted(self.paths)
+        self.data_dir = data_dir
         self.warnings: list[str] = []
         self.unreadable: set[str] = set()
+        self.errors: dict[str, StoreError] = {}  # why they can't be read
+        self.paths: dict[str, str] = {}
+        for path in _list(samples_dir(data_dir), data_dir):
+            self._add(os.path.basename(path)[:10], path)
+        self.days = sorted(self.paths)
         self._ticks: dict[str, pd.DataFrame] = {}
+        self._timed: dict[str, pd.DataFrame] = {}
+
+    def _add(self, day: str, path: str) -> None:
+        if is_day(day):
+            try:
+                check_regular(path, MOST_DATABASE_BYTES)
+                self.paths[day] = path
+            except FileNotFoundError:
+                pass  # it has just expired
+            except StoreError as error:
+                self._skip(day, error)
 
     def ticks_of(self, day: str) -> pd.DataFrame:
         """The ticks of a day in time order; none if there is no such partition or it can't be read."""
@@ -46,7 +69,7 @@ class History:
             if day in self.paths:
                 try:
                     with open_partition(self.paths[day]) as connection:
-                        frame = read_ticks(connection)
+                        frame = read_ticks(connection, midnight_ms(day))
                 except EmptyPartition:
                     pass  # the first tick of the day is just being written
                 except StoreError as error:
@@ -55,15 +78,38 @@ class History:
         return self._ticks[day]
 
     def forget(self, days: Iterable[str]) -> None:
-        """Take these for days without ticks."""
+        """Take these for days whose ticks have expired. What is left of them beside days that have ticks is in use."""
         for day in days:
             self.paths.pop(day, None)
-        self.days = sorted(self.paths)
+            self._ticks.pop(day, None)
+            self._timed.pop(day, None)
+        self.days = sorted(day for day in self.days if day in self.paths)
+        for path in _list(edges_dir(self.data_dir), self.data_dir):
+            day = os.path.basename(path)[:10]
+            if day not in self.days and is_day(day):
+                self.paths[day] = path
+
+    def has_shrunk(self) -> bool:
+        """Whether a file could not be read as it was removed since it was listed: somebody expires what is old."""
+        return any(day in self.paths and not os.path.exists(self.paths[day]) for day in self.unreadable)
+
+    def skip(self, day: str, error: StoreError) -> None:
+        """Take it for one that can't be read."""
+        self._skip(day, error)
+
+    def timed_ticks_of(self, day: str) -> pd.DataFrame:
+        """The ticks of a day in time order, with their intervals."""
+        if day not in self._timed:
+            self._timed[day] = with_intervals(self.ticks_of(day))
+        return self._timed[day]
 
     def first_ticks_ms(self, day: str) -> list[int]:
         """The first two, by which episodes of the day before are seen to go on."""
         times: list[int] = self.ticks_of(day)["ts_ms"].iloc[:2].tolist()
         return times
+
+    def first_ms(self, day: str) -> int | None:
+        return self._edge([day], 0)
 
     def oldest_ms(self) -> int | None:
         return self._edge(self.days, 0)
@@ -95,11 +141,11 @@ class History:
         if not days:
             return pd.DataFrame(columns=["id", *TICK_COLUMNS, "weight_ms", "joined", "day"])
         before, after = self._neighbour(days[0], -1), self._neighbour(days[-1], 1)
-        parts = [self.ticks_of(day).assign(day=day) for day in days]
+        parts = [self.timed_ticks_of(day).assign(day=day) for day in days]
         if before:
-            parts.insert(0, self.ticks_of(before).iloc[-TICKS_AROUND:].assign(day=before))
+            parts.insert(0, self.timed_ticks_of(before).iloc[-TICKS_AROUND:].assign(day=before))
         if after:
-            parts.append(self.ticks_of(after).iloc[:TICKS_AROUND].assign(day=after))
+            parts.append(self.timed_ticks_of(after).iloc[:TICKS_AROUND].assign(day=after))
         return with_weights(pd.concat(parts, ignore_index=True))
 
     def read(self, timeline: pd.DataFrame, first: int, last: int, uuids: Sequence[str] | None = None) -> Stretch | None:
@@ -136,6 +182,7 @@ class History:
         if day not in self.unreadable:
             self.warnings.append(f"skipped: {error}")
         self.unreadable.add(day)
+        self.errors[day] = error
 
     def _ends_before(self, day: str, start_ms: int) -> bool:
         """Whether the day's last tick, for as long as it may stand for, ends before that time."""
@@ -145,10 +192,12 @@ class History:
         return bool(times[-1] + 3 * max(longest, 0 if np.isnan(told) else told, 60_000) < start_ms)
 
     def _neighbour(self, day: str, step: int) -> str | None:
-        position = self.days.index(day) + step
-        while 0 <= position < len(self.days):
-            if len(self.ticks_of(self.days[position])):
-                return self.days[position]
+        """The nearest day that has ticks, or an edge file."""
+        days = sorted(self.paths)
+        position = days.index(day) + step
+        while 0 <= position < len(days):
+            if len(self.ticks_of(days[position])):
+                return days[position]
             position += step
         return None
 

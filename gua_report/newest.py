@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from gua_report.partitions import open_partition
 from gua_sample.errors import StoreError
-from gua_sample.partition import PENDING_SUFFIX, is_partition
+from gua_sample.partition import PENDING_SUFFIX, SIDECARS, is_partition
+from gua_sample.pending import MOST_BYTES, NOT_UNDERSTOOD
 from gua_sample.policy import LONGEST_GAP_INTERVALS
 from gua_sample.records import Tick
+from gua_sample.safe_file import read_regular
 
 TICKS = 20  # so many gaps tell the interval
 # Until ticks tell: the timer's 30 s. Runs by hand, seconds apart, don't make the last one stale.
 SHORTEST_STALE_MS = 75_000
 CLOCKS_DIFFER_MS = 5_000
-MOST_PENDING_BYTES = 1024**2
-SIDECARS = ("-journal", "-wal", "-shm")  # what SQLite opens beside a file
 
 
 class Newest(NamedTuple):
@@ -108,10 +108,13 @@ def median(values: list[int]) -> float:
 
 
 def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | None]]:
-    sql = "SELECT ts_ms, interval_ms, error FROM ticks WHERE ts_ms <= ? ORDER BY ts_ms DESC LIMIT ?"
+    sql = "SELECT ts_ms, interval_ms, error FROM tick WHERE ts_ms <= ? ORDER BY ts_ms DESC LIMIT ?"
     try:
         with open_partition(path) as connection:
-            return connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS, TICKS + 1)).fetchall()
+            rows = connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS, TICKS + 1)).fetchall()
+            if not all(isinstance(ts_ms, int) and isinstance(interval, int | None) for ts_ms, interval, _ in rows):
+                raise TypeError("a tick without a time")
+            return rows
     except StoreError:  # whoever looks into it will say so
         return []
 
@@ -126,18 +129,12 @@ def _newest_waiting(history: History, now_ms: int) -> int | None:
     times = []
     for path in sorted(paths, key=modified)[-1:]:
         try:
-            ts_ms = json.loads(_read_pending(path))["tick"][Tick._fields.index("ts_ms")]
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):  # taken in meanwhile, or no kept tick
+            ts_ms = json.loads(read_regular(path, MOST_BYTES))["tick"][Tick._fields.index("ts_ms")]
+        except (OSError, *NOT_UNDERSTOOD):  # taken in meanwhile, or no kept tick
             continue
         if isinstance(ts_ms, int) and ts_ms <= now_ms + CLOCKS_DIFFER_MS:
             times.append(ts_ms)
     return max(times, default=None)
-
-
-def _read_pending(path: str) -> bytes:
-    """No more than a kept tick can have; and nothing of what has become no file since we looked."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        return file.read(MOST_PENDING_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
 
 def modified(path: str) -> float:

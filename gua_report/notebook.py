@@ -16,7 +16,9 @@ from gua_report.config import load_config
 from gua_report.history import History
 from gua_report.window import parse_window
 from gua_sample import settings
+from gua_sample.errors import StoreError
 from gua_sample.policy import STATES
+from gua_sample.rights import check_folder, owner_to_become
 
 
 class Frames(NamedTuple):
@@ -31,14 +33,28 @@ def report(
     since: str | None, start: str | None, end: str | None, tz: str | None, data_dir: str | None, config: str | None
 ) -> Report:
     window = parse_window(since, start, end, tz)
-    return build_report(settings.data_dir(data_dir), window, load_config(config))
+    return build_report(find_folder(data_dir), window, load_config(config))
+
+
+def find_folder(data_dir: str | None) -> str:
+    """The data folder. Raises StoreError for root, if it is somebody else's: a notebook can't give up its rights."""
+    folder = settings.data_dir(data_dir)
+    owner = owner_to_become(folder)
+    if owner is not None:
+        raise StoreError(
+            f"{folder} belongs to uid {owner[0]}, and root reads no file of others as root: run this as that user, or"
+            " any other but root, or take gua-report --json, which gives up root first"
+        )
+    if warning := check_folder(folder):
+        warnings.warn(warning, stacklevel=4)
+    return folder
 
 
 def load(
     since: str | None, start: str | None, end: str | None, tz: str | None, data_dir: str | None, config: str | None
 ) -> Frames:
     window = parse_window(since, start, end, tz)
-    folder = settings.data_dir(data_dir)
+    folder = find_folder(data_dir)
     choices = load_config(config)
     history = History(folder)
     days = history.days_of(window.start_ms, window.end_ms)

@@ -17,8 +17,8 @@ from gua_report.columns import Integers
 from gua_report.config import Config
 from gua_report.history import History
 from gua_report.identities import UNATTRIBUTED, apply_mapping
-from gua_report.reservations.reservation import Reservation
-from gua_report.reservations.sources import is_for, name_strays, read_book
+from gua_report.reservations.reservation import Book, Reservation
+from gua_report.reservations.sources import name_strays, names_of, read_book
 from gua_report.rollup import presences
 from gua_report.spelling import span_of_days
 from gua_report.window import HOUR_MS, Window
@@ -33,6 +33,13 @@ NOT_THERE = -1
 Interval = tuple[int, int]
 Key = tuple[str, str]  # a person, and the uuid of a card
 Indexes = dict[str, int | None]  # by uuid
+
+
+class Told(NamedTuple):
+    """What the sources of reservations say."""
+
+    book: Book
+    problems: list[str]
 
 
 class Reserved(NamedTuple):
@@ -56,17 +63,23 @@ class Sums:
         return [ms / HOUR_MS for ms in (self.reserved, self.used, idle, self.held, unknown, self.unreserved)]
 
 
+def read_told(config: Config, since_ms: int) -> Told:
+    """The reservations since then, and what is wrong with them."""
+    problems: list[str] = []
+    return Told(read_book(config, since_ms, problems.append), problems)
+
+
 def reserved_hours(
     history: History,
     window: Window,
     config: Config,
+    told: Told,
     gpus: pd.DataFrame,
     identities: Collection[str],
     expired: Collection[str],
 ) -> Reserved:
     """`gpus` and `identities` are those of the report, `expired` the days whose ticks are gone."""
-    problems: list[str] = []
-    book = read_book(config, window.start_ms, problems.append)
+    book, problems = told.book, list(told.problems)
     wanted = [one for one in book.reservations if one.end_ms > window.start_ms and one.start_ms < window.end_ms]
     indexes: Indexes = {
         uuid: None if pd.isna(index) else int(index) for uuid, index in zip(gpus["uuid"], gpus["index"], strict=True)
@@ -132,12 +145,15 @@ def _intervals(
 ) -> dict[Key, list[Interval]]:
     """When each person had which card reserved, in order; what they reserved twice counts once."""
     found: defaultdict[Key, list[Interval]] = defaultdict(list)
+    called: defaultdict[str, list[str]] = defaultdict(list)
+    for uuid, index in indexes.items():
+        for name in names_of(uuid, index):
+            called[name].append(uuid)
     for one in reservations:
         start, end = max(one.start_ms, start_ms), min(one.end_ms, end_ms)
         if start < end:
-            for uuid, index in indexes.items():
-                if is_for(one, uuid, index):
-                    found[apply_mapping(one.user, config.people), uuid].append((start, end))
+            for uuid in called.get(one.gpu, ()):
+                found[apply_mapping(one.user, config.people), uuid].append((start, end))
     return {key: _merge(intervals) for key, intervals in found.items()}
 
 

@@ -118,6 +118,26 @@ TABLES = (
     """,
 )
 
+TABLE_NAMES = ("day", "word", "card", "card_day", "card_hour", "identity_hour", "hold", "episode", "span")
+
+# What a day took from the ticks beside it, and what is to be taken from them by now; NULL where they were missing.
+# Files of older versions get it when they are next written to, and have no rows for the days that were stored before.
+EDGES = """
+    CREATE TABLE IF NOT EXISTS edge (
+        day_id INTEGER PRIMARY KEY,
+        before_made TEXT,
+        after_made TEXT,
+        before_now TEXT,
+        after_now TEXT
+    ) STRICT
+"""
+EDGE_JOIN = "LEFT JOIN edge e ON e.day_id = d.id"
+EDGE_MARKS = """
+    e.before_made IS NOT e.before_now OR e.after_made IS NOT e.after_now AS is_stale,
+    e.day_id IS NOT NULL AND (e.before_made IS NULL OR e.after_made IS NULL) AS lacks_edge,
+    e.after_made
+"""
+
 OBSERVED = "observed"  # the kind of a span in which cards were seen
 
 _STATE_NAME = "CASE h.state {} END".format(

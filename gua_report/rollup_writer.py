@@ -13,10 +13,11 @@ from gua_report.coverage import SPAN_COLUMNS
 from gua_report.episodes import COLUMNS as EPISODE_COLUMNS
 from gua_report.rollup import CARD_KEY, CARD_SUMS, IDENTITY_KEY
 from gua_report.rollup_file import CARD_FACTS, Day
-from gua_report.rollup_index import Stored
+from gua_report.rollup_index import MARKS, Beside, Edges, Stored
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import StoreError
 from gua_sample.partition import DAY_MS
+from gua_sample.safe_file import connect
 from gua_sample.writer import storage_error
 
 WORD_COLUMNS = (
@@ -37,10 +38,10 @@ class RollupWriter:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+            self._connection = connect(self.path, "rwc", BUSY_SECONDS)
             self._connection.execute("PRAGMA secure_delete = ON")  # names that expire are gone
             self._begin()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
             raise storage_error(error, self.path) from error
 
     def __enter__(self) -> RollupWriter:
@@ -51,13 +52,22 @@ class RollupWriter:
         if isinstance(error, sqlite3.Error):
             raise storage_error(error, self.path) from error
 
-    def write(self, day: str, made: Day, stored: Stored) -> None:
-        """Store the day, in the place of what was stored of it before."""
+    def write(
+        self, day: str, made: Day, stored: Stored, edges: Edges | None = None, beside: Iterable[Beside] = ()
+    ) -> None:
+        """Store the day, in the place of what was stored of it before, and what the days beside it take from it by now.
+
+        Both at once: whoever is killed after it leaves no day that is stale and does not know.
+        """
         number = number_of(day)
         policy, *partition = stored.origin
         self._connection.execute("BEGIN IMMEDIATE")
         self._delete(number)
-        self._insert("day", [(number, day, *policy, *partition, *map(int, stored[1:]))])
+        self._insert("day", [(number, day, *policy, *partition, *(int(getattr(stored, mark)) for mark in MARKS))])
+        if edges is not None:
+            self._insert("edge", [(number, *edges, *edges)])
+        for neighbour, side, key in beside:
+            self._connection.execute(f"UPDATE edge SET {side}_now = ? WHERE day_id = ?", (key, number_of(neighbour)))
         cards = self._card_ids(made.rollup.card_facts)
         uuids = made.rollup.card_facts["uuid"].tolist()
         by_uuid = dict(zip(uuids, cards, strict=True))
@@ -81,6 +91,10 @@ class RollupWriter:
             ],
         )
         self._connection.execute("COMMIT")
+
+    def write_edges(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """As another file has them."""
+        self._connection.executemany("INSERT OR REPLACE INTO edge VALUES (?, ?, ?, ?, ?)", rows)
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -115,13 +129,14 @@ class RollupWriter:
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if (found, version) == (schema.APPLICATION_ID, schema.VERSION):
+            self._connection.execute(schema.EDGES)
             return
         if found == schema.APPLICATION_ID:
             raise StoreError(f"{self.path} has version {version}, this gua writes {schema.VERSION}: upgrade gua")
         if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise StoreError(f"{self.path} is a database of something else: move it away")
         self._connection.execute("BEGIN IMMEDIATE")
-        for statement in schema.TABLES + schema.VIEWS:
+        for statement in (*schema.TABLES, schema.EDGES, *schema.VIEWS):
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {schema.VERSION}")
@@ -129,7 +144,7 @@ class RollupWriter:
 
     def _delete(self, number: int) -> None:
         self._connection.execute("DELETE FROM day WHERE id = ?", (number,))
-        for table in ("card_day", "card_hour", "identity_hour", "hold", "episode", "span"):
+        for table in ("card_day", "card_hour", "identity_hour", "hold", "episode", "span", "edge"):
             self._connection.execute(f"DELETE FROM {table} WHERE day_id = ?", (number,))
 
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -18,8 +18,10 @@ from gua_report.trail import Trail, map_people
 from gua_report.window import HOUR_MS, Window, midnight_ms
 from gua_sample.partition import day_of
 
-# So many days are read at a time, to bound the memory.
+# So many days are read at a time, to bound the memory; more if they have few ticks, since with each part go some ticks
+# before and after it, and these may be as many days.
 DAYS_AT_A_TIME = 8
+TICKS_AT_A_TIME = 2000
 Progress = Callable[[int, int], None]
 Grid = tuple[int, int]
 
@@ -149,9 +151,9 @@ class Sums:
         if not len(positions):
             return
         first, last = int(positions[0]), int(positions[-1]) + 1
-        days = pd.factorize(timeline["day"].to_numpy()[first:last])[0] // DAYS_AT_A_TIME
-        cuts = [first, *(first + np.flatnonzero(np.diff(days)) + 1).tolist(), last]
-        for begin, end in pairwise(cuts):
+        days = timeline["day"].to_numpy()[first:last]
+        midnights = [*(first + np.flatnonzero(days[1:] != days[:-1]) + 1).tolist(), last]
+        for begin, end in pairwise([first, *_some_at_a_time(first, midnights)]):
             yield timeline, begin, end
 
     def _add_ticks(self, segment: Segment, timeline: pd.DataFrame, first: int, last: int) -> None:
@@ -175,6 +177,16 @@ def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.
         return cut
     scaled: pd.DataFrame = cut.assign(**{name: cut[name] * share for name in CARD_SUMS if name in cut})
     return scaled
+
+
+def _some_at_a_time(first: int, midnights: list[int]) -> Iterator[int]:
+    """Those of the positions at which days end where a part ends too."""
+    begin, count = first, 0
+    for midnight in midnights:
+        count += 1
+        if (count >= DAYS_AT_A_TIME and midnight - begin >= TICKS_AT_A_TIME) or midnight == midnights[-1]:
+            yield midnight
+            begin, count = midnight, 0
 
 
 def _runs(days: list[str], stored: set[str]) -> list[list[str]]:

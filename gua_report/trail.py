@@ -47,11 +47,11 @@ class Trail:
         return classify(stretch.rows, stretch.ticks, self.config.policy, self.config.people)
 
     def _find(self, classified: Classified, inside: tuple[int, int]) -> pd.DataFrame:
-        """Where the ticks before are gone, what is stored tells whether an episode goes on from there."""
+        """Where all ticks before are gone, what is stored tells whether an episode goes on from there."""
         found = find_episodes(classified, inside)
         for day in classified.ticks["day"].iloc[slice(*inside)].unique().tolist():
-            before = max((one for one in {*self.archive.expired, *self.history.days} if one < day), default=None)
-            if before in self.archive.expired and before in self.archive.days:
+            before = max((one for one in {*self.archive.expired, *self.history.paths} if one < day), default=None)
+            if before in self.archive.days and before not in self.history.paths:
                 stored = self.archive.read(midnight_ms(before), midnight_ms(before))
                 if stored is not None and len(found):
                     found = join_to(stored.episodes, found, self.history.first_ticks_ms(day))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,9 +16,9 @@ DEFAULT_SINCE = "7d"
 
 
 def is_day(text: str) -> bool:
-    """Whether there is such a day: 2026-13-01.sqlite is somebody's idea of a name."""
+    """Whether there is such a day, and a clock may have shown it: 2026-13-01.sqlite is somebody's idea of a name."""
     try:
-        return date.fromisoformat(text).isoformat() == text
+        return date.fromisoformat(text).isoformat() == text and "1970" <= text < "3"
     except ValueError:
         return False
 
@@ -85,8 +85,9 @@ def parse_time(text: str, zone: tzinfo, option: str) -> int:
         # Python 3.10 does not know the Z.
         moment = datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text)
         ts_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
-        show(ts_ms, zone)  # at the ends of the calendar, not every zone can
-        show(ts_ms, timezone.utc)
+        if not MINYEAR + 1 < moment.year < MAXYEAR - 1:
+            show(ts_ms, zone)  # at the ends of the calendar, not every zone can
+            show(ts_ms, timezone.utc)
     except (ValueError, OverflowError) as error:
         raise UsageError(
             f"bad time {text!r} for {option}: expected a date or time such as 2026-11-16 or 2026-11-16T08:30"

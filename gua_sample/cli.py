@@ -10,6 +10,7 @@ from gua_sample import command, processes, service, settings, tick
 from gua_sample.errors import DriverError, StoreError, TextfileError, UsageError
 from gua_sample.policy import STATES, card_state
 from gua_sample.records import Previous, Reading, Source, Tick
+from gua_sample.rights import become_owner
 
 PROG = "gua-sample"
 DESCRIPTION = """\
@@ -91,9 +92,12 @@ def publish(path: str | None, data_dir: str, taken: Tick | None) -> TextfileErro
         from gua_sample import metrics
 
         try:
+            become_owner(data_dir)  # a run that failed early may still be root's
             metrics.publish(path, data_dir, taken, warn)
         except TextfileError as problem:
             return problem
+        except StoreError as problem:
+            return TextfileError(f"{path} is not written: {problem}")
     return None
 
 

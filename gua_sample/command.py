@@ -79,9 +79,15 @@ def say(prog: str, text: str) -> bool:
 
 
 def complain(prog: str, message: str) -> None:
-    """One line on stderr; in the journal, which names the program itself, with its priority."""
+    """One line on stderr; in the journal, which names the program itself, with its priority.
+
+    Whoever made a file decides on names in it, which are in what SQLite says of it: none of it steers a terminal.
+    """
     if sys.stderr is None:  # closed: print would take stdout instead
         return
+    from gua_sample.processes import printable  # there already, where a tick is taken
+
+    message = printable(message)
     priority = "<4>" if message.startswith("warning") else "<3>"
     print(f"{priority if is_journal() else prog + ': '}{message}", file=sys.stderr)
 

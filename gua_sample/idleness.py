@@ -22,6 +22,7 @@ from gua_sample.policy import (
 )
 from gua_sample.records import Card, Tick, Usage
 from gua_sample.replacing import replace_file
+from gua_sample.safe_file import read_regular
 from gua_sample.writer import Writer
 
 NAME = "idle.state"
@@ -29,6 +30,7 @@ FIRST_LINE, LAST_LINE = "gua idle state, version 1", "end"
 # How many days of history are looked at: more only as long as somebody was idle through all of those before.
 DAYS_BACK = (1, 2, 4, 8)
 RECENT_MS = 3_600_000
+MOST_BYTES = 4 << 20  # a line of a hundred bytes for each process
 # Who is idle since one of the first ticks that were looked at may have been so for longer.
 FIRST_TICKS = 4
 
@@ -156,7 +158,7 @@ def _read_history(folder: str, start_ms: int, end_ms: int) -> tuple[Carried, int
     for path in list_partitions(folder):
         if first <= path <= last:
             # A hole, where one can't be read or is not whole.
-            with suppress(StoreError, KeyError), Writer(path) as writer:
+            with suppress(StoreError), Writer(path) as writer:
                 for tick in writer.read(start_ms, end_ms):
                     carried, _ = follow(carried, tick)
                     count += bool(tick.cards)
@@ -167,8 +169,8 @@ def _read_history(folder: str, start_ms: int, end_ms: int) -> tuple[Carried, int
 def load(data_dir: str) -> Carried | None:
     """What the last run left, or None if there is nothing or it can't be understood."""
     try:
-        with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
-            first, boot_id, times, success, errors, *rows, last = file.read().splitlines()
+        text = read_regular(os.path.join(data_dir, NAME), MOST_BYTES).decode()
+        first, boot_id, times, success, errors, *rows, last = text.splitlines()
         if (first, last) != (FIRST_LINE, LAST_LINE):
             return None
         traces = {}
@@ -177,7 +179,7 @@ def load(data_dir: str) -> Carried | None:
             seen, at_0, idle, held = map(_number, ends)
             traces[uuid, int(pid), _number(start)] = Trace(seen or 0, at_0, idle, held)
         return Carried(boot_id, [int(time) for time in times.split()], _number(success), int(errors), traces)
-    except (OSError, ValueError):
+    except (OSError, ValueError, StoreError):
         return None
 
 

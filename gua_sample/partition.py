@@ -7,6 +7,7 @@ import time
 
 SUFFIX = ".sqlite"
 JOURNAL_SUFFIX = "-journal"
+SIDECARS = (JOURNAL_SUFFIX, "-wal", "-shm")  # what SQLite opens beside a file
 PENDING_SUFFIX = ".pending"
 SQLITE_MAGIC = b"SQLite format 3\0"  # how every database of SQLite's begins
 DAY_MS = 86_400_000

@@ -11,12 +11,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from gua_sample.errors import StoreError
-from gua_sample.partition import PENDING_SUFFIX, day_of
+from gua_sample.errors import CorruptPartition, StoreError
+from gua_sample.partition import PENDING_SUFFIX, SUFFIX, day_of, is_partition
 from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
-from gua_sample.replacing import UNFINISHED_SUFFIX, remove_abandoned
+from gua_sample.replacing import UNFINISHED_SUFFIX, remove_abandoned, sync_folder
+from gua_sample.safe_file import read_regular
 
 VERSION = 1
+MOST_BYTES = 16 << 20  # 128 cards with ten processes each take 0.3 MB
+MOST_FILES = 500  # taken in by one run: those beyond wait for the next
+# What reading a file that holds no kept tick may raise.
+NOT_UNDERSTOOD = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, CorruptPartition),
+)
 
 
 class Kept(NamedTuple):
@@ -39,16 +46,19 @@ def keep(folder: str, tick: Tick) -> str:
             file.flush()
             os.fsync(file.fileno())
         os.rename(path + UNFINISHED_SUFFIX, path)
+        sync_folder(folder)
     except OSError as error:
         raise StoreError(f"the partition is held by a reader and {path} can't be written: {error.strerror}") from error
     return path
 
 
 def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
-    """All kept ticks in time order. Those that can't be understood are set aside, with a warning."""
-    kept = []
+    """Kept ticks in time order, as many as one run takes. What can't be understood is set aside, with a warning."""
+    kept: list[Kept] = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
+        if len(kept) == MOST_FILES:
+            break
         if name.endswith(PENDING_SUFFIX):
             try:
                 kept.append(_load_one(path))
@@ -56,7 +66,7 @@ def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
                 pass  # another run has just taken it in
             except OSError as error:
                 warn(f"{path} can't be read ({error.strerror}): the tick goes on waiting")
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            except NOT_UNDERSTOOD as error:
                 set_aside(path, error, warn)
         elif name.endswith(PENDING_SUFFIX + UNFINISHED_SUFFIX):
             remove_abandoned(path)
@@ -81,16 +91,21 @@ def discard(taken_in: list[Kept]) -> None:
 def _load_one(path: str) -> Kept:
     import json
 
-    with open(path, encoding="utf-8") as file:
-        document = json.load(file)
+    document = json.loads(read_regular(path, MOST_BYTES).decode())
     if document["version"] != VERSION:
         raise ValueError(f"version {document['version']} is not {VERSION}")
     tick = restore(document["tick"])
+    return Kept(path, _day_of(tick.ts_ms), int(document["key"]), tick)
+
+
+def _day_of(ts_ms: int) -> str:
     try:
-        day = day_of(tick.ts_ms)
+        day = day_of(ts_ms)
     except OSError as error:  # out of the C library's calendar
-        raise ValueError(f"{tick.ts_ms} is no time") from error
-    return Kept(path, day, int(document["key"]), tick)
+        raise ValueError(f"{ts_ms} is no time") from error
+    if not is_partition(day + SUFFIX):
+        raise ValueError(f"{ts_ms} is no time of these centuries")
+    return day
 
 
 def _card(values: list[Any]) -> Card:

@@ -100,6 +100,8 @@ TABLES = (
     """,
 )
 
+TABLE_NAMES = ("session", "tick", "card", "card_sample", "process", "process_sample", "cursor")
+
 _SOURCE_NAME = "CASE s.utilization_source {} END".format(
     " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(UTILIZATION_SOURCES))
 )

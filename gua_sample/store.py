@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pwd
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import groupby
@@ -20,6 +20,7 @@ from gua_sample import pending
 from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
 from gua_sample.partition import (
     JOURNAL_SUFFIX,
+    SIDECARS,
     SQLITE_MAGIC,
     day_of,
     is_partition,
@@ -28,7 +29,10 @@ from gua_sample.partition import (
     samples_dir,
 )
 from gua_sample.records import Previous, Tick
-from gua_sample.writer import Writer, storage_error
+from gua_sample.replacing import sync_folder
+from gua_sample.rights import become_owner
+from gua_sample.safe_file import check_database
+from gua_sample.writer import IN_MEMORY, Writer, storage_error
 
 Warn = Callable[[str], None]
 
@@ -46,28 +50,22 @@ def prepare(data_dir: str) -> str:
     folder = samples_dir(data_dir)
     try:
         become_owner(data_dir)
-        os.makedirs(folder, exist_ok=True)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, exist_ok=True)
+            become_owner(data_dir)  # once more: where everybody may write, somebody may have been there first
+            for parent in (data_dir, os.path.dirname(data_dir)):
+                sync_folder(parent)  # or a power cut days later may cost all that is in it
+        check_own(folder, data_dir)
     except OSError as error:
         raise storage_error(error, folder) from error
     return folder
 
 
-def become_owner(path: str) -> None:
-    """As root, go on as the user who owns the folder: a file of root's would lock the service out for the day."""
-    if os.geteuid() != 0:
-        return
-    path = os.path.abspath(path)
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    owner = os.stat(path)
-    if owner.st_uid == 0:
-        return
-    try:
-        os.initgroups(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
-    except KeyError:
-        os.setgroups([])
-    os.setgid(owner.st_gid)
-    os.setuid(owner.st_uid)
+def check_own(folder: str, data_dir: str) -> None:
+    """Raise StoreError if a folder in the data folder is a link that somebody else put there."""
+    found = os.lstat(folder)
+    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.stat(data_dir).st_uid):
+        raise StoreError(f"{folder} is a link of uid {found.st_uid}'s, which is not followed: rm {folder}")
 
 
 def heal(folder: str, warn: Warn) -> None:
@@ -77,9 +75,10 @@ def heal(folder: str, warn: Warn) -> None:
     """
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name[: -len(JOURNAL_SUFFIX)])
-        if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(path)) and os.path.exists(path):
+        if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(path)) and os.path.lexists(path):
             identity = _identity(path)
             try:
+                check_database(path)  # before its first bytes are read: it may be a pipe
                 _check_magic(path)
                 with Writer(path) as writer:
                     writer.roll_back()
@@ -153,9 +152,9 @@ def append_history(folder: str, ticks: Iterable[Tick]) -> int:
 def _fits(kept: pending.Kept, warn: Warn) -> bool:
     """Whether a partition would take it: tried on one in memory, so that it can't cost this run its own tick."""
     try:
-        with Writer(":memory:") as writer:
+        with Writer(IN_MEMORY) as writer:
             writer.write([(kept.tick, kept.key)], [])
-    except (StoreError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+    except (StoreError, *pending.NOT_UNDERSTOOD) as error:
         pending.set_aside(kept.path, error, warn)
         return False
     return True
@@ -187,7 +186,7 @@ def _check_magic(path: str) -> None:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        found = os.lstat(path)
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -201,13 +200,13 @@ def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartit
         if _identity(path) != identity:
             return
         number = 1
-        while os.path.exists(f"{path}.corrupt-{number}") or os.path.exists(f"{path}.corrupt-{number}{JOURNAL_SUFFIX}"):
+        while any(os.path.lexists(f"{path}.corrupt-{number}{suffix}") for suffix in ("", *SIDECARS)):
             number += 1
         aside = f"{path}.corrupt-{number}"
-        # The journal first: alone under the old name, SQLite would delete it or play it into the new file.
-        if os.path.exists(path + JOURNAL_SUFFIX):
-            os.rename(path + JOURNAL_SUFFIX, aside + JOURNAL_SUFFIX)
-        os.rename(path, aside)
+        # What lies beside it first: alone under the old name, SQLite would take a journal for the new file's.
+        for suffix in (*SIDECARS, ""):
+            if os.path.lexists(path + suffix):
+                os.rename(path + suffix, aside + suffix)
     except OSError as problem:
         raise storage_error(problem, path) from problem
     finally:

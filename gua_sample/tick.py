@@ -10,6 +10,7 @@ from gua_sample.errors import DriverError, StoreError
 from gua_sample.partition import EARLIEST_MS, day_of
 from gua_sample.processes import read_boot
 from gua_sample.records import TIMEOUT, Boot, Previous, Process, Reading, Source, Tick
+from gua_sample.rights import others_who_may_write
 from gua_sample.writer import storage_error
 
 
@@ -23,6 +24,8 @@ def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, warn
     """Take one tick and store it. No lock is held while the driver is asked: it may take its time."""
     check_clock(ts_ms)
     folder = store.prepare(data_dir)
+    if problem := others_who_may_write(data_dir):
+        warn(problem)
     try:
         store.heal(folder, warn)
         boot = source.boot()

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from gua_sample import schema
 from gua_sample.errors import CorruptPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition import DAY_MS
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick, Usage
+from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, visit_seconds
 
 # How long a reader may hold us up before the tick is kept beside the partition. While it waits to
 # commit, the writer keeps new readers out, so it should not wait long.
 BUSY_SECONDS = 2.0
-
+# How much CPU time writing one tick may take: a hundred times what it needs.
+TICK_SECONDS = 0.1
+MOST_CARDS = 4096
+IN_MEMORY = ":memory:"
 
 # What SQLite says when the trouble is around the file. Everything else (malformed, no such table, a text
 # that can't be decoded, ...) speaks of what is in it.
-AROUND_THE_FILE = ("readonly", "unable to open", "disk I/O error", "out of memory", "interrupted")
+AROUND_THE_FILE = ("readonly", "unable to open", "disk I/O error", "out of memory")
 
 
 def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
@@ -28,6 +34,8 @@ def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str
     if isinstance(error, OSError):
         return StoreError(f"{path} can't be used ({error.strerror}): {check}")
     text = str(error)
+    if text == "interrupted":  # by its deadline
+        return CorruptPartition(f"{path} takes too long to read: is it damaged?")
     if "locked" in text:
         return PartitionBusy(f"{path} is held by another process")
     if "full" in text:
@@ -51,8 +59,10 @@ class Writer:
         self._cards: dict[CardFacts, tuple[int, int | None]] = {}
         self._processes: dict[tuple[Process, str], int] = {}
         try:
-            self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        except sqlite3.Error as error:
+            opened = connect_unchecked if path == IN_MEMORY else connect
+            self._connection = opened(path, "rwc", BUSY_SECONDS)
+            self._deadline = Deadline(self._connection, visit_seconds(path))
+        except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
             raise storage_error(error, path) from error
         self._execute = self._connection.execute
 
@@ -68,32 +78,55 @@ class Writer:
 
     def roll_back(self) -> None:
         """Undo what a killed writer left half-way. Any first read does that, if there is a hot journal."""
-        self._execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with self._reading():
+            self._execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def previous(self) -> Previous | None:
         """What the newest tick left for the next one. No lock outlives this call."""
-        if not self._is_begun():
-            return None
-        session = self._execute(
-            "SELECT boot_id, boot_time_ms, driver_version FROM session"
-            " ORDER BY id = (SELECT max(session_id) FROM cursor) DESC, id DESC LIMIT 1"
-        ).fetchone()
-        rows = self._execute(
-            "SELECT uuid, gpu_index, mig_index, parent_uuid, samples_cursor, processes_cursor, uptime_ms FROM cursor"
-        ).fetchall()
-        return Previous(Boot(*session[:2]), session[2], [Cursor(*row) for row in rows]) if session else None
+        with self._reading():
+            if not self._is_begun():
+                return None
+            session = self._execute(
+                "SELECT boot_id, boot_time_ms, driver_version FROM session"
+                " ORDER BY id = (SELECT max(session_id) FROM cursor) DESC, id DESC LIMIT 1"
+            ).fetchone()
+            if session is None:
+                return None
+            boot_id, boot_time_ms, driver_version = _typed(session, str, int, (str, None))
+            rows = self._execute(
+                "SELECT uuid, gpu_index, mig_index, parent_uuid, samples_cursor, processes_cursor, uptime_ms"
+                f" FROM cursor LIMIT {MOST_CARDS}"
+            ).fetchall()
+            types = str, int, (int, None), (str, None), (int, None), (int, None), int
+            cursors = [Cursor(*_typed(row, *types)) for row in rows]
+        return Previous(Boot(boot_id, boot_time_ms), driver_version, cursors)
 
     def names(self) -> dict[int, str]:
         """The names of users that are stored here. No lock outlives this call."""
-        if not self._is_begun():
-            return {}
-        users = "SELECT uid, user FROM process WHERE user IS NOT NULL"
-        logins = "SELECT login_uid, login_user FROM process WHERE login_user IS NOT NULL"
-        return dict(self._execute(f"{users} UNION {logins}").fetchall())
+        with self._reading():
+            if not self._is_begun():
+                return {}
+            users = "SELECT uid, user FROM process WHERE user IS NOT NULL"
+            logins = "SELECT login_uid, login_user FROM process WHERE login_user IS NOT NULL"
+            rows = self._execute(f"{users} UNION {logins}").fetchall()
+            return dict(_typed(row, (int, None), str) for row in rows)
 
     def read(self, start_ms: int, end_ms: int) -> list[Tick]:
         """The ticks from the one time to before the other, in time order, with what it takes to tell states: no power,
         energy or temperature. No lock outlives this call."""
+        with self._reading():
+            return self._read(start_ms, end_ms)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn damage of any kind into CorruptPartition, also such that reading never ends."""
+        self._deadline = Deadline(self._connection, visit_seconds(self._path))
+        try:
+            yield
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise CorruptPartition(f"{self._path} is damaged ({type(error).__name__}: {error})") from error
+
+    def _read(self, start_ms: int, end_ms: int) -> list[Tick]:
         if not self._is_begun():
             return []
         between = "FROM tick t JOIN {} WHERE t.ts_ms >= ? AND t.ts_ms < ? ORDER BY t.ts_ms".format
@@ -168,6 +201,7 @@ class Writer:
         application_id = self._execute("PRAGMA application_id").fetchone()[0]
         version = self._execute("PRAGMA user_version").fetchone()[0]
         if (application_id, version) == (schema.APPLICATION_ID, schema.VERSION):
+            check_tables(self._connection, self._path, schema.TABLE_NAMES)
             return True
         if application_id == schema.APPLICATION_ID:
             raise NewerPartition(
@@ -185,6 +219,7 @@ class Writer:
         self._execute(f"PRAGMA user_version = {schema.VERSION}")
 
     def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
+        self._deadline.allow(TICK_SECONDS)
         ts_ms = tick.ts_ms
         # A time is one tick's: two samplers in one millisecond, or a clock that was set back, give way (in the day).
         step = 1 if ts_ms % DAY_MS < DAY_MS // 2 else -1
@@ -215,7 +250,7 @@ class Writer:
         """The id of this set of facts, and what its energy counter is stored relative to."""
         if not self._cards:
             for card_id, *facts, base in self._execute("SELECT * FROM card").fetchall():
-                self._cards[CardFacts(*facts)] = (card_id, base)
+                self._cards[CardFacts(*facts)] = self._checked_ids(card_id, base)
         known = self._cards.get(card.facts)
         if known is None:
             known = (self._insert("card", (*card.facts, card.energy_joules)), card.energy_joules)
@@ -224,6 +259,11 @@ class Writer:
             known = (known[0], card.energy_joules)
         self._cards[card.facts] = known
         return known
+
+    def _checked_ids(self, card_id: object, base: object) -> tuple[int, int | None]:
+        if isinstance(card_id, int) and (base is None or isinstance(base, int)):
+            return card_id, base
+        raise CorruptPartition(f"{self._path} is damaged ({base!r} for a number of joules)")
 
     def _process_id(self, process: Process, type_: str) -> int:
         key = (process, type_)
@@ -249,6 +289,15 @@ class Writer:
             " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
         )
+
+
+def _typed(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:
+    """The row, if its values are of these types (None in a pair: NULL will do). Raises TypeError if they are not."""
+    for value, kind in zip(row, kinds, strict=True):
+        is_right = isinstance(value, kind[0]) or value is None if isinstance(kind, tuple) else isinstance(value, kind)
+        if not is_right:
+            raise TypeError(f"{str(value)[:20]!r} is no value for that column")
+    return row
 
 
 def _card_values(card: Card, energy_base: int | None) -> tuple[int | None, ...]:

@@ -48,8 +48,9 @@ check_install() {
 
 check_extras() {
     case $EXTRAS in
-    '' | none | redis | parquet | redis,parquet | parquet,redis) ;;
-    *) refuse "bad EXTRAS=$EXTRAS: expected redis, parquet, redis,parquet or none" ;;
+    '' | none | parquet) ;;
+    redis | redis,parquet | parquet,redis) ;; # of older versions: Redis takes no package any more
+    *) refuse "bad EXTRAS=$EXTRAS: expected parquet or none" ;;
     esac
 }
 

@@ -60,7 +60,7 @@ class Machine:
         assert (done.returncode, done.stderr) == (0, "")
 
     def partitions(self) -> list[Path]:
-        return [Path(path) for path in list_partitions(str(self.samples))]
+        return [Path(path) for path in list_partitions(str(self.samples))] if self.samples.exists() else []
 
     def rows(self, view: str, where: str = "1") -> list[dict[str, Any]]:
         """The rows of a view over all partitions, in time order."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import time
@@ -16,8 +15,11 @@ from typing import Any
 import pytest
 import redis
 
-SERVER = shutil.which("redis-server")
-needs_redis = pytest.mark.skipif(SERVER is None, reason="there is no redis-server: make test-deps installs it")
+SERVER = "redis-server"
+needs_redis = pytest.mark.needs(SERVER)
+
+# Of nobody, for localhost, for a hundred years. It vouches for itself.
+CERTIFICATE, KEY = (Path(__file__).parent / "tls" / name for name in ("certificate.pem", "key.pem"))
 
 # The values come from a script, as the numbers of its JSON are spelled by Redis itself.
 RESERVE = """
@@ -32,9 +34,11 @@ redis.call('SET', 'canhazgpu:gpu:' .. ARGV[1], cjson.encode(state))
 class Canhazgpu:
     """What its commands leave in Redis. Times are epoch seconds."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls_port: int, unix_socket: Path) -> None:
         self.port = port
         self.url = f"redis://127.0.0.1:{port}/0"
+        self.tls_url = f"rediss://localhost:{tls_port}/0"
+        self.unix_url = f"unix://{unix_socket}"
         self.client: Any = redis.Redis(port=port, protocol=2)
 
     def admin(self, cards: int) -> None:
@@ -86,12 +90,13 @@ def free_port() -> int:
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[Canhazgpu]:
-    assert SERVER
-    port = free_port()
+    port, tls_port, unix_socket = free_port(), free_port(), folder / "redis.sock"
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    options += ["--unixsocket", str(unix_socket), "--tls-port", str(tls_port), "--tls-auth-clients", "optional"]
+    options += ["--tls-cert-file", str(CERTIFICATE), "--tls-key-file", str(KEY), "--tls-ca-cert-file", str(CERTIFICATE)]
     with subprocess.Popen([SERVER, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            server = Canhazgpu(port)
+            server = Canhazgpu(port, tls_port, unix_socket)
             deadline = time.monotonic() + 20
             while True:
                 try:

@@ -12,12 +12,15 @@ import time
 from typing import Any, NamedTuple
 
 from gua_report import terminal
+from gua_report.as_owner import ask_as_owner
 from gua_report.doctor import data, driver, history, host, partitions, rollups, units
 from gua_report.doctor import user as users
-from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, plural, shell
-from gua_report.newest import find_newest, list_history
+from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
+from gua_report.newest import History, Newest, find_newest, list_history
 from gua_sample import command, settings
+from gua_sample.errors import StoreError
 from gua_sample.partition import samples_dir
+from gua_sample.rights import check_folder
 
 PROG = "gua doctor"
 DESCRIPTION = """\
@@ -96,13 +99,13 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
     seen = ask_driver(user, driver_seconds) if binding_problem is None else None
 
     now_ms = time.time_ns() // 1_000_000
-    recorded = list_history(samples_dir(data_dir))
-    newest = find_newest(recorded, now_ms)
+    start, roll_up, journal = commands(installed.units, data_dir)
+    looked = look_into(data_dir, now_ms, start, roll_up)
+    recorded, newest = looked.history, looked.newest
     if newest and feeding:
         newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
     is_sampled = is_fresh and newest is not None and newest.error is None
-    start, roll_up, journal = commands(installed.units, data_dir)
 
     findings = [host.check_os(), host.check_python(binding_problem, is_sampled)]
     if seen:
@@ -111,13 +114,13 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
     findings += [data.check_sampler(user, user_problem), host.check_processes(user, feeding)]
     findings += host.check_own_sight(user)
     findings.append(data.check_folder(data_dir, user, installed.units))
+    findings += data.check_writers(data_dir)
     findings += data.check_space(data_dir)
-    findings += history.check_clock(recorded, now_ms)
+    findings += looked.clock
     findings.append(history.check_newest(recorded, newest, now_ms, start, journal))
     findings += units.check_timer(installed, data_dir, is_fresh, now_ms, user)
     findings += units.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None)
-    findings += partitions.check_partitions(recorded, now_ms, start, terminal.progress_bar())
-    findings += rollups.check_rollups(recorded, now_ms, roll_up)
+    findings += looked.files
     facts = {
         "data_dir": data_dir,
         "sampler_user": user.spelled,
@@ -128,6 +131,38 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
         "partitions": None if recorded.hidden else len(recorded.partitions),
     }
     return Examination(findings, facts)
+
+
+class Looked(NamedTuple):
+    """What the data folder holds, told by whoever may read it."""
+
+    history: History
+    newest: Newest | None
+    clock: list[Finding]
+    files: list[Finding]
+
+
+def look_into(data_dir: str, now_ms: int, start: str, roll_up: str) -> Looked:
+    """Look into the files of the data folder: as root, in a child that is its owner for good."""
+
+    def look() -> list[Any]:
+        recorded = list_history(samples_dir(data_dir))
+        files = partitions.check_partitions(recorded, now_ms, start, terminal.progress_bar())
+        files += rollups.check_rollups(recorded, now_ms, roll_up)
+        return [recorded, find_newest(recorded, now_ms), history.check_clock(recorded, now_ms), files]
+
+    try:
+        check_folder(data_dir)
+        recorded, newest, clock, files = ask_as_owner(data_dir, look)
+    except StoreError as problem:
+        trouble = error(data.FOLDER, f"{data_dir} can't be looked into: {problem}", shell("ls", "-la", data_dir))
+        return Looked(History(samples_dir(data_dir), [], [], str(problem)), None, [], [trouble])
+    return Looked(
+        History(*recorded),
+        Newest(*newest) if newest else None,
+        [Finding(*finding) for finding in clock],
+        [Finding(*finding) for finding in files],
+    )
 
 
 def ask_driver(user: users.User, seconds: float) -> driver.Look:

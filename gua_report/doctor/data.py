@@ -20,6 +20,7 @@ from gua_report.doctor.user import (
     nearest,
 )
 from gua_sample.partition import list_partitions, samples_dir
+from gua_sample.rights import others_who_may_write
 
 SAMPLER = "sampler"
 FOLDER = "data folder"
@@ -88,6 +89,15 @@ def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
         return _hidden(data_dir, problem)
     mode = f"owner {user.spelled}, mode {found.st_mode & 0o7777:04o}"
     return trouble or ok(FOLDER, f"{data_dir}, {mode}: {_readers(found)} may read it")
+
+
+def check_writers(data_dir: str) -> list[Finding]:
+    """Whether somebody else could change the history."""
+    problem = others_who_may_write(data_dir)
+    if problem is None:
+        return []
+    text, _, change = problem.rpartition(": ")
+    return [warning(FOLDER, text, f"sudo {change}")]
 
 
 def check_space(data_dir: str) -> list[Finding]:

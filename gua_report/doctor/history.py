@@ -81,7 +81,7 @@ def _count_ahead(path: str, now_ms: int) -> int:
     try:
         with open_partition(path) as connection:
             row = connection.execute(
-                "SELECT count(*) FROM ticks WHERE ts_ms > ?", (now_ms + CLOCKS_DIFFER_MS,)
+                "SELECT count(*) FROM tick WHERE ts_ms > ?", (now_ms + CLOCKS_DIFFER_MS,)
             ).fetchone()
     except StoreError:
         return 0

@@ -72,7 +72,7 @@ def _check_one(path: str, is_today: bool, data_dir: str) -> Finding | None:
         result = str(trouble)
     else:
         result = f"{path} is damaged ({result})"
-    return warning(PARTITIONS, result, f"{shell('sqlite3', path, '.recover')} | sqlite3 recovered.sqlite")
+    return warning(PARTITIONS, result, _rescue(path))
 
 
 def _check_strange(history: History, today: str) -> list[Finding]:
@@ -95,8 +95,8 @@ def _check_others(history: History, start: str) -> list[Finding]:
     if aside:
         path = os.path.join(history.folder, aside[0])
         text = f"{plural(len(aside), 'file')} set aside as corrupt: {', '.join(aside[:3])}"
-        rescue = f"{shell('sqlite3', path, '.recover')} | sqlite3 recovered.sqlite"
-        remedy = f"sudo {shell('rm', path)}" if PENDING_SUFFIX in aside[0] else f"{rescue}; sudo {shell('rm', path)}"
+        remove = f"sudo {shell('rm', path)}"
+        remedy = remove if PENDING_SUFFIX in aside[0] else f"{_rescue(path)}; {remove}"
         findings.append(warning(PARTITIONS, text + (" ..." if len(aside) > 3 else ""), remedy))
     waiting = [name for name in history.others if name.endswith(PENDING_SUFFIX)]
     if waiting:
@@ -109,6 +109,11 @@ def _check_others(history: History, start: str) -> list[Finding]:
             text = f"{name} was left by a run that was killed; the next one rolls it back"
             findings.append(warning(PARTITIONS, text, start))
     return findings
+
+
+def _rescue(path: str) -> str:
+    """Such that whoever made the file decides on nothing: a journal beside it may name any file to be deleted."""
+    return f"{shell('sqlite3', '-readonly', path, '.recover')} | sqlite3 -safe recovered.sqlite"
 
 
 def _is_left(journal: str) -> bool:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import socket
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gua_report import terminal
 from gua_report.arguments import add_window, output_path
 from gua_report.cli import choose
 from gua_report.exporting.files import StandardOutput, is_database, whole_file
-from gua_report.exporting.rows import OTHER_NAMES, TABLES
+from gua_report.exporting.rows import OTHER_NAMES, TABLES, Row
 from gua_sample import command, settings
-from gua_sample.errors import UsageError
+from gua_sample.errors import GuaError, StoreError, UsageError
+from gua_sample.rights import check_folder
 
 if TYPE_CHECKING:
+    from gua_report.config import Config
     from gua_report.exporting.days import Days, Progress
+    from gua_report.window import Window
+
+Message = tuple[str, bytes]
+Encoder = Callable[["Days", "Progress | None"], Iterator[Message]]
 
 PROG = "gua export"
 DESCRIPTION = """\
@@ -54,6 +62,7 @@ exit status: 0 done, 1 failed, or a day could not be read or is not rolled up
 (the others are written), 2 wrong usage, 3 nothing to export.
 """
 FORMATS = ("csv", "jsonl", "parquet")
+PROBLEMS = "problems"  # in the place of a day: what is to be said
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -97,32 +106,104 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     data_dir = settings.data_dir(options.data_dir)
 
-    from gua_report.exporting.days import Days, RolledUpDays, whole_days  # pandas: not for --help or a mistake
+    # All that is left needs pandas, which is not for --help or a mistake.
+    from gua_report.as_owner import stream_as_owner
+    from gua_report.exporting.days import whole_days
 
     # Part of a day must not replace the whole of it that an earlier export wrote.
     window = whole_days(window) if is_folder else window
-    days = (RolledUpDays if TABLES[name].is_of_rollups else Days)(data_dir, window, name, config)
+    if warning := check_folder(data_dir):
+        command.complain(PROG, f"warning: {warning}")
+    encoder = find_encoder(name, form, is_folder)
     progress = terminal.progress_bar() if options.output is not None or not terminal.is_terminal(sys.stdout) else None
+    blocks = Blocks(
+        stream_as_owner(data_dir, lambda: read_blocks(data_dir, window, name, config, encoder, progress)), progress
+    )
     try:
         if is_folder:
-            write_folder(days, options.output, options.host or socket.gethostname(), progress)
+            write_folder(blocks, name, options.output, options.host or socket.gethostname())
         else:
             with output(options.output) as file:
-                if form == "parquet":
-                    write_parquet(days, file, progress)
-                else:
-                    write_text(days, form, file, progress)
+                for _, block in blocks:
+                    file.write(block)
     except BrokenPipeError:
         pass  # whoever reads has seen enough
-    finally:
-        if progress:
-            progress(1, 1)  # or the next line would follow it
-        for problem in days.problems:
-            command.complain(PROG, f"warning: {problem}")
-    left_out = days.left_out()
-    if left_out:
-        command.complain(PROG, f"warning: {left_out}")
-    return 1 if days.problems else 0
+    return 1 if blocks.problems else 0
+
+
+class Blocks:
+    """The parts of an export, by day; what its makers have to say is said when it is heard."""
+
+    def __init__(self, messages: Iterator[Message], progress: Progress | None) -> None:
+        self._messages, self._progress = messages, progress
+        self.problems: list[str] = []
+
+    def __iter__(self) -> Iterator[Message]:
+        try:
+            for label, content in self._messages:
+                if label == PROBLEMS:
+                    self._hear(**json.loads(content))
+                else:
+                    yield label, content
+        finally:
+            if self._progress:
+                self._progress(1, 1)  # or the next line would follow it
+
+    def _hear(self, problems: list[str], left_out: str | None) -> None:
+        if self._progress:
+            self._progress(1, 1)
+        self.problems = problems
+        for text in [*problems, *([left_out] if left_out else [])]:
+            command.complain(PROG, f"warning: {text}")
+
+
+def read_blocks(
+    data_dir: str, window: Window, name: str, config: Config, encoder: Encoder, progress: Progress | None
+) -> Iterator[Message]:
+    """The encoded days, and at the end, be it good or bad, what is to be said of them."""
+    from gua_report.exporting.days import Days, RolledUpDays
+
+    days = (RolledUpDays if TABLES[name].is_of_rollups else Days)(data_dir, window, name, config)
+    try:
+        yield from encoder(days, progress)
+    except GuaError:
+        yield PROBLEMS, json.dumps({"problems": days.problems, "left_out": None}).encode()
+        raise
+    yield PROBLEMS, json.dumps({"problems": days.problems, "left_out": days.left_out()}).encode()
+
+
+def find_encoder(name: str, form: str, is_folder: bool) -> Encoder:
+    """What makes bytes of days. All that it needs is imported here: later it may be out of reach."""
+    columns = TABLES[name].columns
+    if form != "parquet":
+        from gua_report.exporting.text import csv_text, json_lines
+
+        encode, header = (csv_text, csv_text((), [columns])) if form == "csv" else (json_lines, b"")
+        return lambda days, progress: text_blocks(days, progress, columns, encode, header)
+    from gua_report.exporting import parquet
+
+    schema = parquet.schema_of(name, columns)
+
+    def tables(days: Days, progress: Progress | None) -> Iterator[tuple[str, Any]]:
+        return days.read(lambda rows: parquet.block_of(schema, rows), progress)
+
+    if is_folder:
+        return lambda days, progress: ((day, parquet.to_bytes(block)) for day, block in tables(days, progress))
+    return lambda days, progress: (
+        ("", part) for part in parquet.to_stream(schema, (block for _, block in tables(days, progress)))
+    )
+
+
+def text_blocks(
+    days: Days,
+    progress: Progress | None,
+    columns: tuple[str, ...],
+    encode: Callable[[tuple[str, ...], Iterable[Row]], bytes],
+    header: bytes,
+) -> Iterator[Message]:
+    for day, block in days.read(lambda rows: encode(columns, rows), progress):
+        yield day, header + block
+        header = b""
 
 
 def format_of(path: str | None) -> str:
@@ -156,32 +237,12 @@ def output(path: str | None) -> AbstractContextManager[BinaryIO | StandardOutput
     return nullcontext(StandardOutput()) if path is None else whole_file(path)
 
 
-def write_text(days: Days, form: str, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
-    from gua_report.exporting.text import csv_text, json_lines
-
-    columns = TABLES[days.name].columns
-    encode, header = (csv_text, csv_text((), [columns])) if form == "csv" else (json_lines, b"")
-    for _, block in days.read(lambda rows: encode(columns, rows), progress):
-        file.write(header + block)
-        header = b""
-
-
-def write_parquet(days: Days, file: BinaryIO | StandardOutput, progress: Progress | None) -> None:
+def write_folder(blocks: Blocks, name: str, path: str, host: str) -> None:
     from gua_report.exporting import parquet
+    from gua_report.window import is_day
 
-    schema = parquet.schema_of(days.name, TABLES[days.name].columns)
-    writer = None
-    for _, block in days.read(lambda rows: parquet.block_of(schema, rows), progress):
-        writer = writer or parquet.begin_file(schema, file)
-        writer.write_table(block)
-    if writer:
-        writer.close()
-
-
-def write_folder(days: Days, path: str, host: str, progress: Progress | None) -> None:
-    from gua_report.exporting import parquet
-
-    schema = parquet.schema_of(days.name, TABLES[days.name].columns)
-    folder = parquet.Folder(path, host, schema)
-    for day, block in days.read(lambda rows: parquet.block_of(schema, rows), progress):
-        folder.write(day, block)
+    folder = parquet.Folder(path, host, parquet.schema_of(name, TABLES[name].columns))
+    for day, content in blocks:
+        if not is_day(day):  # it is part of a path
+            raise StoreError("what reads the folder sends nonsense: is a file in it damaged?")
+        folder.write(day, content)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shlex
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from gua_report import rollup_schema
 from gua_report.build import nothing
 from gua_report.config import Config
 from gua_report.daily import is_closed
 from gua_report.exporting.rows import TABLES, Row
 from gua_report.history import History
-from gua_report.partitions import open_database, open_partition
-from gua_report.rollup_index import Stored, find_current, path_of, read_index
+from gua_report.partitions import PARTITION, open_database, use_own_views
+from gua_report.rollup_index import ROLLUPS, Stored, find_current, path_of, read_index
 from gua_report.spelling import span_of_days
 from gua_report.window import Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
@@ -30,6 +27,7 @@ class Days:
     """As partitions hold them. Those that can't be read are left out, and named in `problems`."""
 
     hint = ""
+    kind = PARTITION
 
     def __init__(self, data_dir: str, window: Window, name: str, config: Config) -> None:
         self.data_dir, self.window, self.name, self.config = data_dir, window, name, config
@@ -74,7 +72,8 @@ class Days:
 
     def _read_day(self, day: str, encode: Callable[[Iterator[Row]], Block]) -> Block | None:
         try:
-            with self._open(day) as connection:
+            with open_database(self._path(day), self.kind) as connection:
+                use_own_views(connection, self.kind)
                 return encode(TABLES[self.name].read(connection, *self._bounds(day), self.config))
         except EmptyPartition:
             return None  # the first tick of the day is just being written
@@ -82,8 +81,8 @@ class Days:
             self.problems.append(f"skipped: {error}")
             return None
 
-    def _open(self, day: str) -> AbstractContextManager[sqlite3.Connection]:
-        return open_partition(self.history.paths[day])
+    def _path(self, day: str) -> str:
+        return self.history.paths[day]
 
     def _bounds(self, day: str) -> tuple[int, int]:
         """What to ask the day's file for."""
@@ -116,6 +115,7 @@ class RolledUpDays(Days):
     """As rollups.sqlite holds them. Closed days that it does not hold as they are now are a problem, too."""
 
     hint = ": a day is rolled up when it is over"
+    kind = ROLLUPS
 
     def __init__(self, data_dir: str, window: Window, name: str, config: Config) -> None:
         super().__init__(data_dir, window, name, config)
@@ -146,8 +146,8 @@ class RolledUpDays(Days):
         remedy = f"run gua rollup --data-dir {shlex.quote(self.data_dir)}"
         return f"{span_of_days(self.due)}: not rolled up yet, or ticks or thresholds have changed since; {remedy}"
 
-    def _open(self, day: str) -> AbstractContextManager[sqlite3.Connection]:
-        return open_database(self.path, rollup_schema.APPLICATION_ID, rollup_schema.VERSION)
+    def _path(self, day: str) -> str:
+        return self.path
 
     def _bounds(self, day: str) -> tuple[int, int]:
         start_ms = midnight_ms(day)

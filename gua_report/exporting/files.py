@@ -12,31 +12,35 @@ from typing import BinaryIO
 
 from gua_sample.errors import StoreError
 from gua_sample.partition import SQLITE_MAGIC
+from gua_sample.replacing import check_planted, sync_folder
 
 # Whoever writes to a file does so more often than this: one that is older was left by a run that was killed.
 LEFT_BEHIND_SECONDS = 3600
 
 
 @contextmanager
-def whole_file(path: str) -> Iterator[BinaryIO]:
+def whole_file(path: str, follow: bool = True) -> Iterator[BinaryIO]:
     """To write to. It takes its place if the block ends well; else all is as it was before.
 
     Until then it lies beside its place, hidden. A pipe or a device is written to directly. A file that is replaced
-    hands on its owner, as far as that is ours to decide, and its mode.
+    hands on its owner, as far as that is ours to decide, and its mode. Not to `follow` a link is to replace it.
     """
-    given, path = path, os.path.realpath(path)
+    check_planted(path)
+    given, path = path, os.path.realpath(path) if follow else path
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
     try:
-        if os.path.exists(given) and not os.path.isfile(given):  # by the name given: /dev/stdout has no other
+        if (
+            follow and os.path.exists(given) and not os.path.isfile(given)
+        ):  # by the name given: /dev/stdout has no other
             with open(given, "wb") as file:
                 yield file
             return
         with suppress(OSError):  # a folder may take files and still not show them
             remove_leftovers(folder, re.escape(name))
         with open(temporary, "xb") as file:
-            if os.path.exists(path):
-                found = os.stat(path)
+            if os.path.isfile(path) and not os.path.islink(path):
+                found = os.lstat(path)
                 with suppress(PermissionError):
                     os.fchown(file.fileno(), found.st_uid, found.st_gid)
                 os.fchmod(file.fileno(), found.st_mode & 0o777)
@@ -64,25 +68,15 @@ def is_database(path: str) -> bool:
         return False
 
 
-def remove_leftovers(folder: str, names: str) -> None:
+def remove_leftovers(folder: str, names: str, older_than_seconds: float = LEFT_BEHIND_SECONDS) -> None:
     """What runs that were killed have left there of files with such names (a regular expression)."""
     pattern = re.compile(rf"\.{names}\.[0-9a-f]{{8}}")
-    oldest = time.time() - LEFT_BEHIND_SECONDS
+    oldest = time.time() - older_than_seconds
     for name in filter(pattern.fullmatch, os.listdir(folder)):
         path = os.path.join(folder, name)
         with suppress(OSError):
-            if os.lstat(path).st_mtime < oldest:
+            if not older_than_seconds or os.lstat(path).st_mtime < oldest:
                 os.unlink(path)
-
-
-def sync_folder(path: str) -> None:
-    """So that a name in it outlives a power cut, where file systems can do that."""
-    with suppress(OSError):
-        folder = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def cannot_write(what: str, error: OSError) -> StoreError:
@@ -92,12 +86,7 @@ def cannot_write(what: str, error: OSError) -> StoreError:
 class StandardOutput:
     """Written at once, so that nothing is left to fail on the way out. Raises BrokenPipeError if nobody reads it."""
 
-    closed = False
-
-    def __init__(self) -> None:
-        self._position = 0
-
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes) -> None:
         rest = memoryview(data)
         try:
             while rest:
@@ -106,14 +95,3 @@ class StandardOutput:
             raise
         except OSError as error:
             raise StoreError(f"standard output can't be written ({error.strerror})") from error
-        self._position += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._position
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

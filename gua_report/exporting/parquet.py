@@ -5,17 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-from gua_report.exporting.files import StandardOutput, cannot_write, whole_file
+from gua_report.exporting.files import cannot_write, whole_file
 from gua_report.exporting.rows import Row, kind_of
 from gua_sample.errors import GuaError, UsageError
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 try:
     import pyarrow
@@ -49,9 +46,54 @@ def block_of(schema: Any, rows: Iterable[Row]) -> Any:
     return pyarrow.Table.from_batches(batches) if batches else None
 
 
-def begin_file(schema: Any, file: BinaryIO | StandardOutput) -> Any:
-    """To write blocks to, one after the other; it begins to write at once."""
-    return parquet.ParquetWriter(file, schema, compression=COMPRESSION)
+def to_bytes(block: Any) -> bytes:
+    """A whole file of one block."""
+    sink = Sink()
+    parquet.write_table(block, sink, compression=COMPRESSION)
+    return sink.take()
+
+
+def to_stream(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
+    """The parts of one file, which holds all the blocks; nothing at all without any."""
+    sink, writer = Sink(), None
+    for block in blocks:
+        writer = writer or parquet.ParquetWriter(sink, schema, compression=COMPRESSION)
+        writer.write_table(block)
+        yield sink.take()
+    if writer:
+        writer.close()
+        yield sink.take()
+
+
+class Sink:
+    """A file that only pyarrow writes to, to be taken part by part."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._position = 0
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._position += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        part = b"".join(self._parts)
+        self._parts.clear()
+        return part
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class Folder:
@@ -66,14 +108,14 @@ class Folder:
         self.schema = schema
         self._check()
 
-    def write(self, day: str, block: Any) -> None:
+    def write(self, day: str, content: bytes) -> None:
         path = os.path.join(self.path, self.host, f"day={day}", PART)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         except OSError as error:
             raise cannot_write(path, error) from error
         with whole_file(path) as file:
-            parquet.write_table(block, file, compression=COMPRESSION)
+            file.write(content)
 
     def _check(self) -> None:
         pattern = os.path.join(glob.escape(self.path), "host=*", "day=*", PART)

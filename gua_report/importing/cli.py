@@ -9,13 +9,14 @@ import textwrap
 import time
 
 from gua_report import terminal
+from gua_report.importing.as_source_owner import open_source_safely
 from gua_report.importing.intake import Intake
-from gua_report.importing.recognition import open_source
 from gua_report.importing.tally import Tally
 from gua_report.importing.values import iso
 from gua_sample import command, settings
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.processes import printable
+from gua_sample.rights import check_folder
 
 PROG = "gua import"
 DESCRIPTION = """\
@@ -58,11 +59,13 @@ def build_parser() -> command.Parser:
 
 def run(options: argparse.Namespace) -> int:
     data_dir = settings.data_dir(options.data_dir)
-    path = os.path.abspath(options.source)
+    path = os.path.realpath(options.source)  # a link given by hand is meant
     tally = Tally()
-    intake = Intake(data_dir, tally, time.time_ns() // 1_000_000, options.dry_run)
-    with open_source(path, data_dir, tally) as source:
+    if warning := check_folder(data_dir):
+        command.complain(PROG, f"warning: {warning}")
+    with open_source_safely(path, data_dir, tally) as source:
         kind = source.kind
+        intake = Intake(data_dir, tally, time.time_ns() // 1_000_000, options.dry_run)
         try:
             intake.take(source, terminal.progress_bar())
         except StoreError as error:
@@ -82,10 +85,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def text(tally: Tally, path: str, kind: str, data_dir: str, options: argparse.Namespace) -> str:
-    lines = [f"{kind}: {printable(path)}"]
+    lines = [printable(f"{kind}: {path}")]
     taken = "would take" if options.dry_run else "took"
     if tally.ticks:
-        lines += entry(taken, f"{amount(tally)}, into {printable(data_dir)}")
+        lines += entry(taken, f"{amount(tally)}, into {data_dir}")
     else:
         lines += entry(taken, "nothing new" if tally.there_already else "nothing")
     if tally.there_already:
@@ -115,7 +118,7 @@ def some(names: list[str]) -> str:
 
 
 def entry(word: str, sentence: str) -> list[str]:
-    wrapped = textwrap.wrap(sentence, WIDTH - MARGIN, break_on_hyphens=False, break_long_words=False)
+    wrapped = textwrap.wrap(printable(sentence), WIDTH - MARGIN, break_on_hyphens=False, break_long_words=False)
     return [f"{word if number == 0 else '':<{MARGIN}} {line}".rstrip() for number, line in enumerate(wrapped)]
 
 

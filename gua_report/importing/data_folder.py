@@ -55,8 +55,6 @@ def _read(path: str, label: str, tally: Tally) -> list[Tick]:
         return []
     except StoreError as error:
         tally.refuse(label, str(error))
-    except (LookupError, TypeError, ValueError) as error:
-        tally.refuse(label, f"{path} holds what no gua writes ({type(error).__name__}: {error})")
     return []
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 
+from gua_report.partitions import DAMAGE, copy_file
 from gua_sample.errors import StoreError
+from gua_sample.partition import JOURNAL_SUFFIX
+from gua_sample.safe_file import MOST_DATABASE_BYTES, Deadline, check_journal, open_regular
 
-LOG_SUFFIXES = ("-wal", "-journal")
+LOG_SUFFIXES = ("-wal", JOURNAL_SUFFIX)
 WAL_HEADER_BYTES = 32  # with the salts, which are new whenever the log begins anew
 COPY_ATTEMPTS = 5
 
@@ -31,19 +33,29 @@ def open_foreign(path: str) -> Iterator[tuple[sqlite3.Connection, Check]]:
     try:
         if any(_size(path + suffix) for suffix in LOG_SUFFIXES):
             with _private_copy(path) as copy, closing(_connect(copy, "mode=rw")) as connection:
+                Deadline(connection, _seconds(path))
                 yield connection, lambda: None
         else:
             before = _stamp(path)
             with closing(_connect(path, "mode=ro&immutable=1")) as connection:
+                Deadline(connection, _seconds(path))
                 yield connection, lambda: _check_unchanged(path, before)
     except sqlite3.Error as error:
         raise StoreError(f"{path} can't be read as a database ({error})") from error
+    except DAMAGE as error:
+        raise StoreError(f"{path} holds what its program does not write ({type(error).__name__}: {error})") from error
+
+
+def _seconds(path: str) -> float:
+    """How much CPU time reading and taking in all of it may take: many times what it needs."""
+    return 60.0 + 20.0 * _size(path) / 2**20
 
 
 def _connect(path: str, options: str) -> sqlite3.Connection:
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     connection = sqlite3.connect(f"file:{quoted}?{options}", uri=True, isolation_level=None)
     connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
     connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
     return connection
 
@@ -71,18 +83,18 @@ def _private_copy(path: str) -> Iterator[str]:
 
 
 def _copy(path: str, copy: str) -> None:
-    shutil.copyfile(path, copy)
-    for suffix in LOG_SUFFIXES:
+    for suffix in ("", *LOG_SUFFIXES):
         with suppress(FileNotFoundError):
             os.unlink(copy + suffix)
         with suppress(FileNotFoundError):
-            shutil.copyfile(path + suffix, copy + suffix)
+            copy_file(path + suffix, copy + suffix)
+    check_journal(copy + JOURNAL_SUFFIX)
 
 
 def _state(path: str) -> tuple[object, ...]:
     """What must not change during a copy. A WAL may grow: SQLite takes of it what is whole."""
     header = None
-    with suppress(FileNotFoundError), open(path + "-wal", "rb") as file:
+    with suppress(FileNotFoundError), open(open_regular(path + "-wal", MOST_DATABASE_BYTES), "rb") as file:
         header = file.read(WAL_HEADER_BYTES)
     journal = None
     with suppress(FileNotFoundError):
@@ -102,6 +114,6 @@ def _check_unchanged(path: str, before: tuple[int, int, int]) -> None:
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return os.lstat(path).st_size or not os.path.isfile(path)
     except FileNotFoundError:
         return 0

@@ -10,7 +10,6 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import NamedTuple
 
-from gua_report.importing.owner import as_owner
 from gua_report.importing.source import MADE_UP_UUID, Source
 from gua_report.importing.tally import EXPIRED, FUTURE, NEVER_SET, RECORDED, Tally
 from gua_report.importing.values import EARLIEST_MS, iso
@@ -59,7 +58,7 @@ class Intake:
         self._expired = _read_expired(data_dir)
 
     def take(self, source: Source, progress: Progress | None) -> None:
-        """All of it. What can't be is in the tally; what nobody could go on after is raised."""
+        """Import every tick. Those that are skipped are counted in the tally; fatal errors are raised."""
         for number, part in enumerate(source.parts):
             if progress:
                 progress(number, len(source.parts))
@@ -82,9 +81,8 @@ class Intake:
             return
         path = partition_path(self._folder, day)
         try:
-            with as_owner(self._data_dir):
-                self._compare_cards(ticks)
-                there = _read_there(path)
+            self._compare_cards(ticks)
+            there = _read_there(path)
             keyed = [(tick, key_of(tick)) for tick in ticks]
             fresh = [
                 (tick, key)
@@ -94,8 +92,7 @@ class Intake:
             wanted = self._pass_over_recorded(fresh, ticks, there)
             source.check()
             if wanted and not self._dry_run:
-                with as_owner(self._data_dir):
-                    self._write(path, wanted)
+                self._write(path, wanted)
         except (CorruptPartition, NewerPartition, PartitionBusy, AnotherHost) as error:
             self._tally.refuse(day, str(error))
             return
@@ -170,16 +167,16 @@ def _read_expired(data_dir: str) -> set[str]:
 
 
 def _read_there(path: str) -> There:
-    if not os.path.exists(path):
+    if not os.path.lexists(path):
         return NOTHING
     try:
         with open_partition(path) as connection:
             rows = connection.execute(TICKS_THERE).fetchall()
             uuids = {row[0] for row in connection.execute("SELECT DISTINCT uuid FROM card")}
+            told = next((row[3] for row in rows if row[3] is not None), None)
+            interval = _interval(sorted(row[0] for row in rows), told)
     except EmptyPartition:
         return NOTHING
-    told = next((row[3] for row in rows if row[3] is not None), None)
-    interval = _interval(sorted(row[0] for row in rows), told)
     return There({row[:2] for row in rows}, {row[2] for row in rows} - {None}, interval, uuids)
 
 

@@ -14,7 +14,9 @@ from gua_report.importing.tally import Tally
 from gua_sample import schema
 from gua_sample.errors import NothingToReport, StoreError, UsageError
 from gua_sample.partition import SQLITE_MAGIC, list_partitions, samples_dir
+from gua_sample.safe_file import open_regular
 
+MOST_BYTES = 1 << 40
 EXPECTED = "a gpu-usage-audit database, gpu_stats_service CSV files, or a gua data folder"
 
 
@@ -29,7 +31,10 @@ def open_source(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename} does not exist: give {EXPECTED}") from error
     except PermissionError as error:
-        raise StoreError(f"{error.filename} is closed to this user: run this as one who may read it") from error
+        raise StoreError(
+            f"{error.filename} is closed to this user (uid {os.geteuid()}; root reads as a file's owner):"
+            " run this as one who may read it"
+        ) from error
 
 
 @contextmanager
@@ -49,7 +54,7 @@ def _open_folder(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
 def _open_file(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
     if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{path} is no regular file: give {EXPECTED}")
-    with open(path, "rb") as file:
+    with open(open_regular(path, MOST_BYTES), "rb") as file:
         begin = file.read(stats_csv.LONGEST_HEADER)
     if not begin:
         raise NothingToReport(f"{path} is empty: expected {EXPECTED}")

@@ -18,10 +18,11 @@ from typing import NamedTuple
 from gua_report.importing.source import MADE_UP_UUID, Source
 from gua_report.importing.tally import Tally
 from gua_report.importing.values import EARLIEST_MS, LARGEST_PID, name
-from gua_sample.errors import StoreError
+from gua_sample.errors import CorruptPartition, StoreError
 from gua_sample.partition import DAY_MS, day_of
 from gua_sample.policy import STATUS_OK
 from gua_sample.records import IMPORTED_BOOT, Boot, Card, CardFacts, Process, Tick, Usage
+from gua_sample.safe_file import open_regular
 
 KIND = "gpu_stats_service CSV"
 HEADER = ["timestamp", "user", "pid", "gpu", "usage"]
@@ -33,7 +34,8 @@ BOOT = Boot(IMPORTED_BOOT + "gpu_stats_service", 0)
 TYPE = "unknown"
 LARGEST_INDEX = 1023
 LATEST_SECONDS = 2**40
-LONGEST_HEADER = 10_000
+LONGEST_HEADER = LONGEST_LINE = 10_000
+MOST_BYTES = 1 << 40
 
 # In a temporary database: lines may come from several files, in any order, and more than once.
 SPOOL = """
@@ -86,14 +88,17 @@ def open_source(paths: list[str], tally: Tally, progress: Callable[[int, int], N
 def _read_file(path: str, spool: sqlite3.Connection, tally: Tally) -> None:
     shown = os.path.basename(path)
     try:
-        with open(path, encoding="utf-8", errors="backslashreplace", newline="") as file:
+        descriptor = open_regular(path, MOST_BYTES)
+        with open(descriptor, encoding="utf-8", errors="backslashreplace", newline="") as file:
             header = file.readline(LONGEST_HEADER)
             if not is_header(header):
                 tally.leave("file", f"without the columns {','.join(HEADER)}", shown)
             elif OUR_COLUMN in header:
                 tally.leave("file", "written by gua itself, whose data folder tells more: import that", shown)
             else:
-                _take_lines(file, shown, spool, tally)
+                _take_lines(iter(lambda: file.readline(LONGEST_LINE), ""), shown, spool, tally)
+    except CorruptPartition as error:
+        tally.refuse(shown, str(error))
     except OSError as error:
         tally.refuse(shown, f"{path} can't be read ({error.strerror}): check its owner and mode")
 

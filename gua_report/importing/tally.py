@@ -58,6 +58,23 @@ class Tally:
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
+    def hand_over(self) -> list[Any]:
+        """What was left out, refused and warned of since the last time, in plain lists for `take_over`."""
+        left_out = [[what, reason, left.count, left.examples] for (what, reason), left in self.left_out.items()]
+        told = [left_out, list(self.refused.items()), self.warnings]
+        self.left_out, self.refused, self.warnings = {}, {}, []
+        return told
+
+    def take_over(self, left_out: list[Any], refused: list[Any], warnings: list[str]) -> None:
+        """Add what another tally was told."""
+        for what, reason, count, examples in left_out:
+            for example in examples:
+                self.leave(what, reason, example, 0)
+            self.left_out[what, reason].count += count
+        for what, reason in refused:
+            self.refuse(what, reason)
+        self.warnings += warnings
+
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to import at all."""

@@ -54,4 +54,7 @@ def moment_ms(value: object) -> int | None:
 
 def iso(ts_ms: int) -> str:
     """A time for people."""
-    return (EPOCH + timedelta(milliseconds=ts_ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return (EPOCH + timedelta(milliseconds=ts_ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):  # of no calendar
+        return f"{ts_ms} ms since 1970"

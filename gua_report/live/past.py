@@ -5,7 +5,7 @@ are, and an episode that is going on begins here when it does there. A hole ends
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gua_report.live.ticks import DOES_NOTHING, IS_LARGE, RESTS, TOGETHER, Key, Row, Situation, Timeline
 from gua_sample.policy import ACTIVE, IDLE_HELD, is_idle
@@ -25,6 +25,22 @@ class Past(NamedTuple):
 
 
 NOTHING = Past(None, {}, {})
+
+
+def to_plain(told: Past) -> list[Any]:
+    """In lists, as JSON carries it."""
+    return [told.newest_ms, list(told.cards.items()), list(told.idle.items())]
+
+
+def restore(newest_ms: int | None, cards: list[Any], idle: list[Any]) -> Past:
+    def run(values: Any) -> Run | None:
+        return None if values is None else Run(*values)
+
+    return Past(
+        newest_ms,
+        {uuid: run(values) for uuid, values in cards},
+        {(uuid, pid, start): run(values) for (uuid, pid, start), values in idle},
+    )
 
 
 class Walk:

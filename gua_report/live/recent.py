@@ -1,7 +1,7 @@
 """What the newest tick with cards left: which card was where, and who the processes on them are."""
 
 import sqlite3
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gua_report.newest import CLOCKS_DIFFER_MS
 from gua_report.partitions import open_partition
@@ -39,6 +39,8 @@ def _read(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
     if found is None:
         return None
     tick_id, ts_ms, boot_id, boot_time_ms, driver_version = found
+    if not (isinstance(ts_ms, int) and isinstance(boot_time_ms, int)):
+        raise TypeError("a tick without a time")
     cards = connection.execute(
         "SELECT c.uuid, c.gpu_index, c.mig_index, c.parent_uuid"
         " FROM card_sample s JOIN card c ON c.id = s.card_id WHERE s.tick_id = ?",
@@ -53,6 +55,16 @@ def _read(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
     )
     known = {process.pid: process for process in (Process(*row) for row in processes)}
     return Recent(ts_ms, Previous(Boot(boot_id, boot_time_ms), driver_version, cursors), known)
+
+
+def restore_recent(ts_ms: int, previous: list[Any], processes: dict[Any, list[Any]]) -> Recent:
+    """From the plain lists that JSON makes of it, which has only texts as keys."""
+    boot, driver_version, cursors = previous
+    return Recent(
+        ts_ms,
+        Previous(Boot(*boot), driver_version, [Cursor(*cursor) for cursor in cursors]),
+        {int(pid): Process(*process) for pid, process in processes.items()},
+    )
 
 
 def fill_in(tick: Tick, recent: Recent | None, longest_ms: float) -> Tick:

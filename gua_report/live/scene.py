@@ -5,14 +5,15 @@ import argparse
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gua_report.arguments import mebibytes
+from gua_report.as_owner import ask_as_owner
 from gua_report.config import Config, load_config
 from gua_report.identities import UNATTRIBUTED, UNKNOWN, apply_mapping, resolve
 from gua_report.live import past, snapshot
 from gua_report.live.past import Past, Run
-from gua_report.live.recent import fill_in, read_recent
+from gua_report.live.recent import fill_in, read_recent, restore_recent
 from gua_report.live.ticks import Timeline, read_rows, situation_of
 from gua_report.newest import History, Newest, find_newest, list_history
 from gua_report.reservations.cards import CardNow, Holder, Validation
@@ -20,6 +21,7 @@ from gua_sample import command, settings
 from gua_sample.partition import DAY_MS, samples_dir
 from gua_sample.policy import ACTIVE, IDLE_HELD, NAN, TRULY_IDLE, Policy, card_state, is_unattributed
 from gua_sample.records import Card, Source, Tick, Usage
+from gua_sample.rights import check_folder
 
 DRIVER_TIMEOUT = "10s"
 # How far back is looked: so long, and no longer than a person likes to wait.
@@ -96,6 +98,8 @@ class Observer:
         told = options.data_dir is not None or self.seed is None
         self.data_dir = settings.data_dir(options.data_dir) if told else ""
         self.source: Source | None = None if self.seed is not None else snapshot.machine()
+        if self.data_dir and (warning := check_folder(self.data_dir)):
+            complain(f"warning: {warning}")
         self.past = past.NOTHING
         self._complain = complain
         self._said: set[str] = set()
@@ -110,9 +114,12 @@ class Observer:
     def look(self) -> Scene:
         """The cards now, without a past."""
         now_ms = self.now_ms()
-        history = list_history(samples_dir(self.data_dir)) if self.data_dir else History("", [], [], None)
-        newest = find_newest(history, now_ms)
-        recent = read_recent(history.partitions, now_ms)
+        history, newest, recent = History("", [], [], None), None, None
+        if self.data_dir:
+            answer = ask_as_owner(self.data_dir, lambda: self.read_newest(now_ms))
+            history = History(*answer[0])
+            newest = Newest(*answer[1]) if answer[1] else None
+            recent = restore_recent(*answer[2]) if answer[2] else None
         if self.source is None:
             tick = snapshot.simulate(self.seed or 0, now_ms)
         else:
@@ -120,23 +127,42 @@ class Observer:
         tick = fill_in(tick, recent, newest.stale_ms if newest else 0)
         return Scene(tick, self.see_cards(tick, past.NOTHING), newest, history)
 
+    def read_newest(self, now_ms: int) -> list[Any]:
+        """What there is of a history, its newest tick, and what that left: plain lists, to be asked for in a child."""
+        history = list_history(samples_dir(self.data_dir))
+        return [history, find_newest(history, now_ms), read_recent(history.partitions, now_ms)]
+
     def look_back(self, scene: Scene) -> Scene:
         """The same, and since when."""
         tick = scene.tick
-        with closing(self.timeline(scene, set(tick.processes))) as timeline:
-            now = situation_of(tick, self.config.policy)
-            self.past = past.look_back(timeline, now, tick.ts_ms, tick.boot.id, self.past)
+        now = situation_of(tick, self.config.policy)
+        told = self.ask_timeline(
+            scene,
+            set(tick.processes),
+            lambda timeline: past.to_plain(past.look_back(timeline, now, tick.ts_ms, tick.boot.id, self.past)),
+        )
+        self.past = past.restore(*told)
         return scene._replace(cards=self.see_cards(tick, self.past))
 
     def find_last_use(self, scene: Scene, uuids: set[str]) -> dict[str, int]:
-        with closing(self.timeline(scene, set())) as timeline:
-            return past.find_last_use(timeline, uuids)
+        found: dict[str, int] = self.ask_timeline(scene, set(), lambda timeline: past.find_last_use(timeline, uuids))
+        return found
 
-    def timeline(self, scene: Scene, pids: set[int]) -> Timeline:
+    def ask_timeline(self, scene: Scene, pids: set[int], question: Callable[[Timeline], Any]) -> Any:
+        """What the earlier ticks, with the processes of some pids, tell; what can't be read of them is said once."""
         now_ms, partitions = scene.tick.ts_ms, scene.history.partitions
         reach = (now_ms - LOOK_BACK_DAYS * DAY_MS, now_ms)
-        rows = read_rows(partitions, self.config.policy, pids, reach, LOOK_BACK_SECONDS, self.complain_once)
-        return Timeline(rows)
+
+        def answer() -> list[Any]:
+            problems: list[str] = []
+            rows = read_rows(partitions, self.config.policy, pids, reach, LOOK_BACK_SECONDS, problems.append)
+            with closing(Timeline(rows)) as timeline:
+                return [question(timeline), problems]
+
+        told, problems = ask_as_owner(self.data_dir, answer) if self.data_dir else answer()
+        for problem in problems:
+            self.complain_once(problem)
+        return told
 
     def see_cards(self, tick: Tick, told: Past) -> list[CardSeen]:
         cards = [see_card(card, tick, told, self.config) for card in tick.cards]

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gua_report.live.expression import Expression
 from gua_report.newest import CLOCKS_DIFFER_MS, median
@@ -78,9 +78,14 @@ class Row(NamedTuple):
         cards = [divmod(int(number), CODES) for number in (self.cards or "").split(",") if number]
         rows = [divmod(int(number), CODES) for number in (self.processes or "").split(",") if number]
         found = [(divmod(ids, IDS), code) for ids, code in rows]
+        # Of a damaged partition, ids may refer to what is not there.
         return Situation(
-            {uuids[card]: code for card, code in cards},
-            {(uuids[card], *processes[process]): code for (card, process), code in found},
+            {uuids[card]: code for card, code in cards if card in uuids},
+            {
+                (uuids[card], *processes[process]): code
+                for (card, process), code in found
+                if card in uuids and process in processes
+            },
         )
 
 
@@ -140,11 +145,25 @@ def _read_partition(connection: sqlite3.Connection, policy: Policy, pids: Iterab
     sql = f"SELECT id, pid, start_time_ms FROM process WHERE pid IN ({_join(pids)})"
     processes = connection.execute(sql).fetchall()
     cards = connection.execute("SELECT id, uuid, status FROM card").fetchall()
+    if not all(isinstance(uuid, str) for _, uuid, _ in cards):
+        raise TypeError("a card without a uuid")
     names = Names({card: uuid for card, uuid, _ in cards}, {number: (pid, start) for number, pid, start in processes})
     failed = [card for card, _, status in cards if status != STATUS_OK]
     sql = _tick_sql(policy, failed, list(names.processes))
-    for ts_ms, interval_ms, boot_id, card_codes, codes in connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS,)):
+    for row in connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS,)):
+        _check(row)
+        ts_ms, interval_ms, boot_id, card_codes, codes = row
         yield Row(ts_ms, interval_ms, boot_id, card_codes, codes, names)
+
+
+def _check(row: tuple[Any, ...]) -> None:
+    """Raise TypeError if that can't be a tick: whoever looks at it must not stumble over what is in a file."""
+    ts_ms, interval_ms, boot_id, *codes = row
+    if not (isinstance(ts_ms, int) and isinstance(interval_ms, int | None) and isinstance(boot_id, str)):
+        raise TypeError("a tick without a time or a boot")
+    for text in codes:
+        if text is not None and not text.replace(",", "").isdecimal():
+            raise TypeError("an id that is no number")
 
 
 def _tick_sql(policy: Policy, failed: list[int], processes: list[int]) -> str:

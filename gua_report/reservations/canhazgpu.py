@@ -15,20 +15,19 @@ the version in Python, the script canhazgpu.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from contextlib import closing
 from datetime import timezone
 from typing import Any, NamedTuple
 
-from gua_report.reservations.reservation import FOREVER_MS, Reservation, moment_ms, shown
+from gua_report.reservations.redis_client import CONVERSATION_SECONDS, Conversation, ErrorAnswer, NoConversation
+from gua_report.reservations.redis_url import OPTIONS, BadUrl, parse_url
+from gua_report.reservations.reservation import FOREVER_MS, FewLines, Reservation, moment_ms, shown
 
 COUNT_KEY = "canhazgpu:gpu_count"
 GPU_KEY = "canhazgpu:gpu:{}"
 HISTORY_KEY = "canhazgpu:usage_history_sorted"
 # The longer of the two: nobody is to be called unreserved for a heartbeat that is late.
 HEARTBEAT_MS = 15 * 60_000
-TIMEOUT_SECONDS = 1.5
 MOST_CARDS = 1024
 
 Complain = Callable[[str], None]
@@ -47,64 +46,56 @@ class Foreign(Exception):
 def read(url: str, history_since_ms: int | None, complain: Complain) -> Answer | None:
     """What is reserved now and, if a time is given, what was since. None, with a complaint, if it can't be had."""
     try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-    except ImportError:
+        address = parse_url(url)
+    except BadUrl:
         complain(
-            "reservations in Redis need the package redis, which is optional: sudo make install EXTRAS=redis,"
-            f" or python3 -m pip --python {sys.executable} install redis"
+            "[reservations] redis in the config is no URL: in a password, write / ? # @ : as %2F %3F %23 %40 %3A;"
+            f" what may follow a question mark is {', '.join(OPTIONS)}"
         )
         return None
     try:
-        redis.ConnectionPool.from_url(url)
-    except (ValueError, TypeError):  # whose text may show a part of the password
-        complain("[reservations] redis in the config is no URL: in a password, write / ? # @ : as %2F %3F %23 %40 %3A")
-        return None
-    try:
-        client = redis.Redis.from_url(
-            url,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-        )
-        with closing(client):
-            return _read(client, history_since_ms, complain)
-    except (redis.RedisError, OSError, ValueError) as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        complain(f"reservations can't be read from {_place(url)} ({_without_secrets(said, url)})")
+        with Conversation(address) as server:
+            return _read(server, history_since_ms, complain)
+    except TimeoutError:
+        said = f"not all answers came within {CONVERSATION_SECONDS:g} s"
+    except OSError as error:
+        said = error.strerror or str(error)
+    except (NoConversation, Foreign) as error:
+        said = str(error)
+    complain(f"reservations can't be read from {address.place()} ({address.hide_secrets(said)})")
     return None
 
 
-def _read(client: Any, history_since_ms: int | None, complain: Complain) -> Answer:
+def _read(server: Conversation, history_since_ms: int | None, complain: Complain) -> Answer:
     answer = Answer([], {}, set())
-    count = client.get(COUNT_KEY)
+    count = server.ask("GET", COUNT_KEY)
     if count is None:
-        raise ValueError(f"no {COUNT_KEY}: is it canhazgpu's database? canhazgpu admin --gpus N sets it")
-    if not count.isdigit() or int(count) > MOST_CARDS:
-        raise ValueError(f"{COUNT_KEY} is {shown(count)}: expected a number of cards")
-    pipeline = client.pipeline(transaction=False)
-    for index in range(int(count)):
-        pipeline.get(GPU_KEY.format(index))
-    for index, value in enumerate(pipeline.execute(raise_on_error=False)):
+        raise Foreign(f"no {COUNT_KEY}: is it canhazgpu's database? canhazgpu admin --gpus N sets it")
+    if not isinstance(count, bytes) or not count.isdigit() or len(count) > 4 or int(count) > MOST_CARDS:
+        raise Foreign(f"{COUNT_KEY} is {shown(count)}: expected a number of cards")
+    values = server.ask_all(("GET", GPU_KEY.format(index)) for index in range(int(count)))
+    # The score is the end in whole seconds, cut off.
+    since = None if history_since_ms is None else history_since_ms // 1000 - 1
+    members = [] if since is None else server.ask("ZRANGEBYSCORE", HISTORY_KEY, since, "+inf")
+    foreign = FewLines(complain, "more cards in Redis are not canhazgpu's")
+    for index, value in enumerate(values):
         try:
             _add_card(answer, index, value)
         except Foreign as error:
             answer.unreadable.add(str(index))
-            complain(f"{GPU_KEY.format(index)} in Redis is not canhazgpu's: {error}")
-    if history_since_ms is not None:
-        # The score is the end in whole seconds, cut off.
-        members = client.zrangebyscore(HISTORY_KEY, history_since_ms // 1000 - 1, "+inf")
-        _add_history(answer, members, complain)
+            foreign.say(f"{GPU_KEY.format(index)} in Redis is not canhazgpu's: {error}")
+    foreign.finish()
+    if not isinstance(members, list):
+        raise Foreign(f"{HISTORY_KEY} is {shown(members)}: expected a list")
+    _add_history(answer, members, complain)
     return answer
 
 
 def _add_card(answer: Answer, index: int, value: Any) -> None:
     if value is None:
         return
-    if isinstance(value, Exception):  # a value of another type
-        raise Foreign(" ".join(str(value).split()))
+    if isinstance(value, ErrorAnswer):  # a value of another type
+        raise Foreign(str(value))
     state = _object(value)
     released = _time(state, "last_released")
     if released is not None:
@@ -124,7 +115,7 @@ def _add_card(answer: Answer, index: int, value: Any) -> None:
     answer.reservations.append(Reservation(str(index), user, start_ms, end_ms, kind, _text(state, "note"), key))
 
 
-def _add_history(answer: Answer, members: list[bytes], complain: Complain) -> None:
+def _add_history(answer: Answer, members: list[object], complain: Complain) -> None:
     bad = []
     for member in members:
         try:
@@ -143,9 +134,9 @@ def _add_history(answer: Answer, members: list[bytes], complain: Complain) -> No
         complain(f"{HISTORY_KEY} in Redis: {len(bad)} of {len(members)} entries are not canhazgpu's: {bad[0]}")
 
 
-def _object(value: bytes) -> dict[str, Any]:
+def _object(value: object) -> dict[str, Any]:
     try:
-        document = json.loads(value)
+        document = json.loads(value) if isinstance(value, bytes) else None
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -168,16 +159,3 @@ def _time(state: dict[str, Any], name: str) -> int | None:
     if ts_ms is None:
         raise Foreign(f"expected a time as {name}, not {shown(value)}")
     return ts_ms
-
-
-def _place(url: str) -> str:
-    """Where it is, without who asks: a URL may hold a password, before the host or after a question mark."""
-    scheme, _, rest = url.partition("://")
-    user, _, place = rest.rpartition("@")
-    return "Redis" if "?" in user else f"{scheme}://{place.partition('?')[0]}"
-
-
-def _without_secrets(said: str, url: str) -> str:
-    for secret in (url, url.rpartition("@")[0].rpartition(":")[2], url.partition("?")[2]):
-        said = said.replace(secret, "...") if secret else said
-    return said

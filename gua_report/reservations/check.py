@@ -17,7 +17,7 @@ from gua_report.reservations.cards import (
     Validation,
 )
 from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation
-from gua_report.reservations.sources import is_configured, is_for, name_strays, read_book
+from gua_report.reservations.sources import is_configured, name_strays, names_of, read_book
 from gua_report.spelling import duration
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 from gua_sample.processes import printable
@@ -43,7 +43,8 @@ class _Case:
 
     def __init__(self, card: CardNow, book: Book, config: Config, now_ms: int) -> None:
         self.card, self.now_ms, self.people = card, now_ms, config.people
-        own = [one for one in book.reservations if is_for(one, card.uuid, card.index)]
+        names = names_of(card.uuid, card.index)
+        own = [one for one in book.reservations if one.gpu in names]
         self.current = [one for one in own if one.start_ms <= now_ms < one.end_ms]
         self.ended_ms = [one.end_ms for one in own if one.end_ms <= now_ms]
         released = book.released_ms.get(str(card.index))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from typing import NamedTuple
 
-from gua_report.reservations.reservation import FOREVER_MS, Reservation, moment_ms, shown
+from gua_report.bounded_file import NoRegularFile, read_bounded
+from gua_report.reservations.reservation import FOREVER_MS, FewLines, Reservation, moment_ms, shown
 
+# Thirty years of a reservation a day on each of nine cards.
+MOST_ROWS = 100_000
+MOST_BYTES = 16 << 20
+MOST_COLUMNS = 100
 COLUMNS = ("gpu", "user", "from", "to", "note")
 OPTIONAL = ("note",)
 A_TIME = "a time such as 2026-11-16 or 2026-11-16T08:30, or epoch seconds"
@@ -34,11 +39,13 @@ class Rows(NamedTuple):
 def read(path: str, zone: tzinfo, complain: Complain) -> Rows | None:
     """None, with a complaint, if nothing in the file can be used."""
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            complain(f"reservations can't be read from {path}: it is no regular file")
-            return None
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            return _read_rows(path, file, zone, complain)
+        content = read_bounded(path, MOST_BYTES)
+        # A row that is cut off may say something else than the whole one.
+        data = content.data if content.is_whole else content.data[: content.data.rfind(b"\n") + 1]
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
+        return _read_rows(path, text, content.is_whole, zone, complain)
+    except NoRegularFile as error:
+        complain(f"reservations can't be read from {path}: {error.strerror}")
     except OSError as error:
         complain(f"reservations can't be read from {path} ({error.strerror}): check [reservations] in the config")
     except UnicodeDecodeError:
@@ -46,43 +53,64 @@ def read(path: str, zone: tzinfo, complain: Complain) -> Rows | None:
     return None
 
 
-def _read_rows(path: str, file: Iterator[str], zone: tzinfo, complain: Complain) -> Rows | None:
-    rows = csv.reader(file, strict=True)  # a quote that is not closed would swallow the rows after it
+def _read_rows(path: str, file: Iterator[str], is_whole: bool, zone: tzinfo, complain: Complain) -> Rows | None:
     names: list[str] = []
     found = Rows([], set(), True)
+    bad = FewLines(complain, f"more rows in {path} make no sense")
+    count = 0
+    for where, fields in _split(path, file, bad):
+        if fields is None:
+            found = found._replace(is_complete=False)
+        elif not names:
+            names = [field.strip().lower() for field in fields]
+            if not _is_header(where, names, complain):
+                return None
+        elif count == MOST_ROWS:
+            is_whole = False
+            break
+        else:
+            count += 1
+            try:
+                found.reservations.append(_reservation(names, fields, where, zone))
+            except BadValue as error:
+                bad.say(f"{where}: {error}")
+                if error.gpu is None:
+                    found = found._replace(is_complete=False)
+                else:
+                    found.unreadable.add(error.gpu)
+    bad.finish()
+    if not is_whole:
+        complain(
+            f"{path}: only its first {count:,} rows are read, as there are more than {MOST_ROWS:,} or"
+            f" {MOST_BYTES >> 20} MiB: take out those of the past; a card that these do not name may be reserved"
+        )
+        found = found._replace(is_complete=False)
+    elif not names:
+        complain(f"{path} is empty: expected a first line {','.join(COLUMNS)}")
+    return found if names else None
+
+
+def _split(path: str, file: Iterator[str], bad: FewLines) -> Iterator[tuple[str, list[str] | None]]:
+    """Where each row stands that is not blank, and its fields; None if it can't be told which."""
+    rows = csv.reader(file, strict=True)  # a quote that is not closed would swallow the rows after it
     while True:
         try:
             fields = next(rows)
         except StopIteration:
-            break
+            return
         except csv.Error as error:
-            complain(f"{path} line {rows.line_num}: {error}: expected comma-separated values")
-            found = found._replace(is_complete=False)
+            bad.say(f"{path} line {rows.line_num}: {error}: expected comma-separated values")
+            yield f"{path} line {rows.line_num}", None
             continue
-        if not any(field.strip() for field in fields):
-            continue
-        if not names:
-            names = [field.strip().lower() for field in fields]
-            if not _is_header(f"{path} line {rows.line_num}", names, complain):
-                return None
-            continue
-        where = f"{path} line {rows.line_num}"
-        try:
-            found.reservations.append(_reservation(names, fields, where, zone))
-        except BadValue as error:
-            complain(f"{where}: {error}")
-            if error.gpu is None:
-                found = found._replace(is_complete=False)
-            else:
-                found.unreadable.add(error.gpu)
-    if not names:
-        complain(f"{path} is empty: expected a first line {','.join(COLUMNS)}")
-        return None
-    return found
+        if any(field.strip() for field in fields):
+            yield f"{path} line {rows.line_num}", fields
 
 
 def _is_header(where: str, names: list[str], complain: Complain) -> bool:
     """Whether all columns are there that it takes; those that we don't know are named and passed over."""
+    if len(names) > MOST_COLUMNS:
+        complain(f"{where}: {len(names):,} columns: expected {','.join(COLUMNS)}")
+        return False
     unknown = [shown(name) for name in names if name not in COLUMNS]
     missing = [name for name in COLUMNS if name not in names and name not in OPTIONAL]
     twice = sorted({name for name in names if names.count(name) > 1 and name in COLUMNS})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import tzinfo
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ FOREVER_MS = 253_402_300_799_000  # the end of the calendar
 # Nobody reserves a card before 2001; 20261116 is a date without its dashes.
 EARLIEST_SECONDS, LATEST_SECONDS = 10**9, 10**11
 LONGEST_SHOWN = 40
+MOST_LINES = 20
 
 # As people and Go write it: a date, or a time with any number of digits after the second.
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
@@ -36,6 +38,22 @@ class Book(NamedTuple):
     released_ms: dict[str, int]  # by card: when its last reservation was given back, where that is told
     unreadable: set[str]  # cards of which a source says what makes no sense
     is_complete: bool  # whether every source could be read
+
+
+class FewLines:
+    """Lines of one kind, of which the first are said and the rest are counted: a bad file may have very many."""
+
+    def __init__(self, complain: Callable[[str], None], more: str) -> None:
+        self._complain, self._more, self._count = complain, more, 0
+
+    def say(self, line: str) -> None:
+        self._count += 1
+        if self._count <= MOST_LINES:
+            self._complain(line)
+
+    def finish(self) -> None:
+        if self._count > MOST_LINES:
+            self._complain(f"{self._count - MOST_LINES:,} {self._more}")
 
 
 def moment_ms(value: object, zone: tzinfo) -> int | None:

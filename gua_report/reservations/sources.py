@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pwd
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from gua_report.config import Config
 from gua_report.identities import apply_mapping
 from gua_report.reservations import csv_file
-from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation, shown
+from gua_report.reservations.reservation import FOREVER_MS, MOST_LINES, Book, FewLines, Reservation, shown
 from gua_report.window import parse_zone, show
 from gua_sample.processes import ANSWER_SECONDS, printable
 
 MOST_OVERLAPS = 5
-MOST_COMPARED = 100  # of those that follow one: a file in which all overlap would take for ever
 # canhazgpu cuts the start of a reservation to the second, but not the end of the one before.
 ROUNDED_MS = 1000
 
@@ -50,9 +49,9 @@ def read_book(config: Config, history_since_ms: int | None, complain: Complain) 
     return book
 
 
-def is_for(reservation: Reservation, uuid: str, index: int | None) -> bool:
-    """Whether the card is the one meant; with MIG on, an index means all instances."""
-    return reservation.gpu == uuid or reservation.gpu == str(index)
+def names_of(uuid: str, index: int | None) -> set[str]:
+    """What a reservation may call a card; with MIG on, an index means all instances."""
+    return {uuid, str(index)}
 
 
 def name_strays(
@@ -64,56 +63,77 @@ def name_strays(
 ) -> None:
     """A line for each card and user that is not there, and for those that overlap. `seen`: who was on a card."""
     reservations = list(reservations)
+    first_by_card: dict[str, Reservation] = {}
+    first_by_user: dict[str, Reservation] = {}
+    for one in reservations:
+        first_by_card.setdefault(one.gpu, one)
+        first_by_user.setdefault(one.user, one)
     known_cards = {*cards, *(str(index) for index in cards.values())}
-    for gpu in dict.fromkeys(one.gpu for one in reservations if one.gpu not in known_cards):
-        first = next(one for one in reservations if one.gpu == gpu)
-        complain(f"{_called(gpu)} does not exist: reserved for {printable(first.user)} in {first.source}")
+    strays = FewLines(complain, "more cards that are reserved do not exist")
+    for gpu, first in first_by_card.items():
+        if gpu not in known_cards:
+            strays.say(f"{_called(gpu)} does not exist: reserved for {printable(first.user)} in {first.source}")
+    strays.finish()
     known_people = {*seen, *people.values()}
-    doubtful = {one.user for one in reservations if apply_mapping(one.user, people) not in known_people}
-    unknown = _unknown_to_the_system(doubtful)
-    for user in dict.fromkeys(one.user for one in reservations if one.user in unknown):
-        first = next(one for one in reservations if one.user == user)
-        complain(f"no user {shown(user)} on this machine, nor on a card: reservation in {first.source}")
+    unknown = _unknown_to_the_system(
+        [user for user in first_by_user if apply_mapping(user, people) not in known_people], MOST_LINES + 1
+    )
+    for user in unknown[:MOST_LINES]:
+        source = first_by_user[user].source
+        complain(f"no user {shown(user)} on this machine, nor on a card: reservation in {source}")
+    if len(unknown) > MOST_LINES:
+        complain("more users who have reserved cards are neither on this machine nor on a card")
     _name_overlaps(reservations, cards, people, complain)
 
 
-def _unknown_to_the_system(names: set[str]) -> set[str]:
-    """Those that there is no account of. A directory of users that does not answer in time says nothing."""
-    unknown: set[str] = set()
+def _unknown_to_the_system(names: list[str], most: int) -> list[str]:
+    """The first that there is no account of. A directory of users that does not answer in time says nothing."""
+    unknown: list[str] = []
 
     def ask() -> None:
-        for name in sorted(names):
+        for name in names:
             try:
                 pwd.getpwnam(name)
             except (KeyError, ValueError):  # ValueError: a name that can't be
-                unknown.add(name)
+                unknown.append(name)
+                if len(unknown) == most:
+                    break
 
     if names:
         thread = threading.Thread(target=ask, daemon=True)
         with suppress(RuntimeError):  # no thread to be had
             thread.start()
             thread.join(ANSWER_SECONDS)
-    return set(unknown)
+    return list(unknown)
 
 
 def _name_overlaps(
     reservations: list[Reservation], cards: Indexes, people: Mapping[str, str], complain: Complain
 ) -> None:
     """Of one card by two people at once. Both count."""
-    found: set[tuple[Reservation, Reservation]] = set()
+    found: set[tuple[Reservation, Reservation]] = set()  # the instances of a card have the same ones
     for uuid, index in cards.items():
-        own = sorted((one for one in reservations if is_for(one, uuid, index)), key=lambda one: one.start_ms)
-        for position, one in enumerate(own):
-            for other in own[position + 1 : position + 1 + MOST_COMPARED]:
-                if other.start_ms >= one.end_ms:
-                    break
-                lasts_ms = min(one.end_ms, other.end_ms) - other.start_ms
-                if lasts_ms > ROUNDED_MS and apply_mapping(one.user, people) != apply_mapping(other.user, people):
-                    if (one, other) not in found and len(found) < MOST_OVERLAPS:
-                        complain(_overlap(one, other))
-                    found.add((one, other))
+        names = names_of(uuid, index)
+        for pair in _overlaps([one for one in reservations if one.gpu in names], people):
+            if pair not in found and len(found) < MOST_OVERLAPS:
+                complain(_overlap(*pair))
+            found.add(pair)
     if len(found) > MOST_OVERLAPS:
-        complain(f"{len(found) - MOST_OVERLAPS} more reservations overlap")
+        complain(f"{len(found) - MOST_OVERLAPS:,} more reservations overlap")
+
+
+def _overlaps(own: list[Reservation], people: Mapping[str, str]) -> Iterator[tuple[Reservation, Reservation]]:
+    """Each reservation of a card that begins while somebody else has it, behind the one of theirs that ends last."""
+    latest: list[tuple[str, Reservation]] = []  # of the two people whose reservations so far end last
+    for one in sorted(own, key=lambda one: one.start_ms):
+        person = apply_mapping(one.user, people)
+        for other, before in latest:
+            if other != person and min(before.end_ms, one.end_ms) - one.start_ms > ROUNDED_MS:
+                yield before, one
+                break
+        candidates = sorted([*latest, (person, one)], key=lambda item: -item[1].end_ms)
+        first = candidates[0]
+        latest = [first, *[item for item in candidates if item[0] != first[0]][:1]]
 
 
 def _overlap(one: Reservation, other: Reservation) -> str:

@@ -28,8 +28,8 @@ examples:
   gua rollup --compact    and closed days packed: a tenth less on disk
 
 It can be stopped at any time, and goes on where it was. A day is closed when
-the ticks after it are there too, by which its last ones are weighed. Ticks
-are only removed if their sums were read back and found right.
+it is over and no tick can be joined to its last one any more. Ticks are only
+removed if their sums were read back and found right.
 exit status: 0 done, 1 failed (days that can't be read are named), 2 wrong
 usage.
 """
@@ -53,12 +53,13 @@ def build_parser() -> command.Parser:
 def run(options: argparse.Namespace) -> int:
     from gua_report.config import load_config
     from gua_report.rolling.upkeep import Upkeep, alone
-    from gua_sample import store
+    from gua_sample.rights import become_owner, check_folder
 
     data_dir = settings.data_dir(options.data_dir)
     config = load_config(options.config)
-    if not options.dry_run:
-        store.become_owner(data_dir)
+    if warning := check_folder(data_dir):
+        complain(warning)
+    become_owner(data_dir)
     with nullcontext() if options.dry_run else alone(data_dir):
         upkeep = Upkeep(data_dir, config, time.time_ns() // 1_000_000, options.dry_run, complain)
         done = upkeep.run(options.rebuild, options.compact, terminal.progress_bar("rolling up"))
@@ -86,6 +87,8 @@ def summary(done: Done, dry_run: bool) -> str:
     lines = [", ".join(parts)]
     lines += [f"{'would remove' if dry_run else 'removed'} {path}" for path in done.removed]
     lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
+    if done.inexact:
+        lines.append(f"not exact at midnight: {', '.join(done.inexact)}")
     return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from contextlib import closing
 
+from gua_sample.safe_file import connect
 from gua_sample.writer import BUSY_SECONDS, storage_error
 
 
@@ -14,9 +15,9 @@ def compact(partition: str) -> int:
 
     Its time of change stays, as what it holds does. Until that is set nobody can add to it: the lock is kept.
     """
-    before = os.stat(partition)
     try:
-        with closing(sqlite3.connect(partition, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+        before = os.stat(partition)
+        with closing(connect(partition, "rw", BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("VACUUM")
             os.utime(partition, ns=(before.st_atime_ns, before.st_mtime_ns))

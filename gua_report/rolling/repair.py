@@ -7,12 +7,16 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from itertools import pairwise
+from typing import Any
 
+from gua_report.partitions import BUSY_SECONDS, has_log, open_database
 from gua_report.rollup_file import read_days
-from gua_report.rollup_index import Stored, path_of, read_index
+from gua_report.rollup_index import ROLLUPS, Stored, path_of, read_index
 from gua_report.rollup_writer import RollupWriter
+from gua_report.window import number_of
 from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
-from gua_sample.partition import JOURNAL_SUFFIX
+from gua_sample.partition import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.safe_file import check_tables, connect
 from gua_sample.writer import storage_error
 
 
@@ -59,40 +63,52 @@ def _set_aside(
             except (CorruptPartition, sqlite3.IntegrityError):
                 writer.roll_back()
                 lost += [day] if day in gone else []
+        writer.write_edges(row for row in _edges_of(path) if row[0] in map(number_of, saved))
     if gone & set(saved):
         complain(f"of {len(gone & set(saved))} days the ticks are gone: they were taken over from it")
     if lost:
         complain(f"lost, as the ticks are gone too: {', '.join(lost)}")
     try:
-        os.link(path, aside)
+        os.link(path, aside, follow_symlinks=False)
     except OSError:  # a file system without hard links: for a moment there is no such file
         os.rename(path, aside)
-    with suppress(FileNotFoundError):
-        os.rename(path + JOURNAL_SUFFIX, aside + JOURNAL_SUFFIX)  # or it would be taken for the new file's
+    for suffix in SIDECARS:
+        with suppress(FileNotFoundError):
+            os.rename(path + suffix, aside + suffix)  # or it would be taken for the new file's
     os.replace(new, path)
     return saved
+
+
+def _edges_of(path: str) -> list[tuple[Any, ...]]:
+    """What is known of the days' edges: none of it if that can't be read."""
+    with suppress(StoreError), open_database(path, ROLLUPS) as connection:
+        check_tables(connection, path, ["edge"])
+        return connection.execute("SELECT * FROM edge").fetchall()
+    return []
 
 
 def _index_of(path: str) -> dict[str, Stored] | None:
     """None if even that can't be read."""
     try:
-        return read_index(path)
+        return read_index(path, damaged=[])
     except CorruptPartition:
         return None
 
 
 def _is_foreign(path: str) -> bool:
     try:
-        with closing(sqlite3.connect(path)) as connection:
+        if has_log(path):
+            return False  # to look would write
+        with closing(connect(path, "ro", BUSY_SECONDS)) as connection:
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError, OSError, CorruptPartition):
         return False
     return bool(names) and "card_hour" not in names
 
 
 def _free_name(path: str) -> str:
     number = 1
-    while os.path.exists(f"{path}.corrupt-{number}"):
+    while os.path.lexists(f"{path}.corrupt-{number}"):
         number += 1
     return f"{path}.corrupt-{number}"
 

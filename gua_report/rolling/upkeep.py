@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import NamedTuple
 
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.daily import is_closed, roll_up_day
-from gua_report.daily_csv import csv_dir, csv_path, write_daily_csv
+from gua_report.daily import Made, is_closed, roll_up_day
+from gua_report.daily_csv import csv_dir, csv_path, remove_left_csvs, write_daily_csv
 from gua_report.history import History
 from gua_report.rolling.compaction import compact
+from gua_report.rolling.edge_files import remove_edges, write_edge
 from gua_report.rolling.repair import read_or_repair
 from gua_report.rolling.retention import find_expired, is_old, list_csvs, remove
 from gua_report.rolling.verification import verify
 from gua_report.rollup_file import read_days
-from gua_report.rollup_index import Stored, find_current, origin_of, path_of, read_index
+from gua_report.rollup_index import Edges, Origin, Stored, find_current, origin_of, path_of, read_index
 from gua_report.rollup_writer import RollupWriter
+from gua_report.window import midnight_ms
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
-from gua_sample.partition import day_of
+from gua_sample.partition import DAY_MS, day_of
 from gua_sample.writer import storage_error
 
 LOCK_NAME = ".rollup.lock"
+# Whoever holds it may be anybody whom the owner lets, and not be at work at all.
+LONGEST_WAIT_SECONDS, LOOK_SECONDS = 3600.0, 0.05
+# A day that is made anew may be another edge for the days beside it, and these for theirs.
+PASSES = 3
 
 
 class Done(NamedTuple):
@@ -38,6 +45,7 @@ class Done(NamedTuple):
     compacted: list[str]
     removed: list[str]  # files, and days of rollups
     kept: list[str]  # days that would have expired, if their sums were there and right
+    inexact: list[str]  # stored days that are off by a tick at midnight, as what lay beside them is gone or has changed
 
 
 class Upkeep:
@@ -47,6 +55,8 @@ class Upkeep:
         self.data_dir, self.config, self.now_ms = data_dir, config, now_ms
         self.dry_run, self.complain = dry_run, complain
         self.history = History(data_dir)
+        # Before anything is read: what comes later makes the day differ from what is stored of it.
+        self.origins = self.find_origins()
         self.index = read_or_repair(data_dir, set(self.history.days), dry_run, complain)
         expired = {day for day, stored in self.index.items() if stored.is_expired}
         # Not seen as ticks any more, whatever lies there: what is stored is all of such a day.
@@ -57,13 +67,21 @@ class Upkeep:
         for partition in sorted(set(self.left.values()) - set(self.find_leftovers())):
             complain(f"{partition} holds ticks that came when those of its day had been removed: move it away")
 
+    def find_origins(self) -> dict[str, Origin]:
+        found = {}
+        for day in self.history.days:
+            with suppress(FileNotFoundError):
+                found[day] = origin_of(self.history.paths[day], self.config.policy)
+        return found
+
     def run(self, rebuild: bool, compacting: bool, progress: Callable[[int, int], None] | None) -> Done:
         history = self.history
+        if not self.dry_run:
+            remove_left_csvs(self.data_dir)
         removed, _ = self.expire(set())  # what is old makes room for what is new
         current = self.find_current()
-        closed = [day for day in history.days if is_closed(history, day, self.now_ms)]
-        due = [day for day in closed if day not in current or (rebuild and not self.follows_expired(day))]
-        due = sorted({*due, *self.beside(due, current)})
+        closed = [day for day in history.days if self.is_closed(day)]
+        due = [day for day in closed if day not in current or (rebuild and not self.would_lack(day))]
         csv_due = [day for day in closed if self.lacks_csv(day)]
         step, steps = 0, len(due) + len(csv_due)
         rolled_up, csv = [], []
@@ -75,63 +93,105 @@ class Upkeep:
             step += (day in due) + (day in csv_due)
             if progress:
                 progress(step, steps)
+        rolled_up = sorted({*rolled_up, *self.store_stale(closed)})
         compacted = self.compact_days(closed) if compacting else []
         more, kept = self.expire(set(rolled_up))
         for text in history.warnings + self.csv_problems:
             self.complain(text)
         return Done(
             rolled_up,
-            len(current - set(due)),
+            len(current - {*due, *rolled_up}),
             [day for day in history.days if day not in closed and day not in current],
             [day for day in due if day in history.unreadable],
             csv,
             compacted,
             list(dict.fromkeys(removed + more)),
             kept,
+            self.find_inexact(),
         )
 
     def find_current(self) -> set[str]:
-        """The days that are stored as the ticks are now, and were found right."""
-        found = find_current(self.index, self.history.paths, self.config.policy)
-        return {day for day in found if self.index[day].is_verified}
+        """The days that are stored as the ticks are now, theirs and those beside them, and were found right."""
+        partitions = {day: self.history.paths[day] for day in self.history.days}
+        found = find_current(self.index, partitions, self.config.policy)
+        return {day for day in found if self.index[day].is_verified and not self.can_be_mended(day)}
 
-    def beside(self, due: list[str], current: set[str]) -> list[str]:
-        """Stored days whose neighbour has changed, or has come back: their edges are weighed by it."""
-        newest = max(self.index, default="")
-        changed = {day for day in due if day in self.index or day < newest}
-        pairs = [pair for pair in pairwise(self.history.days) if changed & set(pair)]
-        found = {day for pair in pairs for day in pair} & current
-        return [day for day in found if not self.follows_expired(day)]
+    def can_be_mended(self, day: str) -> bool:
+        stored = self.index[day]
+        return stored.is_stale or (stored.lacks_edge and not self.would_lack(day))
 
-    def follows_expired(self, day: str) -> bool:
-        """Whether the ticks before it are gone: what they told of its first ones can't be made anew."""
-        before = self.day_before(day)
-        return before is not None and before not in self.history.days
+    def would_lack(self, day: str) -> bool:
+        """Whether ticks beside it are missing: what they told of it can't be made anew."""
+        return self.is_missing(day, -1) or self.is_missing(day, 1)
 
-    def day_before(self, day: str) -> str | None:
-        return max((other for other in {*self.index, *self.history.days} if other < day), default=None)
+    def is_missing(self, day: str, step: int) -> bool:
+        near = beside(day, step)
+        self.history.ticks_of(near)  # which tells whether it can be read
+        return near in (self.history.unreadable if near in self.history.paths else self.index)
+
+    def are_neighbours(self, day: str, other: str) -> bool:
+        """Whether no day between them is known of which there is nothing to see just now."""
+        known = {*self.index, *self.history.paths}
+        hidden = self.history.unreadable | (known - set(self.history.paths))
+        return not any(min(day, other) < between < max(day, other) for between in hidden)
 
     def episodes_before(self, day: str) -> pd.DataFrame | None:
-        """Those stored of the day before, if its ticks are gone."""
-        before = self.day_before(day)
-        if before is None or before in self.history.days:
+        """Those stored of the day before, if there is nothing else of it."""
+        before = beside(day, -1)
+        if before not in self.index or not self.is_missing(day, -1):
             return None
         return read_days(path_of(self.data_dir), before, before).episodes
 
+    def store_stale(self, closed: list[str]) -> list[str]:
+        """Days that are no longer as the days beside them, which were made anew, have it."""
+        done: list[str] = []
+        for _ in range(PASSES):
+            self.refresh()
+            stale = [day for day in closed if day in self.index and self.index[day].is_stale]
+            if self.dry_run or not stale:
+                break
+            done += [day for day in stale if self.store_day(day)]
+        return done
+
     def store_day(self, day: str) -> bool:
         """In a transaction of its own: who is killed has done what is done."""
-        # Before it is read: what comes later is to be seen as such.
-        origin = origin_of(self.history.paths[day], self.config.policy)
-        made = roll_up_day(self.history, day, self.config.policy, self.episodes_before(day))
+        made = self.make(day)
         if made is None or self.dry_run:
             return made is not None
+        # Now that all of it was looked at.
+        lacks = [self.is_missing(day, step) for step in (-1, 1)]
+        origin, stored = self.origins[day], self.index.get(day)
+        if any(lacks) and stored and stored.is_exact and stored.is_verified and stored.origin == origin:
+            return False  # it is better as it is
+        edges = Edges(*(None if is_missing else key for key, is_missing in zip(made.edges, lacks, strict=True)))
         path = path_of(self.data_dir)
-        is_compact = day in self.index and self.index[day].is_compact and self.index[day].origin[1:] == origin[1:]
+        is_compact = stored is not None and stored.is_compact and stored.origin[1:] == origin[1:]
         with RollupWriter(path) as writer:
-            writer.write(day, made, Stored(origin, is_compact=is_compact))
-            verify(path, day, made)
+            seen = [near for near in made.beside if self.are_neighbours(day, near.day)]
+            writer.write(day, made.sums, Stored(origin, is_compact=is_compact), edges, seen)
+            verify(path, day, made.sums)
             writer.mark_verified(day)
         return True
+
+    def make(self, day: str) -> Made | None:
+        """None if it can't be. Whatever is wrong with it, and nobody can foresee that of a damaged file, is its own."""
+        before = self.episodes_before(day)
+        try:
+            return roll_up_day(self.history, day, self.config.policy, before)
+        except Exception as error:
+            self.fail(day, error)
+            return None
+
+    def is_closed(self, day: str) -> bool:
+        try:
+            return is_closed(self.history, day, self.now_ms)
+        except Exception as error:
+            self.fail(day, error)
+            return True
+
+    def fail(self, day: str, error: Exception) -> None:
+        path, what = self.history.paths[day], f"{type(error).__name__}: {error}"
+        self.history.skip(day, CorruptPartition(f"{path} can't be rolled up ({what})"))
 
     def lacks_csv(self, day: str) -> bool:
         """Whether there is none yet, or one that is older than the ticks."""
@@ -177,41 +237,67 @@ class Upkeep:
         # The ticks at the edges of a day are weighed by those beyond: these wait until it is rolled up.
         due = {day for day in history.days if day not in current and self.is_to_come(day)}
         awaited = {day for pair in pairwise(history.days) if due & set(pair) for day in pair}
+        awaited |= {day for day in history.days if self.awaits(day)}
         csvs = list_csvs(csv_dir(self.data_dir))
         expired = find_expired(
             [day for day in history.days if day in current or len(history.ticks_of(day)) or day in history.unreadable],
             csvs,
-            set(self.index),
+            set(self.index) - set(self.left),
             current,
             self.config.retention,
             self.now_ms,
         )
-        expired = expired._replace(days=[day for day in expired.days if day not in awaited])
+        days = [day for day in expired.days if day not in awaited]
+        wanted = self.find_wanted_edges(set(days))
+        rollups = [day for day in expired.rollups if day not in wanted]
         leftovers = self.find_leftovers()
-        partitions = [history.paths[day] for day in expired.days]
+        partitions = [history.paths[day] for day in days]
         if not self.dry_run:
             remove(leftovers + expired.csvs)  # on a full disk, this makes room for what follows
-            if expired.days or expired.rollups:
+            self.left = {day: path for day, path in self.left.items() if path not in leftovers}
+            for day in set(days) & wanted:
+                write_edge(self.data_dir, day, history.paths[day])
+            if days or rollups:
                 with RollupWriter(path_of(self.data_dir)) as writer:
-                    writer.mark_expired(expired.days)  # first: they are never to be made anew from what is left
-                    writer.delete(expired.rollups)
+                    writer.mark_expired(days)  # first: they are never to be made anew from what is left
+                    writer.delete(rollups)
             remove(partitions)
-            history.forget(expired.days)
-        removed = [*leftovers, *partitions, *expired.csvs, *(f"rollup of {day}" for day in expired.rollups)]
+            remove_edges(self.data_dir, wanted)
+            history.forget(days)
+        removed = [*leftovers, *partitions, *expired.csvs, *(f"rollup of {day}" for day in rollups)]
         return removed, expired.kept
 
     def is_to_come(self, day: str) -> bool:
         """Whether it can still be rolled up."""
         return day < self.today and len(self.history.ticks_of(day)) > 0 and day not in self.history.unreadable
 
+    def awaits(self, day: str) -> bool:
+        """Whether it was made without a day beside it that can't be read just now, and may be read another time."""
+        stored, errors = self.index.get(day), self.history.errors
+        if stored is None or not stored.lacks_edge:
+            return False
+        trouble = [errors[near] for near in (beside(day, -1), beside(day, 1)) if near in errors]
+        return any(not isinstance(error, CorruptPartition | NewerPartition) for error in trouble)
+
+    def find_wanted_edges(self, expiring: set[str]) -> set[str]:
+        """The days without ticks, but for those at their ends, beside days that have them."""
+        expired = {day for day, stored in self.index.items() if stored.is_expired} | expiring
+        there = set(self.history.days) - expiring
+        return {day for day in expired if {beside(day, -1), beside(day, 1)} & there}
+
     def find_leftovers(self) -> list[str]:
         """Partitions that a run meant to remove when it was killed."""
         found = []
         for day, partition in sorted(self.left.items()):
-            origin = self.index[day].origin
-            if os.path.exists(partition) and origin == origin_of(partition, origin.policy):
-                found.append(partition)
+            with suppress(FileNotFoundError):
+                origin = self.index[day].origin
+                if origin == origin_of(partition, origin.policy):
+                    found.append(partition)
         return found
+
+    def find_inexact(self) -> list[str]:
+        self.refresh()
+        return [day for day, stored in self.index.items() if not stored.is_exact]
 
     def refresh(self) -> None:
         if not self.dry_run:
@@ -221,16 +307,33 @@ class Upkeep:
                 self.index = {}
 
 
+def beside(day: str, step: int) -> str:
+    """The day before it (-1), or the day after."""
+    return day_of(midnight_ms(day) + step * DAY_MS)
+
+
 @contextmanager
 def alone(data_dir: str) -> Iterator[None]:
     """With no other such run on the folder: it is waited for. A file of the owner's: any reader can lock a folder."""
     path = os.path.join(data_dir, LOCK_NAME)
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise storage_error(error, data_dir) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _wait_for(lock, path)
         yield
     finally:
         os.close(lock)
+
+
+def _wait_for(lock: int, path: str) -> None:
+    ends = time.monotonic() + LONGEST_WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > ends:
+                raise PartitionBusy(f"{path} is held by another process: see 'fuser -v {path}'") from error
+            time.sleep(LOOK_SECONDS)

@@ -21,9 +21,18 @@ mount -n --bind /run/boot_id "$boot_id"
 mount -n -o remount,bind,ro "$boot_id"
 
 mount -n -t tmpfs -o mode=755,nosuid tmpfs "$root/dev"
-for node in null zero full random urandom tty fuse; do
-    [ ! -e /dev/$node ] || cp -a /dev/$node "$root/dev/"
-done
+# Made, not copied: their modes differ from machine to machine.
+while read -r node mode major minor; do
+    mknod -m "$mode" "$root/dev/$node" c "$major" "$minor"
+done <<'NODES'
+null 666 1 3
+zero 666 1 5
+full 666 1 7
+random 666 1 8
+urandom 666 1 9
+tty 666 5 0
+fuse 600 10 229
+NODES
 mkdir "$root/dev/pts"
 ln -s pts/ptmx "$root/dev/ptmx"
 mount -n -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 devpts "$root/dev/pts"

@@ -266,7 +266,7 @@ def test_a_place_that_can_not_be_written_is_said_in_one_line(data_dir: Path, tmp
 def small_disk(open_folder: Path) -> Iterator[Path]:
     folder = open_folder / "small"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=16k", "tmpfs", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 
@@ -293,6 +293,7 @@ def test_a_full_disk_leaves_no_half_daily_csv(small_disk: Path) -> None:
     assert os.listdir(small_disk / "csv") == []
 
 
+@pytest.mark.real
 def test_killed_at_any_moment_the_daily_csv_is_the_old_one_or_the_new_one(machine: Machine) -> None:
     write(machine.data_dir, series(MONDAY_MS, 20, busy()))
     path = Path(str(write_daily_csv(str(machine.data_dir), DAYS[0], CONFIG)))
@@ -323,6 +324,7 @@ def assert_leftovers_go(path: Path, write_again: Callable[[], object]) -> None:
     assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_killed_at_any_moment_an_export_leaves_the_old_file_or_the_new_one(
     machine: Machine, tmp_path: Path, form: str

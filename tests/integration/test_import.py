@@ -96,7 +96,7 @@ class Tool:
 
 
 @pytest.fixture(scope="module", params=["1.0.2", "1.8.0"])
-def tool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tool:
+def tool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, package_index: None) -> Tool:
     python = find_python()
     if python is None:
         pytest.skip("gpu-usage-audit needs Python 3.12 or newer, and there is none")
@@ -271,6 +271,7 @@ def ticks_by_day(data_dir: Path) -> dict[str, int]:
 WHOLE = {"2026-10-05": 200, "2026-10-06": 200, "2026-10-07": 200}
 
 
+@pytest.mark.real
 def test_killed_at_any_moment_there_are_whole_days_and_a_second_run_completes_them(
     machine: Machine, three_days: PeerDatabase
 ) -> None:
@@ -301,7 +302,7 @@ def test_without_space_there_are_whole_days_one_line_and_later_the_rest(
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=130k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=130k", "tmpfs", str(disk)], check=True)
     try:
         done = run(str(three_days.path), "--data-dir", str(disk))
         assert done.returncode == 1
@@ -321,7 +322,7 @@ def test_without_space_there_are_whole_days_one_line_and_later_the_rest(
 def test_without_space_for_a_private_copy_it_says_where(three_days: PeerDatabase, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=64k", "tmpfs", str(disk)], check=True)
     try:
         with three_days.open() as connection:  # so that there is a log
             connection.execute("CREATE TABLE something (at_all)")

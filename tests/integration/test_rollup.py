@@ -352,7 +352,7 @@ def test_a_reader_that_never_leaves_is_named_in_one_line(
     assert report.headline["gpu_hours"].sum() == pytest.approx(expected.headline["gpu_hours"].sum())
     done = here("rollup", rolled_up)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "rolled up 2 days" in done.stdout
+    assert "rolled up 1 day " in done.stdout
 
 
 def test_a_dry_run_says_what_would_be_done_and_touches_nothing(data_dir: Path, tmp_path: Path) -> None:
@@ -439,6 +439,7 @@ class Runs:
         return self._errors.read_text()
 
 
+@pytest.mark.real
 def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_completes_it(
     untouched: Path, finished: Path, driver: Path, tmp_path: Path, config: str
 ) -> None:
@@ -470,8 +471,6 @@ def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_completes_it(
             assert_report(data_dir, expected)
             for path in (data_dir / "csv").glob("*.csv"):
                 assert path.read_bytes() == csvs[path.stem]
-            for path in (data_dir / "csv").glob(".*"):
-                os.utime(path, (0, 0))  # the next run is tomorrow
             done = here("rollup", data_dir, "--compact", "--config", config)
             assert (done.returncode, but_for_empty(done.stderr)) == (0, ""), moment
             assert files(data_dir) == whole([RECENT[1], TODAY], days), moment
@@ -500,7 +499,7 @@ def test_a_day_that_was_stored_and_not_looked_at_again_is_made_anew(
 def small_disk(untouched: Path, tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=1m", "tmpfs", str(folder)], check=True)
     yield copy(untouched, folder)
     subprocess.run(["umount", str(folder)], check=True)
 
@@ -602,7 +601,7 @@ def test_some_at_once_do_it_once_and_none_fails(
 # -- what is old enough goes
 
 
-def test_ticks_go_and_reports_stay(data_dir: Path, expected: Report, config: str) -> None:
+def test_ticks_go_and_reports_stay(untouched: Path, data_dir: Path, expected: Report, config: str) -> None:
     done = rollup(data_dir, "--config", config)
     assert (done.returncode, done.stderr) == (0, "")
     for day in OLD:
@@ -610,9 +609,11 @@ def test_ticks_go_and_reports_stay(data_dir: Path, expected: Report, config: str
     assert files(data_dir) == whole([*RECENT, TODAY], CLOSED)
     report = assert_report(data_dir, expected)
     assert report.notes == []
-    hours = report_of(data_dir, START_MS + 5 * HOUR_MS, START_MS + 40 * HOUR_MS)
+    window = START_MS + 5 * HOUR_MS, START_MS + 40 * HOUR_MS
+    hours = report_of(data_dir, *window)
     assert hours.notes == []
-    assert hours.from_rollups_seconds == pytest.approx(35 * 3600)
+    # Almost all of it: on some days of the calendar the laboratory's host is down for a while.
+    assert 34 * 3600 < hours.from_rollups_seconds == pytest.approx(report_of(untouched, *window).from_ticks_seconds)
     before = tree(data_dir)
     done = here("rollup", data_dir, "--config", config)
     assert (done.returncode, done.stderr) == (0, "")
@@ -635,7 +636,7 @@ def test_the_last_tick_that_comes_in_time_counts(rolled_up: Path, config: str) -
     add_late_tick(rolled_up, START_MS + 30 * MINUTE_MS)
     expected = report_of(rolled_up, START_MS, END_MS)
     done = here("rollup", rolled_up, "--config", config, "--json")
-    assert json.loads(done.stdout)["rolled_up"] == OLD  # and the one beside it
+    assert json.loads(done.stdout)["rolled_up"] == OLD[:1]  # the one beside it takes nothing from that tick
     assert files(rolled_up) == whole([*RECENT, TODAY], CLOSED)
     assert_report(rolled_up, expected)
 
@@ -660,7 +661,7 @@ def test_a_tick_that_comes_while_its_day_is_compacted_counts(
     writers[0].join()
     assert len(query(partition(rolled_up, OLD[0]), "SELECT * FROM ticks")) == 73
     done = here("rollup", rolled_up, "--config", config, "--json")
-    assert json.loads(done.stdout)["rolled_up"] == OLD  # and the one beside it
+    assert json.loads(done.stdout)["rolled_up"] == OLD[:1]  # the one beside it takes nothing from that tick
 
 
 @pytest.mark.parametrize("arguments", [[], ["--rebuild"]])
@@ -768,7 +769,15 @@ def truncate_to_a_page(path: Path) -> None:
     os.truncate(path, 4096)
 
 
-DAMAGES = [overwrite, overwrite_pages, overwrite_middle, truncate, truncate_to_a_page]
+def overwrite_a_name(path: Path) -> None:
+    """In the schema, with a byte that is not UTF-8."""
+    content = path.read_bytes()
+    name = b"viewcard_hours"  # as its row has it: type, name
+    assert content.count(name) == 1
+    path.write_bytes(content.replace(name, b"viewcard\xffhours"))
+
+
+DAMAGES = [overwrite_a_name, overwrite, overwrite_pages, overwrite_middle, truncate, truncate_to_a_page]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -25,7 +25,7 @@ def digest(path: Path) -> str:
 def small_disk(machine: Machine) -> Iterator[Path]:
     """The machine's data folder on a file system of 256 KiB."""
     machine.data_dir.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(machine.data_dir)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=256k", "tmpfs", str(machine.data_dir)], check=True)
     yield machine.data_dir
     subprocess.run(["umount", str(machine.data_dir)], check=True)
 
@@ -241,15 +241,17 @@ def test_samplers_that_meet_a_corrupt_partition_together_set_it_aside_once(machi
     assert len(machine.ticks()) == 6
 
 
-def test_a_name_that_is_a_directory_fails_with_one_line(machine: Machine) -> None:
+def test_a_directory_in_the_place_of_a_partition_is_set_aside(machine: Machine) -> None:
     machine.scenario.add_card()
     machine.tick()
     (partition,) = machine.partitions()
     partition.unlink()
     partition.mkdir()
     done = machine.sample()
-    assert done.returncode == 1
+    assert done.returncode == 0
     assert one_line(done.stderr)
+    assert partition.with_name(partition.name + ".corrupt-1").is_dir()
+    assert len(machine.ticks()) == 1
 
 
 def test_a_data_folder_with_odd_characters_works(machine: Machine) -> None:
@@ -267,7 +269,7 @@ def test_root_leaves_its_groups_behind(machine: Machine) -> None:
     machine.data_dir.mkdir()
     os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
     code = (
-        "import os, sys; from gua_sample.store import become_owner; os.setgroups([0, 4]); become_owner(sys.argv[1]);"
+        "import os, sys; from gua_sample.rights import become_owner; os.setgroups([0, 4]); become_owner(sys.argv[1]);"
         " print(os.getuid(), os.getgid(), os.getgroups())"
     )
     done = subprocess.run(

@@ -190,6 +190,7 @@ def test_what_killed_runs_leave_does_not_pile_up(machine: Machine, file: Path) -
     assert sorted(os.listdir(file.parent)) == ["gua.prom", fresh.name, strange.name]
 
 
+@pytest.mark.real
 def test_killed_at_any_moment_the_file_is_whole_and_the_next_run_goes_on(machine: Machine) -> None:
     file = machine.data_dir / "gua.prom"  # there, since kills are counted by the folder
     machine.scenario.add_card(compute=[(PID, 8192)])

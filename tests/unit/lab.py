@@ -214,11 +214,14 @@ class Naive:
         told = self.ticks[position].interval_ms
         if told is not None:
             return told
-        times = [one.ts_ms for one in self.ticks]
+        day = self.ticks[position].ts_ms // DAY_MS
+        times = [one.ts_ms for one in self.ticks if one.ts_ms // DAY_MS == day]
+        place = times.index(self.ticks[position].ts_ms)
         gaps = [later - earlier for earlier, later in pairwise(times)]
-        around = gaps[max(0, position - 10) : position + 10]
-        if position == len(gaps):  # the newest tick has no gap of its own: as the one before
-            around = gaps[max(0, position - 11) : position + 9]
+        around = gaps[max(0, place - 10) : place + 10]
+        if place == len(gaps):  # the day's last tick has no gap of its own there: as the one before
+            around = gaps[max(0, place - 11) : place + 9]
+        around = [gap for gap in around if gap <= 2 * HOUR_MS]  # a longer one is a hole
         return median(around) if around else 30_000
 
     def _weight(self, position: int) -> int:

@@ -740,7 +740,7 @@ def test_closed_days_that_are_not_rolled_up_are_a_warning(tmp_path: Path) -> Non
     Upkeep(str(tmp_path / "data"), load_config(None), NOON_MS, False, print).run(False, False, None)
     (finding,) = check_rollups(samples)
     assert finding.status == OK
-    assert finding.text.startswith("2 days, 2026-11-13 to 2026-11-14, ")
+    assert finding.text.startswith("3 days, 2026-11-13 to 2026-11-15, ")
 
 
 def test_rollups_that_are_damaged_or_newer_are_a_warning(tmp_path: Path) -> None:
@@ -786,7 +786,7 @@ def test_a_kept_tick_is_read_only_if_it_is_a_small_file(tmp_path: Path) -> None:
     kept = Path(pending.keep(str(samples), Tick(NOON_MS, None, Boot("boot", 5), None, 1, None, [], {}, [])))
     assert "waits" in newest(str(samples)).text
     text = kept.read_text()
-    kept.write_text(text[0] + " " * 2 * 1024**2 + text[1:])  # the same to a reader of JSON
+    kept.write_text(text[0] + " " * pending.MOST_BYTES + text[1:])  # the same to a reader of JSON
     assert newest(str(samples)).status == ERROR
     kept.rename(tmp_path / "elsewhere")
     kept.symlink_to(tmp_path / "elsewhere")
@@ -846,7 +846,9 @@ def test_findings_can_not_steer_a_terminal() -> None:
 
 def test_every_line_fits_and_commands_can_be_pasted() -> None:
     path = "/srv/50% #1? '/samples/2026-11-16.sqlite"
-    remedy = f"{shell('sqlite3', path, '.recover')} | sqlite3 recovered.sqlite; sudo {shell('rm', path)}"
+    remedy = (
+        f"{shell('sqlite3', '-readonly', path, '.recover')} | sqlite3 -safe recovered.sqlite; sudo {shell('rm', path)}"
+    )
     text = doctor.to_text(
         [
             error("partitions", f"{path} " * 5 + "x" * 200, remedy),

@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gua_report
+from gua_report.history import History
 from gua_sample.errors import NothingToReport, UsageError
+from gua_sample.partition import day_of
 from gua_sample.policy import STATES
 from gua_sample.records import Tick
 from tests.unit.lab import (
@@ -828,3 +830,22 @@ def test_the_configuration_decides_in_a_notebook_too(notebook: Path) -> None:
     report = gua_report.report(**WINDOW, data_dir=str(notebook), config=str(config))
     expect(report, idle_held=2, unknown=1, truly_idle=1)
     assert set(report.identities["identity"]) == {"alice", "Robert"}
+
+
+def test_days_with_a_tick_each_are_not_read_again_and_again_as_the_context_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = 100
+    write(tmp_path, [tick(MONDAY_MS + day * DAY_MS + HOUR_MS, held(ALICE)) for day in range(days)])
+    read: list[str] = []
+    read_partition = History._read_partition
+
+    def count(history: History, day: str, *rest: Any) -> Any:
+        read.append(day)
+        return read_partition(history, day, *rest)
+
+    monkeypatch.setattr(History, "_read_partition", count)
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + days * DAY_MS)
+    assert len(report.episodes) > 0
+    assert set(read) == {day_of(MONDAY_MS + day * DAY_MS) for day in range(days)}
+    assert len(read) < 2 * days

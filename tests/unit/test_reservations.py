@@ -21,10 +21,13 @@ from gua_report.build import Report
 from gua_report.config import Config, Reservations
 from gua_report.render import Options, renderer
 from gua_report.reservations import csv_file
-from gua_report.reservations.canhazgpu import HEARTBEAT_MS, TIMEOUT_SECONDS, _place, _without_secrets
+from gua_report.reservations.canhazgpu import HEARTBEAT_MS
 from gua_report.reservations.cards import KINDS, CardNow, Holder
 from gua_report.reservations.check import check
+from gua_report.reservations.redis_client import CONVERSATION_SECONDS, MOST_BYTES
+from gua_report.reservations.redis_url import OPTIONS, BadUrl, parse_url
 from gua_report.reservations.reservation import FOREVER_MS, Reservation, moment_ms
+from gua_report.reservations.sources import ROUNDED_MS, _overlaps
 from gua_report.reserved import RESERVATION_COLUMNS, SUMS
 from gua_report.rolling.upkeep import Upkeep
 from gua_sample.policy import ACTIVE, IDLE_HELD, card_state
@@ -91,7 +94,9 @@ def test_the_page_has_every_kind_of_validation() -> None:
     table = PAGE.split("| kind | ")[1].split("\n\n")[0]
     assert sorted(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == sorted(KINDS)
     assert f"{HEARTBEAT_MS // 60_000} minutes after the last heartbeat" in PAGE
-    assert f"when no answer comes for {TIMEOUT_SECONDS} s" in PAGE
+    assert f"gives up after {CONVERSATION_SECONDS:g} s or {MOST_BYTES >> 20} MiB" in PAGE
+    assert all(f"`{option}`" in PAGE for option in OPTIONS)
+    assert f"Its first {csv_file.MOST_ROWS:,} rows and {csv_file.MOST_BYTES >> 20} MiB are read" in PAGE
 
 
 # -- times
@@ -211,7 +216,7 @@ def test_an_empty_file_and_one_that_is_no_text_are_named(tmp_path: Path, read: R
 @given(st.text(alphabet="gpuserfomt,\n\r\"0aA-'\x00 2", max_size=80))
 def test_whatever_the_file_holds_is_read_or_complained_of(text: str) -> None:
     said: list[str] = []
-    rows = csv_file._read_rows("f", iter((HEADER + text).splitlines(keepends=True)), timezone.utc, said.append)
+    rows = csv_file._read_rows("f", iter((HEADER + text).splitlines(keepends=True)), True, timezone.utc, said.append)
     assert rows is not None
     assert all(line.isprintable() for line in said)
 
@@ -239,16 +244,37 @@ def test_no_name_steers_a_terminal(tmp_path: Path) -> None:
     ("url", "place"),
     [
         ("redis://localhost:6379/0", "redis://localhost:6379/0"),
-        ("redis://gua:hunter2@host/1", "redis://host/1"),
-        ("redis://:hunter2/@:@host", "redis://host"),
-        ("redis://:hunter2?@host", "Redis"),
-        ("rediss://host/0?password=hunter2", "rediss://host/0"),
+        ("redis://", "redis://localhost:6379/0"),
+        ("redis://gua:hunter2@host/1", "redis://host:6379/1"),
+        ("redis://:hunter2@[::1]:7000", "redis://[::1]:7000/0"),
+        ("rediss://host/0?password=hunter2", "rediss://host:6379/0"),
         ("unix://gua:hunter2@/run/redis.sock?db=1", "unix:///run/redis.sock"),
     ],
 )
 def test_a_place_has_no_password(url: str, place: str) -> None:
-    assert _place(url) == place
-    assert "hunter2" not in _without_secrets(f"no such server: {url}", url)
+    address = parse_url(url)
+    assert address.place() == place
+    assert (address.password or "hunter2") == "hunter2"
+    assert "hunter2" not in address.hide_secrets(f"no such server: {url}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:hunter2/@:@host",
+        "redis://:hunter2?@host",
+        "redis://gua:12345/x@host",
+        "redis://gua:12345?x@host",
+        "redis://gua:12345#x@host",
+        "redis://host/0?socket_timeout=600",
+        "redis://host/-1",
+        "redis://[",
+        "unix://host/run/redis.sock",
+    ],
+)
+def test_a_url_that_makes_no_sense_is_refused_rather_than_guessed_at(url: str) -> None:
+    with pytest.raises(BadUrl, match=r"^$"):
+        parse_url(url)
 
 
 def test_many_overlaps_take_few_lines(tmp_path: Path) -> None:
@@ -258,7 +284,32 @@ def test_many_overlaps_take_few_lines(tmp_path: Path) -> None:
     lines: list[str] = []
     check([CardNow(0, "GPU-0", [], "truly-idle", None)], config, MONDAY_MS, lines.append)
     assert len(lines) == 6
-    assert lines[-1] == "20 more reservations overlap"
+    assert lines[-1] == "4 more reservations overlap"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 20), st.integers(1, 9)), max_size=12),
+)
+def test_a_reservation_is_said_to_overlap_if_it_begins_while_another_person_has_the_card(
+    rows: list[tuple[str, int, int]],
+) -> None:
+    own = [
+        Reservation("0", user, start * 1000, (start + length) * 1000, "file", "", f"line {line}")
+        for line, (user, start, length) in enumerate(rows)
+    ]
+    found = list(_overlaps(own, {"c": "b"}))  # c and b are one person
+    in_order = sorted(own, key=lambda one: one.start_ms)
+    who = [one.user.replace("c", "b") for one in in_order]
+    expected = [
+        one
+        for position, one in enumerate(in_order)
+        if any(
+            who[before] != who[position] and min(in_order[before].end_ms, one.end_ms) - one.start_ms > ROUNDED_MS
+            for before in range(position)
+        )
+    ]
+    assert [later for _, later in found] == expected
+    assert all(later.start_ms < earlier.end_ms for earlier, later in found)
 
 
 def test_one_after_the_other_is_no_overlap_though_the_second_began_within_the_second(tmp_path: Path) -> None:
@@ -272,7 +323,7 @@ def test_one_after_the_other_is_no_overlap_though_the_second_began_within_the_se
         assert len(lines) == count
 
 
-def test_it_is_checked_without_pandas_and_without_redis(tmp_path: Path) -> None:
+def test_it_is_checked_without_pandas(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text(HEADER)
     code = (
@@ -283,7 +334,7 @@ def test_it_is_checked_without_pandas_and_without_redis(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "text='available'" in done.stdout
-    assert {"pandas", "numpy", "redis"} & set(done.stdout.split()) == set()
+    assert {"pandas", "numpy", "ssl"} & set(done.stdout.split()) == set()
 
 
 # -- §8

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -55,7 +56,9 @@ def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
             if days is None or position in days:
                 made = roll_up_day(history, day, DEFAULT)
                 if made is not None:
-                    writer.write(day, made, Stored(origin_of(history.paths[day], DEFAULT)))
+                    writer.write(
+                        day, made.sums, Stored(origin_of(history.paths[day], DEFAULT)), made.edges, made.beside
+                    )
                     done.append(day)
     return done
 
@@ -167,8 +170,24 @@ def test_a_day_that_got_another_tick_is_taken_from_ticks_until_it_is_rolled_up_a
     report = report_of(tmp_path, start, end)
     assert report.from_ticks_seconds == pytest.approx(2.5 * 86_400, abs=600)  # it, and the days beside it
     done = upkeep(tmp_path, end + 5 * DAY_MS)
-    assert done.rolled_up == days[:3]  # those beside it are weighed by its ticks
-    assert done.unchanged == 1
+    assert done.rolled_up == [days[1]]  # at noon: the days beside it take nothing from that
+    assert done.unchanged == 3
+
+
+@pytest.mark.parametrize(("seconds", "again"), [(60, ["16", "17"]), (12 * 3600, ["17"]), (86_399, ["17", "18"])])
+def test_a_late_tick_next_to_midnight_makes_the_day_beside_it_anew_too(
+    tmp_path: Path, seconds: int, again: list[str]
+) -> None:
+    write(tmp_path, series(MONDAY_MS + 100_000, 3 * 288, held(), every_ms=5 * MINUTE_MS))
+    end = MONDAY_MS + 3 * DAY_MS
+    upkeep(tmp_path, end + DAY_MS)
+    (late,) = series(MONDAY_MS + DAY_MS + seconds * 1000, 1, held())
+    store.append(store.prepare(str(tmp_path)), late, pytest.fail)
+    expected = report_of(tmp_path, MONDAY_MS + HOUR_MS, end)
+    assert upkeep(tmp_path, end + DAY_MS).rolled_up == [f"2026-11-{day}" for day in again]
+    found = report_of(tmp_path, MONDAY_MS + HOUR_MS, end)
+    assert found.from_ticks_seconds == 0
+    assert_same(expected, found)
 
 
 def expire(folder: Path, *days: str) -> None:
@@ -249,15 +268,29 @@ def test_a_second_time_there_is_nothing_to_do_and_a_rebuild_gives_the_same(tmp_p
     start, end = lab_days(tmp_path)
     assert len(upkeep(tmp_path, end + 5 * DAY_MS).rolled_up) == 4
     first = report_of(tmp_path, start, end)
-    assert upkeep(tmp_path, end + 5 * DAY_MS) == Done([], 4, [], [], [], [], [], [])
+    assert upkeep(tmp_path, end + 5 * DAY_MS) == Done([], 4, [], [], [], [], [], [], [])
     assert len(upkeep(tmp_path, end + 5 * DAY_MS, rebuild=True).rolled_up) == 4
     assert_same(first, report_of(tmp_path, start, end))
 
 
-def test_a_day_is_open_until_the_ticks_after_it_are_there(tmp_path: Path) -> None:
+def test_a_day_is_open_until_it_is_over(tmp_path: Path) -> None:
     _, end = lab_days(tmp_path)
     done = upkeep(tmp_path, end)
     assert (len(done.rolled_up), len(done.open)) == (3, 1)
+
+
+@pytest.mark.parametrize(("interval_s", "told"), [(30, True), (30, False), (300, True), (300, False)])
+def test_a_day_is_closed_once_no_tick_can_be_joined_to_its_last_one(
+    tmp_path: Path, interval_s: int, told: bool
+) -> None:
+    """2.5 intervals and a minute for the writing of it; whether or not ticks came after midnight."""
+    every_ms = interval_s * 1000
+    last_ms = MONDAY_MS + DAY_MS - 5000
+    interval_ms = every_ms if told else None
+    write(tmp_path, series(last_ms - 50 * every_ms, 51, held(), every_ms=every_ms, interval_ms=interval_ms))
+    reach_ms = last_ms + 3 + every_ms * 5 // 2  # the tick's own 3 ms with the driver
+    assert upkeep(tmp_path, reach_ms + MINUTE_MS).open == ["2026-11-16"]
+    assert upkeep(tmp_path, reach_ms + MINUTE_MS + 1).rolled_up == ["2026-11-16"]
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> None:
@@ -274,13 +307,13 @@ def test_a_kill_at_any_day_leaves_whole_days_and_the_next_run_goes_on(
     write = RollupWriter.write
     calls: list[str] = []
 
-    def killed(self: RollupWriter, day: str, made: Day, stored: Stored) -> None:
+    def killed(self: RollupWriter, day: str, made: Day, stored: Stored, *edges: Any) -> None:
         calls.append(day)
         if len(calls) == 2:
             self._connection.execute("BEGIN")
             self._insert("day", [(number_of(day), day, *stored.origin.policy, 1, 1, 0, 0, 0)])  # half-way
             raise KeyboardInterrupt
-        write(self, day, made, stored)
+        write(self, day, made, stored, *edges)
 
     monkeypatch.setattr(RollupWriter, "write", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -327,6 +360,31 @@ def test_partitions_may_be_removed_while_a_report_looks_at_them(tmp_path: Path) 
     assert sorted(archive.expired) == ["2026-11-13", "2026-11-14"]
     assert archive.expired < archive.days
     assert archive.late == []
+
+
+def test_a_report_begins_again_if_what_it_was_about_to_read_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a run of gua rollup that marks the days right after the report has looked which of them are left."""
+    start, end = lab_days(tmp_path)
+    upkeep(tmp_path, end + 2 * DAY_MS)
+    expected = report_of(tmp_path, start, end)
+    runs: list[Done] = []
+
+    class Delayed(Archive):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.days.clear()  # it would have to read all of them
+            if not runs:
+                runs.append(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO))
+            else:
+                Archive.__init__(self, *arguments)
+
+    monkeypatch.setattr("gua_report.build.Archive", Delayed)
+    found = report_of(tmp_path, start, end)
+    assert len(runs[0].removed) == 2
+    assert found.warnings == []
+    assert_same(expected, found)
 
 
 def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,6 +459,46 @@ def test_a_report_does_without_rollups_that_are_damaged(
     assert report_of(tmp_path, start, end).notes == []
 
 
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_stored_day_that_can_not_be_read_costs_that_day_alone(tmp_path: Path, expired: bool) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO if expired else CONFIG)
+    with closing(sqlite3.connect(tmp_path / "rollups.sqlite", isolation_level=None)) as connection:
+        number = number_of("2026-11-14")
+        connection.execute("UPDATE card_hour SET card_id = card_id + 999 WHERE day_id = ?", (number,))  # no such cards
+    found = report_of(tmp_path, start, end)
+    assert found.notes[0].startswith("rollups of 2026-11-14 are not used: ")
+    if expired:
+        assert "left out: 2026-11-14, in rollups that can't be read, and the ticks have expired" in found.notes
+        assert gap_seconds(found)["ticks expired"] == pytest.approx(86_400, abs=600)
+    else:
+        assert_same(expected, found)
+        assert found.from_rollups_seconds > 1.9 * 86_400
+
+
+def test_a_day_that_can_not_be_mapped_costs_that_day_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a reason that nobody has thought of."""
+    _, end = lab_days(tmp_path)
+    read = History.timeline
+
+    def stumble(self: History, days: list[str]) -> pd.DataFrame:
+        if days == ["2026-11-14"]:
+            raise ZeroDivisionError("nobody has thought of it")
+        return read(self, days)
+
+    monkeypatch.setattr(History, "timeline", stumble)
+    done = upkeep(tmp_path, end + 2 * DAY_MS)
+    assert (done.failed, len(done.rolled_up)) == (["2026-11-14"], 3)
+    assert (
+        "2026-11-14.sqlite can't be rolled up (ZeroDivisionError: nobody has thought of it)" in capsys.readouterr().out
+    )
+    monkeypatch.undo()
+    assert "2026-11-14" in upkeep(tmp_path, end + 2 * DAY_MS).rolled_up
+
+
 def test_days_that_only_damaged_rollups_knew_are_a_gap_with_a_reason(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
     upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
@@ -442,7 +540,7 @@ def test_compacted_days_are_the_same_and_not_rolled_up_again(tmp_path: Path) -> 
     assert len(done.compacted) == 4
     assert sum(path.stat().st_size for path in (tmp_path / "samples").iterdir()) < sum(sizes)
     again = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
-    assert again == Done([], 4, [], [], [], [], [], [])
+    assert again == Done([], 4, [], [], [], [], [], [], [])
     assert report_of(tmp_path, start, end).from_ticks_seconds == 0
     assert_same(expected, report_of(tmp_path, start, end))
     (tmp_path / "rollups.sqlite").unlink()

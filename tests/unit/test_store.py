@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -275,13 +276,21 @@ def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(tmp_path
     assert (Path(folder) / "2026-11-16.00000000000001.pending.corrupt").exists()
 
 
-def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path) -> None:
+def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = store.prepare(str(tmp_path))
-    (Path(folder) / "2026-11-16.00000000000001.pending").mkdir()
+    kept = pending.keep(folder, make_tick(MIDNIGHT_MS))
+    opened = os.open
+
+    def fail(path: str, *arguments: int) -> int:
+        if path == kept:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(os, "open", fail)
     warnings: list[str] = []
-    store.append(folder, make_tick(MIDNIGHT_MS), warnings.append)
+    store.append(folder, make_tick(MIDNIGHT_MS + 1), warnings.append)
     assert len(warnings) == 1
-    assert (Path(folder) / "2026-11-16.00000000000001.pending").exists()
+    assert os.path.exists(kept)
 
 
 def test_trouble_with_another_day_is_a_warning_only(tmp_path: Path) -> None:

@@ -1,0 +1,183 @@
+"""Whose a data folder is, who else may write to it, and going on as its owner."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from gua_sample.errors import StoreError
+from gua_sample.partition import samples_dir
+
+NO_GROUP = 65534
+MOST_LINKS = 40  # as the kernel has it
+FOLDERS = ("samples", "csv", "edges")  # what is written to in a data folder
+
+
+def owner_of(path: str) -> os.stat_result:
+    """What is known of the folder, or of the one it would be made in: that one's owner will be its owner."""
+    path = os.path.abspath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return os.stat(path)
+
+
+def owner_to_become(data_dir: str) -> tuple[int, int] | None:
+    """The uid and gid of whom root should be to use the folder; None if it is root's, or we are not root anyway.
+
+    A folder that root made for somebody else's samples is that person's. Raises StoreError if anybody else could put
+    another folder in its place by the time that it is used, or files into one of root's: that person would act with
+    the owner's rights.
+    """
+    if os.geteuid() != 0:
+        return None
+    for path in (data_dir, samples_dir(data_dir)):
+        found = owner_of(path)
+        # After its owner was asked for: what only that owner and root can exchange stays theirs.
+        if problem := others_on_the_way(path, found.st_uid):
+            raise StoreError(f"not as root: {problem}")
+        if found.st_uid != 0:
+            return found.st_uid, found.st_gid
+    if problem := others_who_may_write(data_dir) or _folder_of_others(data_dir, 0):
+        raise StoreError(f"not as root: {problem}")
+    return None
+
+
+def become_owner(data_dir: str) -> None:
+    """As root, go on as the folder's owner for good: a file of root's would lock the service out for the day."""
+    owner = owner_to_become(data_dir)
+    if owner is not None:
+        become(*owner)
+
+
+def become(uid: int, gid: int) -> None:
+    """Give up root for good. Raises StoreError if that can't be done, or could be undone.
+
+    The group of a folder may be root's, or one that its owner is not in, as where a folder hands its group on: such a
+    group is not taken on.
+    """
+    try:
+        try:
+            entry = pwd.getpwuid(uid)
+            gid = gid if gid in os.getgrouplist(entry.pw_name, entry.pw_gid) else entry.pw_gid
+            os.initgroups(entry.pw_name, gid)
+        except KeyError:
+            gid = gid if gid == uid else NO_GROUP
+            os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    except OSError as error:
+        raise StoreError(f"uid {uid} can't be taken on ({error.strerror}): run this as that user") from error
+    attempts: list[Callable[[], None]] = [
+        lambda: os.setresuid(0, 0, 0),
+        lambda: os.setresgid(0, 0, 0),
+        lambda: os.setgroups([0]),
+    ]
+    for regain in attempts:
+        with suppress(PermissionError):
+            regain()
+            raise StoreError(f"root's rights can't be given up for good here: run this as uid {uid}")
+
+
+def others_who_may_write(data_dir: str) -> str | None:
+    """A sentence that says who else may write to the folder, and the command that changes it; None if nobody else."""
+    for path in (data_dir, *(os.path.join(data_dir, name) for name in FOLDERS)):
+        try:
+            found = os.stat(path)
+        except OSError:  # not there, or not for us to see: whoever opens it will say so
+            continue
+        if bits := _bits_of_others(path, found):
+            return _open_to_others(path, found, bits, "decide what is in the history")
+    return None
+
+
+def check_folder(data_dir: str) -> str | None:
+    """A warning about a folder that others may write to. Root is refused such a folder: raises StoreError."""
+    problem = others_who_may_write(data_dir)
+    if os.geteuid() == 0:
+        if problem is None:
+            owner = owner_to_become(data_dir)
+            problem = _folder_of_others(data_dir, owner[0] if owner else 0)
+        if problem is not None:
+            raise StoreError(f"not as root: {problem}")
+    return problem
+
+
+def others_on_the_way(path: str, uid: int) -> str | None:
+    """What would let somebody else than root and that user exchange the path, and what to do about it."""
+    for place, found, is_end in _way(path):
+        if found.st_uid not in (0, uid):
+            whose = f"{path} is root's" if uid == 0 else f"{path} is uid {uid}'s"
+            what = "leads through a link" if stat.S_ISLNK(found.st_mode) else "lies in a folder"
+            return f"{whose}, but {what} of uid {found.st_uid}: give it to that user, or move it"
+        if is_end or not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_ISVTX:
+            continue
+        if bits := _bits_of_others(place, found):
+            return _open_to_others(place, found, bits, f"exchange {path}")
+    return None
+
+
+def _way(path: str) -> Iterator[tuple[str, os.stat_result, bool]]:
+    """Each folder and link that leads to the path, as far as it exists, and whether it is the end of the way."""
+    place, links = "/", 0
+    rest = os.path.abspath(path).split("/")[:0:-1]
+    yield place, os.lstat(place), not rest
+    while rest:
+        name = rest.pop()
+        if name == "..":
+            place = os.path.dirname(place)
+        if name in ("", ".", ".."):
+            continue
+        step = os.path.join(place, name)
+        try:
+            found = os.lstat(step)
+            target = os.readlink(step) if stat.S_ISLNK(found.st_mode) else None
+        except OSError:  # not there, or not for us to see
+            return
+        yield step, found, not rest and target is None
+        if target is None:
+            place = step
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return
+        place = "/" if target.startswith("/") else place
+        rest += target.split("/")[::-1]
+
+
+def _bits_of_others(path: str, found: os.stat_result) -> int:
+    """By which of its bits somebody else may write to it.
+
+    A group whose number is its owner's, as most users have one of their own, is not somebody else; nor is root's. With
+    an access list, these bits stand for everybody in it.
+    """
+    group = found.st_mode & stat.S_IWGRP
+    if group and found.st_gid in (0, found.st_uid):
+        group = group if _has_access_list(path) else 0
+    return found.st_mode & stat.S_IWOTH | group
+
+
+def _open_to_others(path: str, found: os.stat_result, bits: int, result: str) -> str:
+    import shlex  # not for those, nearly all, who need not quote anything
+
+    who = "everybody" if bits & stat.S_IWOTH else f"group {found.st_gid}"
+    change = f"chmod {'go' if bits & stat.S_IWGRP else 'o'}-w {shlex.quote(path)}"
+    return f"{who} may write to {path}, and so {result}: {change}"
+
+
+def _has_access_list(path: str) -> bool:
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except OSError:  # a file system that knows none
+        return False
+
+
+def _folder_of_others(data_dir: str, uid: int) -> str | None:
+    for path in (os.path.join(data_dir, name) for name in FOLDERS):
+        with suppress(OSError):
+            found = os.stat(path).st_uid
+            if found not in (0, uid):
+                return f"{path} is uid {found}'s, and {data_dir} is uid {uid}'s: let them belong to one user"
+    return None

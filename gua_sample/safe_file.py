@@ -1,0 +1,199 @@
+"""Opening the files of a data folder: each is trusted no more than whoever may write there.
+
+Such a person can put a pipe, a link, a device, a huge file or a crafted database in the place of one of ours. So only a
+regular file of a sane size is opened, not through a link, and opening it never blocks. Databases are opened as SQLite
+advises for untrusted files (https://sqlite.org/security.html), and not with a journal beside them that was not looked
+at first: a journal may name any file, which SQLite deletes when it rolls back.
+
+These checks prevent hangs, floods and accidents. Between a check and what follows it, the owner can change a file; so
+root does not rely on them, but gives up its rights first (rights.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import stat
+import time
+from collections.abc import Collection
+from contextlib import suppress
+
+from gua_sample.errors import CorruptPartition
+from gua_sample.partition import JOURNAL_SUFFIX, SIDECARS
+
+# 128 cards sampled every second take 0.7 GB a day.
+MOST_DATABASE_BYTES = 8 << 30
+# A journal holds the pages that a transaction changes: no more than there were, also if the file has shrunk since.
+LARGEST_JOURNAL_RATIO, SMALL_JOURNAL_BYTES = 2, 64 << 20
+JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # at its end too, after the name of a super-journal
+
+# Longer texts, and larger statements, are nothing that gua writes. Only Python 3.11 and newer can set them: on 3.10 the
+# check of table definitions and the time limit stand alone.
+LIMITS = {
+    "SQLITE_LIMIT_LENGTH": 256 << 20,
+    "SQLITE_LIMIT_SQL_LENGTH": 1 << 20,
+    "SQLITE_LIMIT_ATTACHED": 1,  # VACUUM needs one
+    "SQLITE_LIMIT_TRIGGER_DEPTH": 1,
+}
+# How much CPU time one visit to a database may take: many times what the slowest, an export as text, needs.
+VISIT_SECONDS, VISIT_SECONDS_PER_MIB = 4.0, 2.0
+INSTRUCTIONS_BETWEEN_LOOKS = 100_000  # of SQLite's virtual machine: about a millisecond
+MOST_SCHEMA_ROWS = 200
+# What could make reading a table, checking or changing it compute something. Foreign keys do not.
+COMPUTED = re.compile(r"\b(AS|CHECK|GENERATED|COLLATE|VIRTUAL|DEFAULT)\b|[^\w\s,()]", re.IGNORECASE)
+CHECKED = re.compile(r"\b(CHECK|GENERATED|VIRTUAL)\b", re.IGNORECASE)  # in a table that nobody asked for
+PLAIN_INDEX = re.compile(r"CREATE (UNIQUE )?INDEX \w+ ON \w+ ?\([\w\s,]+\)", re.IGNORECASE)
+
+
+def check_regular(path: str, most_bytes: int) -> os.stat_result:
+    """What is known of a file that may be opened. Raises CorruptPartition if it may not, OSError if it is not there."""
+    return _check(os.lstat(path), path, most_bytes)
+
+
+def read_regular(path: str, most_bytes: int) -> bytes:
+    """The content of a file. Raises CorruptPartition or OSError, as `check_regular` does."""
+    with open(open_regular(path, most_bytes), "rb") as file:
+        return file.read(most_bytes)
+
+
+def open_regular(path: str, most_bytes: int, flags: int = os.O_RDONLY) -> int:
+    """Open a file and return its descriptor. Raises CorruptPartition or OSError, as `check_regular` does."""
+    check_regular(path, most_bytes)  # before it is opened: to open a device may already do something
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _check(os.fstat(descriptor), path, most_bytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check(found: os.stat_result, path: str, most_bytes: int) -> os.stat_result:
+    if stat.S_ISLNK(found.st_mode):
+        raise CorruptPartition(f"{path} is a link, which is not followed: put the file itself there")
+    if not stat.S_ISREG(found.st_mode):
+        raise CorruptPartition(f"{path} is no regular file")
+    if found.st_size > most_bytes:
+        raise CorruptPartition(f"{path} is too large ({found.st_size >> 20:,} MiB, at most {most_bytes >> 20:,})")
+    return found
+
+
+def connect(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:
+    """Open a database (`mode`: ro, rw, or rwc to create it).
+
+    Raises CorruptPartition, OSError, sqlite3.Error, or UnicodeDecodeError if SQLite complains of a damaged name. Its
+    transactions are the caller's to begin and end, and it has a deadline: even to read the schema may never end.
+    """
+    check_database(path, may_be_missing=mode == "rwc")
+    return connect_unchecked(path, mode, busy_seconds)
+
+
+def connect_unchecked(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:
+    """Open a database that is ours alone, such as a private copy."""
+    # Never immutable=1: it would read half a transaction.
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # which mean something in a URI
+    connection = sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, timeout=busy_seconds, isolation_level=None)
+    try:
+        Deadline(connection, visit_seconds(path))
+        _prepare(connection, mode)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, mode: str) -> None:
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    if mode != "ro":
+        # FULL, the default, does not sync the folder when the journal is gone: after a power cut it may be there again,
+        # and undo what others were told is safe.
+        connection.execute("PRAGMA synchronous = EXTRA")
+    if hasattr(connection, "setlimit"):
+        for name, most in LIMITS.items():
+            connection.setlimit(getattr(sqlite3, name), most)
+
+
+def check_database(path: str, may_be_missing: bool = False) -> None:
+    """Raise CorruptPartition if the file, or what SQLite would open beside it, must not be opened.
+
+    The database itself is not opened here: to close it again would drop the locks that this process may have on it.
+    """
+    try:
+        size = check_regular(path, MOST_DATABASE_BYTES).st_size
+    except FileNotFoundError:
+        if not may_be_missing:
+            raise
+        size = 0
+    most_bytes = max(SMALL_JOURNAL_BYTES, LARGEST_JOURNAL_RATIO * size)
+    for suffix in SIDECARS:
+        with suppress(FileNotFoundError):
+            check_regular(path + suffix, most_bytes)
+    check_journal(path + JOURNAL_SUFFIX, most_bytes)
+
+
+def check_journal(path: str, most_bytes: int = MOST_DATABASE_BYTES) -> None:
+    """Raise CorruptPartition if SQLite must not roll this journal back. There need not be one."""
+    try:
+        descriptor = open_regular(path, most_bytes)
+    except FileNotFoundError:
+        return
+    try:
+        size = os.fstat(descriptor).st_size
+        end = os.pread(descriptor, len(JOURNAL_MAGIC), max(0, size - len(JOURNAL_MAGIC)))
+    finally:
+        os.close(descriptor)
+    if end == JOURNAL_MAGIC:
+        raise CorruptPartition(f"{path} names another file to be deleted, as no journal of gua's does: move it away")
+
+
+def check_tables(connection: sqlite3.Connection, path: str, tables: Collection[str]) -> None:
+    """Raise CorruptPartition unless all of these are plain tables, and nothing in the file runs by itself."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT ?", (MOST_SCHEMA_ROWS + 1,)).fetchall()
+    if len(rows) > MOST_SCHEMA_ROWS:
+        raise CorruptPartition(f"{path} is no file of gua's: it has too many tables")
+    plain = set()
+    for kind, name, sql in rows:
+        if kind == "trigger":
+            raise CorruptPartition(f"{path} has a trigger ({name}), as no file of gua's has")
+        # One call of a function may take longer than any time limit, which is only looked at between calls.
+        text = sql if isinstance(sql, str) else ""
+        if (kind == "index" and text and not PLAIN_INDEX.fullmatch(text)) or (kind == "table" and CHECKED.search(text)):
+            raise CorruptPartition(f"{path} has {name}, which computes something, as nothing in a file of gua's does")
+        if kind == "table" and text.rstrip().endswith(("STRICT", "ROWID")) and not COMPUTED.search(text):
+            plain.add(name)
+    missing = sorted(set(tables) - plain)
+    if missing:
+        raise CorruptPartition(f"{path} is damaged, or not gua's: {missing[0]} is no plain table in it")
+
+
+def visit_seconds(path: str) -> float:
+    try:
+        found = os.lstat(path)
+        size = min(found.st_size, found.st_blocks * 512)  # a file of holes may seem to be of any size
+    except OSError:  # to be made
+        size = 0
+    # The more of them took too long, the less is waited for others: a folder may hold thousands.
+    return VISIT_SECONDS / (1 + Deadline.passed) + VISIT_SECONDS_PER_MIB * size / 2**20
+
+
+class Deadline:
+    """Ends whatever a connection is asked when that has taken too much CPU time, however long it waited for others."""
+
+    passed = 0  # how many have, in this process
+
+    def __init__(self, connection: sqlite3.Connection, seconds: float) -> None:
+        self.has_passed = False
+        self._ends = time.thread_time() + seconds
+        connection.set_progress_handler(self._look, INSTRUCTIONS_BETWEEN_LOOKS)
+
+    def allow(self, seconds: float) -> None:
+        """So much more, as there is more to do."""
+        self._ends += seconds
+
+    def _look(self) -> bool:
+        if not self.has_passed and time.thread_time() > self._ends:
+            self.has_passed = True
+            Deadline.passed += 1
+        return self.has_passed

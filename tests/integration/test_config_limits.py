@@ -1,0 +1,105 @@
+"""--config may point to anything: no command waits for it for ever, or reads more than a config can have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gua_report.config import MOST_BYTES, PIPE_SECONDS
+from tests.machine import SCRIPTS, Machine, one_line
+
+COMMANDS = [["gua", "status"], ["gua", "free"], ["gua-report"], ["gua", "rollup"], ["gua", "export"]]
+LONGEST_SECONDS = 20
+POLICY = "[policy]\nutilization_percent = 25\n"
+TAKEN = '"utilization_percent": 25.0'
+
+
+def run(machine: Machine, command: list[str], config: Path | str, text: str = "") -> subprocess.CompletedProcess[str]:
+    whole = [str(SCRIPTS / command[0]), *command[1:], "--data-dir", str(machine.data_dir), "--config", str(config)]
+    variables = machine.environment()
+    return subprocess.run(
+        whole, env=variables, input=text, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
+    )
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    path.write_text(POLICY)
+    os.truncate(path, 4 << 30)
+
+
+def too_large(path: Path) -> None:
+    path.write_text(POLICY + "#" * MOST_BYTES)
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (fifo, f"the config did not come to an end within {PIPE_SECONDS:g} s: write it to a file and give that"),
+        (endless, "expected a TOML file of at most 1 MiB, and it is larger: is it the config?"),
+        (huge, "expected a TOML file of at most 1 MiB, and it is larger: is it the config?"),
+        (too_large, "expected a TOML file of at most 1 MiB, and it is larger: is it the config?"),
+        (folder, "the config can't be read: Is a directory"),
+    ],
+)
+def test_a_config_that_can_be_none_takes_one_line(
+    machine: Machine, command: list[str], make: Callable[[Path], None], said: str
+) -> None:
+    machine.scenario.add_card()
+    path = machine.folder / "gua.toml"
+    make(path)
+    done = run(machine, command, path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"error: {path}: {said}\n")
+    assert one_line(done.stderr)
+
+
+def test_a_config_may_come_through_a_pipe(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    for config, is_taken in [("/dev/stdin", True), ("/dev/null", False)]:
+        done = run(machine, ["gua-report", "--json"], config, POLICY)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (TAKEN in done.stdout) == is_taken
+    command = f'{SCRIPTS}/gua-report --json --data-dir {machine.data_dir} --config <(sleep 1; echo "$0"; sleep 1)'
+    done = subprocess.run(["bash", "-c", command, POLICY], capture_output=True, text=True, check=True)
+    assert TAKEN in done.stdout
+
+
+def test_a_pipe_that_does_not_end_is_not_waited_for(machine: Machine) -> None:
+    machine.scenario.add_card()
+    read_end, write_end = os.pipe()
+    os.write(write_end, POLICY.encode())
+    command = ["timeout", str(LONGEST_SECONDS), str(SCRIPTS / "gua"), "status", "--config", f"/dev/fd/{read_end}"]
+    variables = machine.environment()
+    done = subprocess.run(command, env=variables, pass_fds=[read_end], stderr=subprocess.PIPE, text=True, check=False)
+    os.close(read_end)
+    os.close(write_end)
+    assert done.returncode == 2
+    assert "did not come to an end within 5 s" in done.stderr
+
+
+def test_a_named_pipe_with_a_writer_is_read(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.tick()
+    path = machine.folder / "gua.toml"
+    os.mkfifo(path)
+    with subprocess.Popen(["sh", "-c", 'sleep 1; printf %s "$1" > "$0"', str(path), POLICY]):
+        done = run(machine, ["gua-report", "--json"], path)
+    assert TAKEN in done.stdout

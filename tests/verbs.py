@@ -1,0 +1,98 @@
+"""Runs gua's verbs in children of this process, which has paid for pandas once: as any user, within limits."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import select
+import signal
+import tempfile
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from gua_report.main import VERBS, main
+from gua_sample.cli import main as sample
+from tests.users import SOMEBODY
+
+for module, _ in VERBS.values():
+    importlib.import_module(module)  # while we may: Python itself may be out of another user's reach
+
+SECONDS = 30
+MEMORY_BYTES = 3 << 30
+
+
+class Done(NamedTuple):
+    returncode: int  # negative: the signal that ended it
+    stdout: str
+    stderr: str
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether it ended as a command may: with an exit status that is documented, and without a mistake of ours."""
+        return self.returncode in (0, 1, 2, 3) and "Traceback" not in self.stderr and "is a bug" not in self.stderr
+
+
+def run(*arguments: str | Path, uid: int = 0, temporary: Path | None = None) -> Done:
+    """What `gua` does with these arguments, or `gua-sample` if the first is that. `temporary` is its TMPDIR."""
+    words = [str(argument) for argument in arguments]
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads that the test runner has
+            pid = os.fork()
+        if pid == 0:
+            if temporary:
+                os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+            _be_the_command(words, uid, output.fileno(), errors.fileno())
+        status = _wait(pid)
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode("utf-8", "backslashreplace"))
+    return Done(status, *texts)
+
+
+def _be_the_command(words: list[str], uid: int, output: int, errors: int) -> NoReturn:
+    status = 99
+    try:
+        os.setsid()
+        for number, stream in enumerate((os.open(os.devnull, os.O_RDONLY), output, errors)):
+            os.dup2(stream, number)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        import sys
+
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+        if uid:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        try:
+            status = sample(words[1:]) if words[0] == "gua-sample" else main(words)
+        except SystemExit as end:
+            status = int(end.code or 0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _wait(pid: int) -> int:
+    ends = time.monotonic() + SECONDS
+    handle = os.pidfd_open(pid)
+    try:
+        ready, _, _ = select.select([handle], [], [], max(0, ends - time.monotonic()))
+        if not ready:
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        os.close(handle)
+
+
+def give(path: Path, uid: int = SOMEBODY) -> None:
+    """Let the path, and all that is in it, belong to that user."""
+    for one in [path, *path.rglob("*")]:
+        os.chown(one, uid, uid, follow_symlinks=False)
