@@ -8,7 +8,7 @@ export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test-deps test test-pandas-2 test-all lint format bench install uninstall install-user uninstall-user wheels clean
+.PHONY: help venv demo test-deps test test-real torture test-pandas-2 test-all lint format bench install uninstall install-user uninstall-user wheels clean
 
 help: ## list what one can do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## the report of a simulated laboratory; needs no GPU
 	@$(BIN)/gua demo
 
-# Debian's and Ubuntu's names. Without them, the tests that need them are skipped, and say so.
+# Debian's and Ubuntu's names. Without them, the tests that need them are skipped, and say so; CI allows none of that.
 TEST_PACKAGES = prometheus prometheus-node-exporter redis-server
 APT_INSTALL = apt-get install --quiet --yes --no-install-recommends
 test-deps: ## as root: install the servers that tests talk to (apt)
@@ -35,8 +35,15 @@ test-deps: ## as root: install the servers that tests talk to (apt)
 WORKERS ?= 4
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-test: $(STAMP) ## run all tests
-	$(BIN)/pytest $(PARALLEL)
+test: $(STAMP) ## run the tests that need nothing but Python and cc
+	$(BIN)/pytest $(PARALLEL) -m 'not real'
+
+test-real: $(STAMP) ## run those that need servers, guests or minutes
+	$(BIN)/pytest $(PARALLEL) -m real
+
+# TORTURE='--minutes 5 --seed 7', or what the log says to repeat a failure
+torture: $(STAMP) ## kill, starve and feed nonsense to every command; TORTURE=--help
+	$(BIN)/python -m tests.torture $(TORTURE)
 
 # Whatever does not depend on how pandas works needs to run but once. The longest come first.
 PANDAS_2 = $(VENV)-pandas-2
@@ -73,7 +80,7 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/report.py
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
-# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=redis,parquet|none READERS=everyone|group PURGE=1.
+# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group PURGE=1.
 # As install.sh has the defaults, which differ for users, and make hands it what is set, nothing is repeated here.
 install: ## as root: sample this machine from now on; again to upgrade
 uninstall: ## the reverse; the history stays, unless PURGE=1 is given
@@ -84,5 +91,5 @@ install uninstall install-user uninstall-user wheels:
 	@PYTHON='$(PYTHON)' sh install/install.sh $@
 
 clean: ## remove the virtual environment and all caches
-	rm -rf .venv* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv* build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache torture.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,117 @@
+"""Each column of the table can be other than zero: a copy of the program with a defect, and a share of the torture."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.torture.table import COLUMNS
+
+pytestmark = pytest.mark.timeout(900)  # on a machine that runs four at a time
+ROOT = Path(__file__).parents[2]
+WRITES = r'(\S+)\("BEGIN IMMEDIATE"\)'
+RUNS = r"def run\(options: argparse.Namespace\) -> int:\n"
+
+NEVER = r"fingerprint\(made\) != "
+JOURNAL = r'\1("PRAGMA journal_mode = OFF"); \1("BEGIN IMMEDIATE")'
+LEAVE = r"\g<0>    open(__import__('os').environ['TMPDIR'] + '/left', 'w').close()\n"
+
+
+class Defect(NamedTuple):
+    column: str
+    what: str
+    where: str  # packages
+    changes: dict[str, str]  # what is replaced, a regular expression, and by what
+    share: str  # of the torture
+
+
+DEFECTS = [
+    Defect("lost", "no file is synced", "gua_*", {r"os\.fsync\(": "id("}, "--only 'power loss' --cuts 40"),
+    Defect(
+        "doubled",
+        "the key of a kept tick is not looked for",
+        "gua_sample",
+        {r"(WHERE pending_key = \?)": r"\1 AND 0"},
+        "--only 'kill sample' --kills 300",
+    ),
+    Defect("corrupt", "there is no journal", "gua_sample", {WRITES: JOURNAL}, "--only 'kill sample' --kills 60"),
+    Defect(
+        "wrong sums",
+        "half of each hour is stored, and nobody compares",
+        "gua_report",
+        {NEVER: r"False and \g<0>", r"round\(gpu\), whole": "round(gpu) // 2, whole"},
+        "--only 'kill rollup' --kills 80",
+    ),
+    Defect(
+        "tracebacks",
+        "an error that the edge does not know",
+        "gua_sample",
+        {r"class StoreError\(GuaError\)": "class StoreError(Exception)"},
+        "--only faults --faults 40",
+    ),
+    Defect(
+        "hangs",
+        "a reader is waited for",
+        "gua_sample",
+        {r"BUSY_SECONDS = 2\.0": "BUSY_SECONDS = 2e6"},
+        "--only 'kill sample' --kills 10",
+    ),
+    Defect(
+        "floods",
+        "more memory is taken than there is",
+        "gua_report/exporting",
+        {RUNS: r"\g<0>    bytearray(2**32)\n"},
+        "--only 'kill export' --kills 20",
+    ),
+    Defect(
+        "outside",
+        "a file is left behind",
+        "gua_report/exporting",
+        {RUNS: LEAVE},
+        "--only 'damaged folders' --folders 20",
+    ),
+]
+
+
+def plant(copy: Path, defect: Defect) -> None:
+    """Replace texts wherever they are in those packages. They must be: else this test has to learn their new form."""
+    for old, new in defect.changes.items():
+        count = 0
+        for path in [path for folder in copy.glob(defect.where) for path in folder.rglob("*.py")]:
+            changed, times = re.subn(old, new, path.read_text())
+            if times:
+                path.write_text(changed)
+            count += times
+        assert count, f"{old} is nowhere in {defect.where}"
+
+
+def harm(output: str) -> dict[str, int]:
+    """The sum of each column."""
+    rows = [line[16:].replace(",", "").split() for line in output.splitlines()]
+    numbers = [[int(word) for word in row[1:]] for row in rows if len(row) == len(COLUMNS) + 1 and row[0].isdigit()]
+    return dict(zip(COLUMNS, map(sum, zip(*numbers, strict=True)), strict=True))
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=[defect.column for defect in DEFECTS])
+def test_a_planted_defect_shows_in_its_column(tmp_path: Path, defect: Defect) -> None:
+    for package in ("gua_sample", "gua_report"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    plant(tmp_path, defect)
+    command = [sys.executable, "-m", "tests.torture", "--workers", "1", "--log", "log", *shlex.split(defect.share)]
+    variables = os.environ | {"GUA_TORTURE_SECONDS": "5"}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert done.returncode == 1, defect.what + done.stdout + done.stderr
+    assert harm(done.stdout)[defect.column] > 0, done.stdout + (tmp_path / "log").read_text()[:4000]
+
+
+def test_every_column_has_a_planted_defect() -> None:
+    assert {defect.column for defect in DEFECTS} == set(COLUMNS)
