@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -22,9 +25,63 @@ pytest.register_assert_rewrite("tests.machine")  # so that a failed tick shows w
 from tests.driver import build  # noqa: E402 - after what is above
 from tests.machine import Machine  # noqa: E402
 
-# What the user who runs the tests may have set must not decide where anything is written.
-for variable in ("GUA_DATA_DIR", "STATE_DIRECTORY", "XDG_STATE_HOME", "LD_PRELOAD"):
+# What the user who runs the tests may have set must not decide where anything is written, who may read it, or what it
+# looks like.
+for variable in (
+    *("GUA_DATA_DIR", "STATE_DIRECTORY", "XDG_STATE_HOME", "LD_PRELOAD"),
+    *("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES", "LC_ALL", "LC_CTYPE", "LANGUAGE"),
+    *("PYTHONIOENCODING", "PYTHONWARNINGS", "PYTHONUTF8"),
+):
     os.environ.pop(variable, None)
+os.environ |= {"TERM": "xterm", "LANG": "C.UTF-8", "TZ": "UTC"}
+time.tzset()
+os.umask(0o022)
+# Ignored in the background of a script: what tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+REAL_FOLDERS = ("end_to_end", "torture")  # what takes guests or minutes
+REAL_FIXTURES = {"package_index"}
+ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
+skipped: dict[str, str] = {}  # why, by the test's name
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make test-real` what needs guests, minutes or programs; skip what needs a program that is not here."""
+    for item in items:
+        needed = [name for mark in item.iter_markers("needs") for name in mark.args]
+        fixtures = REAL_FIXTURES & set(getattr(item, "fixturenames", ()))
+        if needed or fixtures or item.path.parent.name in REAL_FOLDERS:
+            item.add_marker("real")
+        if missing := [name for name in needed if not shutil.which(name)]:
+            item.add_marker(pytest.mark.skip(reason=f"not on this machine: {', '.join(missing)} (make test-deps)"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        skipped[report.nodeid] = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail in CI if a test was skipped that is not on the list: green by skipping is red."""
+    if os.environ.get("CI") == "true" and not hasattr(session.config, "workerinput") and find_unlisted():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if unlisted := find_unlisted():
+        terminalreporter.section(f"skipped, and not in {ALLOWED_SKIPS.name}: CI fails")
+        for name in unlisted:
+            terminalreporter.line(f"{name}: {skipped[name]}")
+
+
+def find_unlisted() -> list[str]:
+    """The skipped tests that no line of the list names. A line is a pattern of test names, and after it the reason."""
+    lines = [line.split(None, 1) for line in ALLOWED_SKIPS.read_text().splitlines() if line.strip()]
+    patterns = [line[0] for line in lines if not line[0].startswith("#")]
+    return [name for name in sorted(skipped) if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def _open_folder() -> Path:
@@ -40,6 +97,11 @@ def driver() -> Iterator[Path]:
     folder = _open_folder()
     yield build(folder)
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def package_index() -> None:
+    """To be asked for by whoever installs packages with pip."""
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import time
@@ -18,10 +17,7 @@ from typing import Any
 import pytest
 
 PROGRAMS = ("prometheus", "prometheus-node-exporter", "promtool")
-_missing = [name for name in PROGRAMS if not shutil.which(name)]
-needs_prometheus = pytest.mark.skipif(
-    bool(_missing), reason=f"not on this machine: {', '.join(_missing)} (sudo make test-deps)"
-)
+needs_prometheus = pytest.mark.needs(*PROGRAMS)
 
 CONFIGURATION = """
 global: {{ scrape_interval: 500ms, evaluation_interval: 500ms }}

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import Guest, prepare_layer
+from tests.end_to_end.guest import Guest, prepare_layer, why_not
+
+
+@pytest.fixture(scope="session", autouse=True)
+def can_boot() -> None:
+    if reason := why_not():
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

@@ -219,9 +219,3 @@ def why_not() -> str | None:
             return None
     except AssertionError as failure:
         return f"a guest does not boot here: {failure}"
-
-
-# Where guests must work, a test that can't have one fails instead.
-is_required = os.environ.get("GUA_TEST_REQUIRE_SYSTEMD") == "1"
-_reason = None if is_required else why_not()
-needs_systemd = pytest.mark.skipif(_reason is not None, reason=str(_reason))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import Guest, needs_systemd
+from tests.end_to_end.guest import Guest
 from tests.end_to_end.laboratory import SOURCE, WHEELS, make, readme_output, without_numbers
 
-pytestmark = [needs_systemd, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 FROM_WHEELS = (f"WHEELS={WHEELS}",)
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}

@@ -8,9 +8,7 @@ from typing import Any
 
 from gua_sample.partition import DAY_MS, day_of
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import Guest, needs_systemd
-
-pytestmark = needs_systemd
+from tests.end_to_end.guest import Guest
 
 UNIT = "gua-rollup.service"
 # Two days that are too old for `raw_days = 6` and two that are not, with some between: midnight may pass meanwhile.

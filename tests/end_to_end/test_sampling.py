@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import Guest, needs_systemd
-
-pytestmark = needs_systemd
+from tests.end_to_end.guest import Guest
 
 
 @pytest.mark.timeout(240)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
 
 import pytest
 
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import REPOSITORY, Guest, needs_systemd
+from tests.end_to_end.guest import REPOSITORY, Guest
 from tests.end_to_end.test_trouble import UNIT, our_lines
-
-pytestmark = needs_systemd
 
 FOLDER = "/var/lib/prometheus/node-exporter"
 FILE = f"{FOLDER}/gua.prom"
-needs_node_exporter = pytest.mark.skipif(
-    not shutil.which("prometheus-node-exporter"), reason="no node_exporter on this machine (sudo make test-deps)"
-)
+needs_node_exporter = pytest.mark.needs("prometheus-node-exporter")
 
 
 def commands() -> list[str]:

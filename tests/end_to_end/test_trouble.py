@@ -10,9 +10,7 @@ import pytest
 
 from tests.driver import Scenario
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import Guest, needs_systemd
-
-pytestmark = needs_systemd
+from tests.end_to_end.guest import Guest
 
 UNIT = "gua-sample.service"
 HANGING_FILES = Path(__file__).with_name("hanging_files.py")
