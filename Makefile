@@ -47,10 +47,10 @@ torture: $(STAMP) ## kill, starve and feed nonsense to every command; TORTURE=--
 
 # Whatever does not depend on how pandas works needs to run but once. The longest come first.
 PANDAS_2 = $(VENV)-pandas-2
-OF_PANDAS = integration/test_commands unit/test_rollups $(filter-out %idleness %live %simulate %store test_docs, \
-	$(patsubst tests/%.py,%,$(wildcard tests/unit/test_*.py tests/test_*.py)))
+OF_PANDAS = integration/test_commands.py $(addprefix unit/,rollups upkeep summary render ticks reservations people) \
+	test_json_docs.py test_notebooks.py
 test-pandas-2: $(PANDAS_2)/.pandas-2 ## run the report's tests with pandas 2
-	$(PANDAS_2)/bin/python -m pytest $(PARALLEL) $(OF_PANDAS:%=tests/%.py)
+	$(PANDAS_2)/bin/python -m pytest $(PARALLEL) $(OF_PANDAS:%=tests/%)
 
 # What it has of its own comes first, all else is that of the other environment.
 PACKAGES = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'

@@ -21,8 +21,8 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
 
-from gua_report.partitions import open_partition
-from gua_sample.partition import list_partitions, samples_dir
+from gua_report.ticks.open_partition import open_partition
+from gua_sample.partition_names import list_partitions, samples_dir
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
 
 PACKAGE = "gpu-usage-audit"

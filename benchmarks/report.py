@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import peer, rollups
 from benchmarks.figures import Bounds, median, run_once
 from benchmarks.rollups import CARDS, DAYS, END_MS, report_command
-from gua_sample.partition import DAY_MS, samples_dir
+from gua_sample.partition_names import DAY_MS, samples_dir
 
 IMPORTS = [sys.executable, "-c", "import pandas, tabulate"]
 START_MS = END_MS - DAYS * DAY_MS

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.figures import ENVIRONMENT, Bounds
 from benchmarks.sampler import INTERVAL_MS, SAMPLER
 from gua_sample import store
-from gua_sample.partition import DAY_MS
+from gua_sample.partition_names import DAY_MS
 from gua_sample.processes import describe, read_boot
 from gua_sample.records import Card, CardFacts, Cursor, Tick, Usage
 from tests.driver import Scenario, build, environment

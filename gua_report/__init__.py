@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gua_report.build import Report
-    from gua_report.notebook import Frames
+    from gua_report.notebook import Frames, ShownReport
 
 __all__ = ["load", "report"]
 
@@ -26,7 +25,7 @@ def report(
     tz: str | None = None,
     data_dir: str | None = None,
     config: str | None = None,
-) -> Report:
+) -> ShownReport:
     """The report of a window, as the gua-report command makes it."""
     from gua_report import notebook  # pandas is imported when it is needed, not with this package
 

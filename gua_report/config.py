@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gua_report.bounded_file import read_bounded
+from gua_report.console.bounded_file import read_bounded
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 

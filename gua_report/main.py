@@ -6,19 +6,19 @@ import importlib
 import sys
 from typing import NoReturn
 
-from gua_sample import __version__, command
+from gua_sample import __version__, console
 from gua_sample.errors import UsageError
 
 VERBS = {
     "sample": ("gua_sample.cli", "take one snapshot of all cards, and exit"),
-    "report": ("gua_report.cli", "how much was idle-held, whose, since when"),
-    "status": ("gua_report.live.status", "what each card is doing now, who is on it, since when"),
-    "free": ("gua_report.live.free", "cards that nobody holds, for CUDA_VISIBLE_DEVICES"),
-    "rollup": ("gua_report.rolling.cli", "sum up closed days, so that long reports stay fast"),
-    "doctor": ("gua_report.doctor.cli", "whether sampling works here, and what to do if not"),
-    "import": ("gua_report.importing.cli", "take in what another tool, or gua elsewhere, recorded"),
-    "export": ("gua_report.exporting.cli", "what was recorded, as CSV, JSON lines or Parquet"),
-    "demo": ("gua_report.demo", "the report of a made-up laboratory; needs no GPU"),
+    "report": ("gua_report.commands.report", "how much was idle-held, whose, since when"),
+    "status": ("gua_report.commands.status", "what each card is doing now, who is on it, since when"),
+    "free": ("gua_report.commands.free", "cards that nobody holds, for CUDA_VISIBLE_DEVICES"),
+    "rollup": ("gua_report.commands.rollup", "sum up closed days, so that long reports stay fast"),
+    "doctor": ("gua_report.commands.doctor", "whether sampling works here, and what to do if not"),
+    "import": ("gua_report.commands.import_", "take in what another tool, or gua elsewhere, recorded"),
+    "export": ("gua_report.commands.export", "what was recorded, as CSV, JSON lines or Parquet"),
+    "demo": ("gua_report.commands.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\
 usage: gua VERB [OPTION ...]
@@ -44,20 +44,20 @@ gua VERB --help says more.
 
 def entry() -> NoReturn:
     """The console script."""
-    command.leave(main())
+    console.leave(main())
 
 
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     verb, rest = (words[0], words[1:]) if words else ("--help", [])
     if verb in ("-h", "--help", "help"):
-        command.say("gua", help_text())
+        console.say("gua", help_text())
         return 0
     if verb in ("--version", "version"):
-        command.say("gua", f"gua {__version__}")
+        console.say("gua", f"gua {__version__}")
         return 0
     if verb not in VERBS:
-        command.complain("gua", f"error: {unknown(verb)}")
+        console.complain("gua", f"error: {unknown(verb)}")
         return UsageError.exit_code
     status: int = importlib.import_module(VERBS[verb][0]).main(rest)
     return status

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import fields
 from datetime import tzinfo
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from gua_report.build import Report, build_report, nothing
-from gua_report.classify import Booleans, Classified, classify
-from gua_report.columns import Rows
 from gua_report.config import load_config
-from gua_report.history import History
+from gua_report.summary.build import Report, build_report, nothing
+from gua_report.ticks.classify import Booleans, Classified, classify
+from gua_report.ticks.history import History
+from gua_report.ticks.read_partition import Rows
 from gua_report.window import parse_window
 from gua_sample import settings
 from gua_sample.errors import StoreError
@@ -29,11 +30,21 @@ class Frames(NamedTuple):
     processes: pd.DataFrame
 
 
+class ShownReport(Report):
+    """A report that a notebook shows as HTML."""
+
+    def _repr_html_(self) -> str:
+        from gua_report.render.html import render  # for those who look at it
+
+        return render(self)
+
+
 def report(
     since: str | None, start: str | None, end: str | None, tz: str | None, data_dir: str | None, config: str | None
-) -> Report:
+) -> ShownReport:
     window = parse_window(since, start, end, tz)
-    return build_report(find_folder(data_dir), window, load_config(config))
+    built = build_report(find_folder(data_dir), window, load_config(config))
+    return ShownReport(**{field.name: getattr(built, field.name) for field in fields(built)})
 
 
 def find_folder(data_dir: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gua_sample.errors import UsageError
-from gua_sample.partition import DAY_MS
+from gua_sample.partition_names import DAY_MS
 from gua_sample.settings import duration_ms
 
 HOUR_MS = 3_600_000

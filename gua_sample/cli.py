@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import NoReturn
 
-from gua_sample import command, processes, service, settings, tick
+from gua_sample import console, processes, service, settings, tick
 from gua_sample.errors import DriverError, StoreError, TextfileError, UsageError
 from gua_sample.policy import STATES, card_state
 from gua_sample.records import Previous, Reading, Source, Tick
@@ -34,15 +34,15 @@ or --textfile), 2 wrong usage, 75 failed as the unit has logged within the hour.
 
 def entry() -> NoReturn:
     """The console script."""
-    command.leave(main())
+    console.leave(main())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return command.run(build_parser(), run, arguments, service.said_this_hour)
+    return console.run(build_parser(), run, arguments, service.said_this_hour)
 
 
-def build_parser() -> command.Parser:
-    parser = command.Parser(PROG, DESCRIPTION, EPILOG)
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("--data-dir", metavar="DIR", help="where the history lives; made if it is missing")
     parser.add_argument("--interval", metavar="D", help="how often this is run, such as 30s; stored with the tick")
     parser.add_argument(
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         if problem:
             warn(str(problem))
         raise done.driver_error
-    command.say(PROG, json_summary(done) if options.json else summary(done))
+    console.say(PROG, json_summary(done) if options.json else summary(done))
     if problem:
         raise problem
     return 0
@@ -103,7 +103,7 @@ def publish(path: str | None, data_dir: str, taken: Tick | None) -> TextfileErro
 
 def warn(text: str) -> None:
     if not service.said_this_hour(text):
-        command.complain(PROG, f"warning: {text}")
+        console.complain(PROG, f"warning: {text}")
 
 
 def machine() -> Source:

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gua_sample.errors import StoreError
-from gua_sample.partition import DAY_MS, day_of, list_partitions, partition_path, samples_dir
+from gua_sample.partition_file import Writer
+from gua_sample.partition_names import DAY_MS, day_of, list_partitions, partition_path, samples_dir
 from gua_sample.policy import (
     DEFAULT_INTERVAL_MS,
     IDLE_HELD,
@@ -21,9 +22,8 @@ from gua_sample.policy import (
     process_states,
 )
 from gua_sample.records import Card, Tick, Usage
-from gua_sample.replacing import replace_file
 from gua_sample.safe_file import read_regular
-from gua_sample.writer import Writer
+from gua_sample.whole_file import replace_file
 
 NAME = "idle.state"
 FIRST_LINE, LAST_LINE = "gua idle state, version 1", "end"

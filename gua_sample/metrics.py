@@ -25,7 +25,7 @@ from gua_sample.policy import (
 )
 from gua_sample.processes import printable
 from gua_sample.records import Card, Process, Tick
-from gua_sample.replacing import replace_file
+from gua_sample.whole_file import replace_file
 
 # The error of a run whose tick could not be stored.
 NOT_STORED = "not_stored"

@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gua_sample.errors import CorruptPartition, StoreError
-from gua_sample.partition import PENDING_SUFFIX, SUFFIX, day_of, is_partition
+from gua_sample.partition_names import PENDING_SUFFIX, SUFFIX, day_of, is_partition
 from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
-from gua_sample.replacing import UNFINISHED_SUFFIX, remove_abandoned, sync_folder
 from gua_sample.safe_file import read_regular
+from gua_sample.whole_file import UNFINISHED_SUFFIX, remove_abandoned, sync_folder
 
 VERSION = 1
 MOST_BYTES = 16 << 20  # 128 cards with ten processes each take 0.3 MB

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from gua_sample.errors import StoreError
-from gua_sample.partition import samples_dir
+from gua_sample.partition_names import samples_dir
 
 NO_GROUP = 65534
 MOST_LINKS = 40  # as the kernel has it

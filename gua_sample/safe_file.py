@@ -20,7 +20,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from gua_sample.errors import CorruptPartition
-from gua_sample.partition import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 
 # 128 cards sampled every second take 0.7 GB a day.
 MOST_DATABASE_BYTES = 8 << 30

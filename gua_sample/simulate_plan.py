@@ -19,6 +19,8 @@ FIRST_REBOOT_MS = 4 * DAY_MS + 4 * HOUR_MS  # 1970-01-01 was a Thursday
 DOWN_MS = 4 * MINUTE_MS
 OFFICE_MS = range(8 * HOUR_MS, 19 * HOUR_MS)
 WEDNESDAY, FRIDAY = 2, 4
+# The Wednesday noon at which `gua demo` ends: always the same, so that everybody sees the same report.
+EXAMPLE_END_MS = 1_794_398_400_000
 
 MOST_CARDS = 64  # so that a pid can name its card and still be below Linux's 4194304
 HELD_WATTS = 12.0  # a context alone keeps the clocks up

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from gua_sample import pending
 from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
-from gua_sample.partition import (
+from gua_sample.partition_file import IN_MEMORY, Writer, storage_error
+from gua_sample.partition_names import (
     JOURNAL_SUFFIX,
     SIDECARS,
     SQLITE_MAGIC,
@@ -29,10 +30,9 @@ from gua_sample.partition import (
     samples_dir,
 )
 from gua_sample.records import Previous, Tick
-from gua_sample.replacing import sync_folder
 from gua_sample.rights import become_owner
 from gua_sample.safe_file import check_database
-from gua_sample.writer import IN_MEMORY, Writer, storage_error
+from gua_sample.whole_file import sync_folder
 
 Warn = Callable[[str], None]
 

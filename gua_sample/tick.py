@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from gua_sample import store
 from gua_sample.errors import DriverError, StoreError
-from gua_sample.partition import EARLIEST_MS, day_of
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import EARLIEST_MS, day_of
 from gua_sample.processes import read_boot
 from gua_sample.records import TIMEOUT, Boot, Previous, Process, Reading, Source, Tick
 from gua_sample.rights import others_who_may_write
-from gua_sample.writer import storage_error
 
 
 class Done(NamedTuple):

@@ -19,7 +19,7 @@ build_environment() {
     rm -f "$stage"/lib/python*/site-packages/gua-*.dist-info/direct_url.json
     # The service can't write bytecode itself. Nobody imports the tests of packages, half of all files.
     "$stage/bin/python" -I -m compileall -q -j 0 -x 'site-packages/.*/tests/' -s "$stage" -p "$VENVDIR" "$stage/lib"
-    "$stage/bin/python" -I -c 'import gua_sample.cli, gua_report.cli, pandas, tabulate, pynvml' || refuse \
+    "$stage/bin/python" -I -c 'import gua_sample.cli, gua_report.commands.report, pandas, tabulate, pynvml' || refuse \
         "what was built does not work on this machine; nothing was changed"
     mkdir -p "$stage/share/doc/gua" "$stage/share/gua"
     say "$EXTRAS" >"$stage/share/gua/extras"

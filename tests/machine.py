@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gua_sample.partition import list_partitions
+from gua_sample.partition_names import list_partitions
 from tests.driver import Scenario, environment, with_clock
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))

@@ -8,9 +8,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-from gua_report.identities import resolve
-from gua_report.rollup_file import Day
-from gua_sample.partition import DAY_MS
+from gua_report.people.identities import resolve
+from gua_report.rollups.reader import Day
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES, card_state, process_states
 from gua_sample.records import Tick
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gua_report.main import main
 from gua_sample import store
-from gua_sample.partition import DAY_MS, day_of
+from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.simulate import Laboratory
 from tests.machine import query
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gua_report import demo
-from gua_report.live import scene
-from gua_report.live.document import SCHEMA_VERSION
+from gua_report.commands import demo
+from gua_report.live import cards_now
+from gua_report.live.json import SCHEMA_VERSION
 from gua_sample import policy, schema
-from gua_sample.partition import DAY_MS
+from gua_sample.partition_names import DAY_MS
+from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.machine import SCRIPTS
 from tests.test_json_docs import key_paths
 
@@ -44,7 +45,7 @@ def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("day")
-    demo.simulate(str(folder), 0, demo.END_MS - DAY_MS, demo.END_MS)
+    demo.simulate(str(folder), 0, EXAMPLE_END_MS - DAY_MS, EXAMPLE_END_MS)
     return folder
 
 
@@ -74,10 +75,10 @@ def test_every_key_of_the_status_is_documented_and_no_other(day: Path) -> None:
 
 def test_the_page_of_the_status_tells_its_limits() -> None:
     page = (ROOT / "docs" / "status.md").read_text()
-    assert f"no more than {scene.LOOK_BACK_DAYS} days" in page
-    assert scene.LOOK_BACK_SECONDS == 0.5
+    assert f"no more than {cards_now.LOOK_BACK_DAYS} days" in page
+    assert cards_now.LOOK_BACK_SECONDS == 0.5
     assert "no more than half a second" in page
-    assert f"does not answer within {scene.DRIVER_TIMEOUT.rstrip('s')} s" in page
+    assert f"does not answer within {cards_now.DRIVER_TIMEOUT.rstrip('s')} s" in page
     assert f"no more than {policy.DEFAULT.process_memory_mib:g} MiB" in page
 
 

@@ -17,13 +17,15 @@ from typing import Any
 
 import pytest
 
-from gua_report import demo, notebook
-from gua_report.attention import LEAST_COVERAGE, MOST_UNKNOWN
+from gua_report import notebook
+from gua_report.commands import demo
 from gua_report.render import SECTIONS, Options, renderer
+from gua_report.render.attention import LEAST_COVERAGE, MOST_UNKNOWN
 from gua_report.render.csv import FORMULA
 from gua_report.render.json import SCHEMA_VERSION
-from gua_sample.partition import DAY_MS
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES
+from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.machine import SCRIPTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "json.md"
@@ -34,7 +36,7 @@ MORE = "..."
 @pytest.fixture(scope="module")
 def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("week")
-    demo.simulate(str(folder), 0, demo.END_MS - 7 * DAY_MS, demo.END_MS)
+    demo.simulate(str(folder), 0, EXAMPLE_END_MS - 7 * DAY_MS, EXAMPLE_END_MS)
     return folder
 
 

@@ -24,7 +24,7 @@ from nbclient import NotebookClient
 from gua_report import notebook
 from gua_sample.errors import NothingToReport
 from gua_sample.records import Tick
-from tests.unit.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, busy, free, held, series, write
+from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, busy, free, held, series, write
 
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLE = DOCS / "example.ipynb"
@@ -68,7 +68,7 @@ def test_report_and_load_can_be_called_again_and_again(history: Path) -> None:
         "arguments = dict(zip(('start', 'end', 'tz', 'data_dir'), sys.argv[1:]))\n"
         "for _ in range(2):\n"
         "    print(len(gua.report(**arguments).gpus), len(gua.load(**arguments).ticks))\n"
-        "from gua_report.build import Report\n"
+        "from gua_report.summary.build import Report\n"
         "print(callable(gua.report), callable(gua.load))\n"
     )
     command = [sys.executable, "-c", script, *monday(history).values()]

@@ -6,7 +6,6 @@ import os
 import stat
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, warning
-from gua_report.doctor.units import Units
 from gua_report.doctor.user import (
     DirectoryHangs,
     NoSuchUser,
@@ -19,7 +18,8 @@ from gua_report.doctor.user import (
     nameless,
     nearest,
 )
-from gua_sample.partition import list_partitions, samples_dir
+from gua_report.machine.units import Units
+from gua_sample.partition_names import list_partitions, samples_dir
 from gua_sample.rights import others_who_may_write
 
 SAMPLER = "sampler"

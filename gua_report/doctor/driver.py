@@ -8,9 +8,9 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from gua_report.doctor.child import NO_ANSWER, ask
 from gua_report.doctor.findings import Finding, error, ok, plural, shell, warning
 from gua_report.doctor.user import User, become, group_name, may, ourselves
+from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample.errors import DriverError
 from gua_sample.policy import STATUS_OK
 from gua_sample.processes import read_file

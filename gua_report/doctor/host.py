@@ -10,8 +10,8 @@ import sys
 from typing import NamedTuple
 
 from gua_report.doctor.findings import COMMENT, OK, Finding, error, ok, warning
-from gua_report.doctor.units import Units
 from gua_report.doctor.user import User, group_name, ourselves
+from gua_report.machine.units import Units
 from gua_sample import __version__, schema
 from gua_sample.processes import printable, read_file
 

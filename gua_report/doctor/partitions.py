@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, warning
-from gua_report.doctor.history import NAMED
-from gua_report.newest import History, modified
-from gua_report.partitions import open_partition
+from gua_report.doctor.freshness import NAMED
+from gua_report.ticks.newest import History, modified
+from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, StoreError
-from gua_sample.partition import JOURNAL_SUFFIX, PENDING_SUFFIX, SUFFIX, day_of, is_partition, partition_path
+from gua_sample.partition_names import JOURNAL_SUFFIX, PENDING_SUFFIX, SUFFIX, day_of, is_partition, partition_path
 
 PARTITIONS = "partitions"
 LIVE_SECONDS = 10  # a younger journal is of a run that is going on

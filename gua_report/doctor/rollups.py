@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, ok, plural, shell, size, warning
-from gua_report.newest import History
-from gua_report.rollup_index import path_of, read_index
+from gua_report.rollups.index import path_of, read_index
+from gua_report.ticks.newest import History
 from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, StoreError
-from gua_sample.partition import DAY_MS, SUFFIX, day_of
+from gua_sample.partition_names import DAY_MS, SUFFIX, day_of
 
 ROLLUPS = "rollups"
 DAYS_TO_WAIT = 2  # for the ticks after a day, and for the timer

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gua_report.doctor.child import NO_ANSWER, ask
+from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample.processes import printable
 
 # A directory of users such as LDAP may hang for minutes.

@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from gua_report.build import nothing
 from gua_report.config import Config
-from gua_report.daily import is_closed
+from gua_report.console.spelling import span_of_days
 from gua_report.exporting.rows import TABLES, Row
-from gua_report.history import History
-from gua_report.partitions import PARTITION, open_database, use_own_views
-from gua_report.rollup_index import ROLLUPS, Stored, find_current, path_of, read_index
-from gua_report.spelling import span_of_days
+from gua_report.rollups.closed_day import is_closed
+from gua_report.rollups.index import ROLLUPS, Stored, find_current, path_of, read_index
+from gua_report.summary.build import nothing
+from gua_report.ticks.history import History
+from gua_report.ticks.open_partition import PARTITION, open_database, use_own_views
 from gua_report.window import Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
-from gua_sample.partition import DAY_MS, day_of
+from gua_sample.partition_names import DAY_MS, day_of
 
 Block = TypeVar("Block")
 Progress = Callable[[int, int], None]

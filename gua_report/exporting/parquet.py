@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from gua_report.exporting.files import cannot_write, whole_file
+from gua_report.console.whole_file import cannot_write, whole_file
 from gua_report.exporting.rows import Row, kind_of
 from gua_sample.errors import GuaError, UsageError
 

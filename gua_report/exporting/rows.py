@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from gua_report.config import Config
-from gua_report.identities import apply_mapping, resolve
-from gua_sample.partition import day_of
+from gua_report.people.identities import apply_mapping, resolve
+from gua_sample.partition_names import day_of
 from gua_sample.policy import NAN, STATES, STATUS_OK, Policy, card_states
 
 Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
@@ -149,7 +149,7 @@ def rolled_up(view: str, columns: tuple[str, ...]) -> Table:
         rows = _select(connection, view, columns, start_ms, end_ms, "day BETWEEN ? AND ? AND", days)
         if "identity" not in columns:
             return rows
-        from gua_report.identities import apply_mapping
+        from gua_report.people.identities import apply_mapping
 
         where = columns.index("identity")
         return ((*row[:where], apply_mapping(row[where], config.people), *row[where + 1 :]) for row in rows)

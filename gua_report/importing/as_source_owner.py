@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from gua_report.as_owner import NONSENSE, SAYS_NONSENSE, Message, Owner, stream_as
 from gua_report.importing.recognition import open_source
 from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
+from gua_report.machine.as_owner import NONSENSE, SAYS_NONSENSE, Message, Owner, stream_as
 from gua_sample.errors import StoreError
-from gua_sample.partition import samples_dir
+from gua_sample.partition_names import samples_dir
 from gua_sample.pending import restore
 from gua_sample.records import Tick
 from gua_sample.rights import become_owner, others_on_the_way

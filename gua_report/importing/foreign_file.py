@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 
-from gua_report.partitions import DAMAGE, copy_file
+from gua_report.ticks.open_partition import DAMAGE, copy_file
 from gua_sample.errors import StoreError
-from gua_sample.partition import JOURNAL_SUFFIX
+from gua_sample.partition_names import JOURNAL_SUFFIX
 from gua_sample.safe_file import MOST_DATABASE_BYTES, Deadline, check_journal, open_regular
 
 LOG_SUFFIXES = ("-wal", JOURNAL_SUFFIX)

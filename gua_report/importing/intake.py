@@ -13,14 +13,14 @@ from typing import NamedTuple
 from gua_report.importing.source import MADE_UP_UUID, Source
 from gua_report.importing.tally import EXPIRED, FUTURE, NEVER_SET, RECORDED, Tally
 from gua_report.importing.values import EARLIEST_MS, iso
-from gua_report.partitions import open_partition
-from gua_report.rollup_index import path_of, read_index
+from gua_report.rollups.index import path_of, read_index
+from gua_report.ticks.open_partition import open_partition
 from gua_sample import store
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
-from gua_sample.partition import day_of, list_partitions, partition_path, samples_dir
+from gua_sample.partition_file import Writer
+from gua_sample.partition_names import day_of, list_partitions, partition_path, samples_dir
 from gua_sample.policy import DEFAULT_INTERVAL_MS
 from gua_sample.records import Tick
-from gua_sample.writer import Writer
 
 # A writer waits 2 s each time.
 ATTEMPTS = 5

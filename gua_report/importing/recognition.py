@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gua_report import terminal
-from gua_report.importing import data_folder, peer_database, stats_csv
+from gua_report.console import terminal
+from gua_report.importing import gpu_stats_service, gpu_usage_audit, gua_folder
 from gua_report.importing.foreign_file import open_foreign
 from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
 from gua_sample import schema
 from gua_sample.errors import NothingToReport, StoreError, UsageError
-from gua_sample.partition import SQLITE_MAGIC, list_partitions, samples_dir
+from gua_sample.partition_names import SQLITE_MAGIC, list_partitions, samples_dir
 from gua_sample.safe_file import open_regular
 
 MOST_BYTES = 1 << 40
@@ -42,9 +42,9 @@ def _open_folder(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
     samples = samples_dir(path) if os.path.isdir(samples_dir(path)) else path
     if list_partitions(samples):
         _refuse_itself(samples, data_dir)
-        yield data_folder.source_of_folder(samples, tally)
-    elif files := stats_csv.list_files(path):
-        with stats_csv.open_source(files, tally, terminal.progress_bar()) as source:
+        yield gua_folder.source_of_folder(samples, tally)
+    elif files := gpu_stats_service.list_files(path):
+        with gpu_stats_service.open_source(files, tally, terminal.progress_bar()) as source:
             yield source
     else:
         raise NothingToReport(f"nothing to import in {path}: expected {EXPECTED}")
@@ -55,23 +55,23 @@ def _open_file(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
     if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{path} is no regular file: give {EXPECTED}")
     with open(open_regular(path, MOST_BYTES), "rb") as file:
-        begin = file.read(stats_csv.LONGEST_HEADER)
+        begin = file.read(gpu_stats_service.LONGEST_HEADER)
     if not begin:
         raise NothingToReport(f"{path} is empty: expected {EXPECTED}")
     if begin.startswith(SQLITE_MAGIC):
         with open_foreign(path) as (connection, check):
             if connection.execute("PRAGMA application_id").fetchone()[0] == schema.APPLICATION_ID:
                 _refuse_itself(os.path.dirname(os.path.abspath(path)), data_dir)
-                yield data_folder.source_of_file(path, tally)
-            elif problem := peer_database.find_problem(connection):
+                yield gua_folder.source_of_file(path, tally)
+            elif problem := gpu_usage_audit.find_problem(connection):
                 raise StoreError(f"{path} is a database of something else ({problem}): expected {EXPECTED}")
             else:
-                yield peer_database.source_of(connection, check, tally)
-    elif stats_csv.is_header(begin.partition(b"\n")[0].decode("utf-8", "replace")):
-        with stats_csv.open_source([path], tally) as source:
+                yield gpu_usage_audit.source_of(connection, check, tally)
+    elif gpu_stats_service.is_header(begin.partition(b"\n")[0].decode("utf-8", "replace")):
+        with gpu_stats_service.open_source([path], tally) as source:
             yield source
     else:
-        raise StoreError(f"{path} is neither a database nor has it the columns {','.join(stats_csv.HEADER)}")
+        raise StoreError(f"{path} is neither a database nor has it the columns {','.join(gpu_stats_service.HEADER)}")
 
 
 def _refuse_itself(samples: str, data_dir: str) -> None:

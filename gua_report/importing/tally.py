@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gua_sample.partition import day_of
+from gua_sample.partition_names import day_of
 from gua_sample.records import Tick
 
 EXAMPLES = 3

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from gua_report.doctor import units
-from gua_report.newest import History, Newest
-from gua_report.spelling import duration
+from gua_report.console.spelling import duration
+from gua_report.machine import units
+from gua_report.ticks.newest import History, Newest
 
 NOT_INSTALLED = "not installed"
 SIMULATED = "simulated"

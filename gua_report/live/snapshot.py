@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gua_report.doctor.child import NO_ANSWER, ask
+from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample import pending, processes
 from gua_sample.errors import DriverError
 from gua_sample.records import Previous, Process, Source, Tick

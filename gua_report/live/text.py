@@ -6,12 +6,12 @@ import os
 import sys
 import time
 
-from gua_report import terminal
-from gua_report.live.past import Run
+from gua_report.console import terminal
+from gua_report.console.spelling import duration, gpu, to_ascii
+from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, UserNow
 from gua_report.live.sampling import Sampling, sampling_text
-from gua_report.live.scene import CardSeen, ProcessNow, Scene, UserNow
+from gua_report.live.since_when import Run
 from gua_report.reservations.cards import Validation
-from gua_report.spelling import duration, gpu, to_ascii
 from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK
 from gua_sample.processes import printable
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gua_report.build import Report
+    from gua_report.summary.build import Report
 
 SECTIONS = ("headline", "capacity", "gpus", "identities", "heatmap", "episodes", "coverage", "reservations")
 # Format to module: only the renderer that is used is imported.

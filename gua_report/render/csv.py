@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
-from gua_report.build import Report
+from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, SECTIONS, Options
 from gua_report.render.values import (
     CAPACITY,
@@ -25,9 +25,9 @@ from gua_report.render.values import (
     records,
     value,
 )
-from gua_report.reserved import RESERVATION_COLUMNS
-from gua_report.spelling import to_ascii
-from gua_report.tables import IDENTITY_COLUMNS
+from gua_report.summary.build import Report
+from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
+from gua_report.summary.tables import IDENTITY_COLUMNS
 from gua_sample.errors import UsageError
 from gua_sample.policy import STATES
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from gua_report.build import Report
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Section, State, Table
 from gua_report.render.sections import attention, build_sections, header, title
 from gua_report.render.words import WEEKDAYS, percent
+from gua_report.summary.build import Report
 from gua_sample.policy import STATES
 
 # These sections are open from the start.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gua_report.build import Report
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.values import (
     CAPACITY,
@@ -21,8 +20,9 @@ from gua_report.render.values import (
     value,
 )
 from gua_report.render.words import clean
-from gua_report.reserved import RESERVATION_COLUMNS
-from gua_report.tables import IDENTITY_COLUMNS
+from gua_report.summary.build import Report
+from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
+from gua_report.summary.tables import IDENTITY_COLUMNS
 from gua_report.window import Window
 from gua_sample.policy import STATES
 

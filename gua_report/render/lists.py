@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from gua_report.build import Report
 from gua_report.render.blocks import Block, Cell, Column, Section, Table
 from gua_report.render.words import clean, count, duration, gib, gpu, is_missing, moment, number, percent
+from gua_report.summary.build import Report
 
 GOES_ON = ">"
 

@@ -6,12 +6,12 @@ import re
 
 from tabulate import tabulate
 
-from gua_report.build import Report
+from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table
 from gua_report.render.sections import attention, build_sections, header, title
 from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
-from gua_report.spelling import to_ascii
+from gua_report.summary.build import Report
 
 BAR_CELLS, SMALL_BAR_CELLS = 60, 12
 ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})  # &#64;: nobody is to be notified

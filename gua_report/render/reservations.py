@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gua_report.build import Report
 from gua_report.render import SECTIONS, Options
 from gua_report.render.blocks import Block, Cell, Column, Section, Table
 from gua_report.render.words import amount, clean, gpu, number, percent
-from gua_report.reserved import SUMS
+from gua_report.summary.build import Report
+from gua_report.summary.reserved_hours import SUMS
 
 NAME = "reservations"
 

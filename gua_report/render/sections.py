@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gua_report.build import Report
-from gua_report.identities import UNATTRIBUTED
+from gua_report.people.identities import UNATTRIBUTED
 from gua_report.render import Options
 from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Section, State, Table, bar_of
 from gua_report.render.lists import coverage, episodes, held_now
@@ -25,6 +24,7 @@ from gua_report.render.words import (
     percent,
     points,
 )
+from gua_report.summary.build import Report
 from gua_report.window import show
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN
 

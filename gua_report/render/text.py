@@ -8,13 +8,13 @@ import unicodedata
 
 from tabulate import tabulate
 
-from gua_report.build import Report
+from gua_report.console.spelling import to_ascii
+from gua_report.console.terminal import STATE_COLORS as COLORS
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table, shade, spread
 from gua_report.render.sections import attention, build_sections, header, title
 from gua_report.render.words import WEEKDAYS
-from gua_report.spelling import to_ascii
-from gua_report.terminal import STATE_COLORS as COLORS
+from gua_report.summary.build import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
 GLYPHS = {ACTIVE: "█", IDLE_HELD: "▓", TRULY_IDLE: "░", UNKNOWN: "·"}

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from gua_report.build import Report
 from gua_report.render.words import clean, is_missing
+from gua_report.summary.build import Report
 from gua_report.window import Window
 from gua_sample.policy import STATES
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from gua_report import spelling
+from gua_report.console import spelling
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN, Policy
 from gua_sample.processes import printable
 

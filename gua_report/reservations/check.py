@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gua_report.config import Config
-from gua_report.identities import apply_mapping
+from gua_report.console.spelling import duration
+from gua_report.people.identities import apply_mapping
 from gua_report.reservations.cards import (
     AVAILABLE,
     CONFIRMED,
@@ -18,7 +19,6 @@ from gua_report.reservations.cards import (
 )
 from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation
 from gua_report.reservations.sources import is_configured, name_strays, names_of, read_book
-from gua_report.spelling import duration
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 from gua_sample.processes import printable
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from typing import NamedTuple
 
-from gua_report.bounded_file import NoRegularFile, read_bounded
+from gua_report.console.bounded_file import NoRegularFile, read_bounded
 from gua_report.reservations.reservation import FOREVER_MS, FewLines, Reservation, moment_ms, shown
 
 # Thirty years of a reservation a day on each of nine cards.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from gua_report.config import Config
-from gua_report.identities import apply_mapping
+from gua_report.people.identities import apply_mapping
 from gua_report.reservations import csv_file
 from gua_report.reservations.reservation import FOREVER_MS, MOST_LINES, Book, FewLines, Reservation, shown
 from gua_report.window import parse_zone, show

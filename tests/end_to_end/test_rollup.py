@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gua_sample.partition import DAY_MS, day_of
+from gua_sample.partition_names import DAY_MS, day_of
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
 

@@ -23,13 +23,13 @@ from typing import NoReturn
 
 import pytest
 
-from gua_report import as_owner
-from gua_report.demo import END_MS
-from gua_report.exporting import cli as exporting
-from gua_report.rolling import upkeep
+from gua_report.commands import export as exporting
+from gua_report.machine import as_owner
+from gua_report.upkeep import nightly
 from gua_sample import safe_file, store, tick
-from gua_sample.partition import DAY_MS
+from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
+from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import hostile
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
@@ -65,7 +65,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three days. Not to be changed."""
     folder = tmp_path_factory.mktemp("history")
     samples = store.prepare(str(folder))
-    ticks = Laboratory(0, 3).history(END_MS - 2 * DAY_MS - DAY_MS // 2, END_MS, 300_000)
+    ticks = Laboratory(0, 3).history(EXAMPLE_END_MS - 2 * DAY_MS - DAY_MS // 2, EXAMPLE_END_MS, 300_000)
     store.append_history(samples, ticks)
     return folder
 
@@ -622,7 +622,7 @@ def test_the_child_has_nothing_of_roots_open(folder: Path, tmp_path: Path, monke
 
 
 def test_a_lock_that_is_held_for_ever_does_not_hang_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "LONGEST_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(nightly, "LONGEST_WAIT_SECONDS", 0.5)
     (folder / ".rollup.lock").touch()
     give(folder)
     with (folder / ".rollup.lock").open() as lock:

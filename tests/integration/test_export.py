@@ -19,15 +19,14 @@ from typing import Any
 import pytest
 
 import gua_report
-from gua_report.daily_csv import write_daily_csv
 from gua_report.exporting.rows import CARD_TICKS, PROCESS_TICKS, TABLES, TICKS
+from gua_report.upkeep.daily_csv import write_daily_csv
 from gua_sample import store
 from gua_sample.errors import StoreError
-from gua_sample.partition import day_of
+from gua_sample.partition_names import day_of
 from gua_sample.simulate import Laboratory
 from tests.driver import with_clock
-from tests.machine import SCRIPTS, Machine, one_line, query
-from tests.unit.lab import (
+from tests.lab import (
     CONFIG,
     DAY_MS,
     HOUR_MS,
@@ -43,7 +42,8 @@ from tests.unit.lab import (
     tick,
     write,
 )
-from tests.unit.test_rollups import roll_up_days
+from tests.machine import SCRIPTS, Machine, one_line, query
+from tests.unit.rollups.test_closed_day import roll_up_days
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
 DAYS = ["2026-11-16", "2026-11-17", "2026-11-18"]
@@ -299,7 +299,8 @@ def test_killed_at_any_moment_the_daily_csv_is_the_old_one_or_the_new_one(machin
     path = Path(str(write_daily_csv(str(machine.data_dir), DAYS[0], CONFIG)))
     old = path.read_bytes()
     write(machine.data_dir, series(MONDAY_MS + HOUR_MS, 20, busy()))
-    code = f"from gua_report.daily_csv import write_daily_csv; write_daily_csv({str(machine.data_dir)!r}, {DAYS[0]!r})"
+    data_dir = str(machine.data_dir)
+    code = f"from gua_report.upkeep.daily_csv import write_daily_csv; write_daily_csv({data_dir!r}, {DAYS[0]!r})"
     seen, status, kills = set(), -9, 0
     while status == -9:
         variables = machine.environment(kill_at=kills + 1)
@@ -469,7 +470,7 @@ def test_help_has_examples_fits_a_narrow_terminal_and_needs_no_pandas() -> None:
 
 AS_SOMEBODY = """
 import os, sys
-from gua_report.exporting.cli import main
+from gua_report.commands.export import main
 arguments = sys.argv[1:]
 main([*arguments, "-o", "/dev/null"])  # other users can't import what lies in root's home
 os.setgroups([]), os.setgid({user}), os.setuid({user})

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gua_report.demo import END_MS
 from gua_sample import store
-from gua_sample.partition import DAY_MS
+from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
+from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import hostile
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
@@ -50,8 +50,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three days, two of them rolled up. Not to be changed."""
     folder = tmp_path_factory.mktemp("history")
     samples = store.prepare(str(folder))
-    start_ms = END_MS - 2 * DAY_MS - DAY_MS // 2
-    store.append_history(samples, Laboratory(0, 3).history(start_ms, END_MS, TEN_MINUTES_MS))
+    start_ms = EXAMPLE_END_MS - 2 * DAY_MS - DAY_MS // 2
+    store.append_history(samples, Laboratory(0, 3).history(start_ms, EXAMPLE_END_MS, TEN_MINUTES_MS))
     assert run("rollup", "--data-dir", folder).returncode == 0
     shutil.rmtree(folder / "csv")
     return folder

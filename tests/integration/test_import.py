@@ -20,12 +20,12 @@ import pytest
 import gua_report
 import gua_sample
 from benchmarks.peer import find_python
-from gua_report.partitions import open_partition
+from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import EmptyPartition
-from gua_sample.partition import list_partitions
+from gua_sample.partition_names import list_partitions
+from tests.lab import DAY_MS, HOUR_MS, SECOND_MS
 from tests.machine import SCRIPTS, Machine, one_line, query
-from tests.unit.lab import DAY_MS, HOUR_MS, SECOND_MS
-from tests.unit.test_importing import NOON_MS, PeerDatabase, Seen, photograph, times
+from tests.unit.importing.test_sources import NOON_MS, PeerDatabase, Seen, photograph, times
 from tests.users import SOMEBODY, needs_mounts, needs_root, reachable_python
 
 # Run by the tool's own Python: a day and a half of five cards, two runs of its daemon, written by its own code.
@@ -359,9 +359,8 @@ def test_what_a_user_may_not_read_is_said_in_one_line(three_days: PeerDatabase, 
     data_dir = open_folder / "data"
     data_dir.mkdir()
     os.chown(data_dir, SOMEBODY, SOMEBODY)
-    code = (
-        f"import sys; sys.path.insert(0, {str(library)!r}); from gua_report.importing.cli import main; sys.exit(main())"
-    )
+    path = f"import sys; sys.path.insert(0, {str(library)!r})"
+    code = f"{path}\nfrom gua_report.commands.import_ import main; sys.exit(main())"
 
     def attempt(source: Path) -> subprocess.CompletedProcess[str]:
         command = [reachable_python(), "-c", code, str(source), "--data-dir", str(data_dir)]

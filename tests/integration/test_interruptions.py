@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gua_report.partitions import open_partition
+from gua_report.ticks.open_partition import open_partition
 from tests.machine import Machine, query
 from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
 
@@ -271,7 +271,8 @@ def test_a_hot_journal_is_readable_without_write_access(lab: Machine, open_folde
     package = Path(__file__).parents[2] / "gua_report"
     subprocess.run(["cp", "-r", str(package), str(open_folder / "library")], check=True)
     code = command[2].split("from gua_sample")[0] + (
-        f"from gua_report.partitions import open_partition\nwith open_partition({str(partition)!r}) as connection:\n"
+        "from gua_report.ticks.open_partition import open_partition\n"
+        f"with open_partition({str(partition)!r}) as connection:\n"
         " print(connection.execute('SELECT count(*) FROM card_ticks').fetchone()[0])"
     )
     done = run_as_somebody([command[0], "-c", code.replace("; from", "\nfrom")], os.environ, SOMEBODY)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from gua_report.demo import simulate
+from gua_report.commands.demo import simulate
+from tests.lab import HOUR_MS, busy, free, series, write
 from tests.machine import SCRIPTS, one_line
-from tests.unit.lab import HOUR_MS, busy, free, series, write
 
 RECIPES = Path(__file__).parents[2] / "contrib" / "mail"
 CRON, SERVICE, TIMER = (RECIPES / name for name in ("gua-report.cron", "gua-mail.service", "gua-mail.timer"))

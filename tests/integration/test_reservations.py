@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gua_report.identities import resolve
+from gua_report.people.identities import resolve
 from gua_report.reservations.cards import AVAILABLE, CONFIRMED, KINDS, SEVERAL_USERS, UNRESERVED, UNUSED
 from gua_sample.policy import UNKNOWN
 from gua_sample.processes import describe, read_boot, user_names

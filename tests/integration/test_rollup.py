@@ -26,12 +26,12 @@ import pytest
 
 from gua_report.main import main
 from gua_sample import store
-from gua_sample.partition import day_of
+from gua_sample.partition_names import day_of
 from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
+from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, Report, report_of
 from tests.machine import SCRIPTS, one_line, query
-from tests.unit.lab import DAY_MS, HOUR_MS, MINUTE_MS, Report, report_of
-from tests.unit.test_rollups import assert_same
+from tests.unit.rollups.test_closed_day import assert_same
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
 # Two days that retention finds too old, two that it does not, and one that is not over; with days between them, so that

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gua_report.rollup_writer import RollupWriter
+from gua_report.rollups.writer import RollupWriter
 from gua_sample import store
-from gua_sample.partition import DAY_MS, day_of
+from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.simulate import Laboratory
 from tests.machine import query
 from tests.rolling import (
@@ -175,7 +175,7 @@ def test_a_folder_without_the_table_of_edges_is_as_good_as_it_was(data_dir: Path
 
 def test_a_neighbour_that_is_busy_is_waited_for(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is made without it meanwhile keeps its ticks, and is made again."""
-    monkeypatch.setattr("gua_report.partitions.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("gua_report.ticks.open_partition.BUSY_SECONDS", 0.1)
     sums = stored(data_dir)
     touch(data_dir, WEEK[0])
     with closing(sqlite3.connect(partition(data_dir, WEEK[1]), isolation_level=None)) as writer:

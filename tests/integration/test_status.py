@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from gua_report.live.status import CLEAR
+from gua_report.commands.status import CLEAR
 from tests.machine import SCRIPTS, Machine, one_line
 from tests.systemctl import install, replace_systemctl
 from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
@@ -412,7 +412,7 @@ def test_pandas_is_not_imported(machine: Machine, sleeper: int) -> None:
     sampler = imported(*machine.command()[:1])
     for verb in ("status", "free"):
         more = imported(GUA, verb) - sampler
-        assert "gua_report.live.past" in more
+        assert "gua_report.live.since_when" in more
         slow = ("pandas", "numpy", "tabulate", "tempfile", "shutil", "statistics", "tomllib", "datetime")
         assert not more.intersection(slow)
 

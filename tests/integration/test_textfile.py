@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gua_sample import idleness
-from gua_sample.replacing import ABANDONED_SECONDS
+from gua_sample.whole_file import ABANDONED_SECONDS
 from tests.machine import Machine, one_line
 from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gua_report.window import Window, parse_time, parse_window, parse_zone, show, zone_name
 from gua_sample.errors import GuaError, UsageError
-from tests.unit.lab import DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, at
+from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, at
 
 NOW_MS = MONDAY_MS + 8 * HOUR_MS
 

@@ -1,0 +1,86 @@
+"""gua demo: the report of a made-up laboratory. Needs no GPU, leaves nothing behind unless asked to."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from gua_report.commands import report
+from gua_report.console.arguments import positive
+from gua_sample import console, settings
+from gua_sample.errors import UsageError
+from gua_sample.partition_names import DAY_MS, day_of
+from gua_sample.records import Tick
+from gua_sample.simulate_plan import EXAMPLE_END_MS
+
+PROG = "gua demo"
+DESCRIPTION = """\
+Simulate some days of a laboratory with eight cards and a dozen people, and
+print its report."""
+EPILOG = """\
+examples:
+  gua demo                      a week
+  gua demo --days 30 --seed 7   a month of another laboratory
+  gua demo --keep ./try         keep the history, to play with:
+                                gua-report --data-dir ./try
+"""
+INTERVAL_MS = 30_000
+MOST_DAYS = 366
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("--days", metavar="N", type=positive, default=7, help="how many (default 7)")
+    parser.add_argument("--seed", metavar="N", default="0", help="which laboratory (default 0)")
+    parser.add_argument("--keep", metavar="DIR", help="write the history there and keep it")
+    parser.add_argument("--now", action="store_true", help="let it end now instead of on an example Wednesday")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    import time
+
+    seed = settings.seed(options.seed, "--seed")
+    if options.days > MOST_DAYS:
+        raise UsageError(f"bad --days {options.days}: expected 1 to {MOST_DAYS}")
+    if options.keep and os.path.exists(options.keep) and os.listdir(options.keep):
+        raise UsageError(f"{options.keep} is not empty: made-up ticks do not belong into a real history")
+    end_ms = time.time_ns() // 1_000_000 if options.now else EXAMPLE_END_MS
+    with contextlib.ExitStack() as stack:
+        folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gua-demo-"))
+        simulate(folder, seed, end_ms - options.days * DAY_MS, end_ms)
+        iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end_ms / 1000))
+        return report.main(
+            ["--data-dir", folder, "--since", f"{options.days}d", "--to", iso, *([] if options.now else UTC)]
+        )
+
+
+UTC = ["--tz", "UTC"]
+
+
+def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
+    from gua_sample import store
+    from gua_sample.simulate import Laboratory
+
+    history = Laboratory(seed).history(start_ms, end_ms, INTERVAL_MS)
+    store.append_history(store.prepare(folder), show_progress(history, day_of(end_ms)))
+
+
+def show_progress(history: Iterator[Tick], last_day: str) -> Iterator[Tick]:
+    """On a terminal, the day that is being simulated."""
+    day = ""
+    for tick in history:
+        if sys.stderr.isatty() and day_of(tick.ts_ms) != day:
+            day = day_of(tick.ts_ms)
+            print(f"\rsimulating {day} of {last_day}\x1b[K", end="", file=sys.stderr, flush=True)
+        yield tick
+    if day:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

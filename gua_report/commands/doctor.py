@@ -1,0 +1,252 @@
+"""gua doctor: whether sampling works on this machine, and what to do if it does not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import textwrap
+import time
+from typing import Any, NamedTuple
+
+from gua_report.console import terminal
+from gua_report.doctor import data, driver, freshness, host, partitions, rollups, timer
+from gua_report.doctor import user as users
+from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
+from gua_report.machine import units
+from gua_report.machine.as_owner import ask_as_owner
+from gua_report.ticks.newest import History, Newest, find_newest, list_history
+from gua_sample import console, settings
+from gua_sample.errors import StoreError
+from gua_sample.partition_names import samples_dir
+from gua_sample.rights import check_folder
+
+PROG = "gua doctor"
+DESCRIPTION = """\
+Look at all that sampling needs, from the driver to the data folder, and say
+what is wrong and how to mend it. Nothing is changed."""
+EPILOG = """\
+examples:
+  gua doctor                       look at everything
+  sudo gua doctor                  the same, as the sampler's user sees it
+  gua doctor --json                for a machine
+  gua doctor --data-dir ./try      of another history
+  gua doctor --timeout 2m          for a driver that takes its time
+
+exit status: 0 sampling can work, 1 it can't (an error was found), 2 wrong
+usage.
+"""
+SCHEMA_VERSION = 1
+WIDTH = 78
+NAME_WIDTH = 13
+DRIVER_TIMEOUT = "30s"
+MARKS = {OK: "✓", WARNING: "!", ERROR: "✗"}
+ASCII_MARKS = {OK: "+", WARNING: "!", ERROR: "x"}
+COLORS = {OK: "32", WARNING: "33", ERROR: "31"}
+
+
+class Examination(NamedTuple):
+    findings: list[Finding]
+    facts: dict[str, Any]  # for machines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
+    parser.add_argument(
+        "--timeout",
+        metavar="D",
+        default=DRIVER_TIMEOUT,
+        help=f"how long the driver may take (default {DRIVER_TIMEOUT})",
+    )
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    seconds = settings.duration_ms(options.timeout) / 1000
+    found = examine(find_folder(options.data_dir), seconds)
+    if options.json:
+        console.say(PROG, to_json(found))
+    else:
+        console.say(PROG, to_text(found.findings, options.ascii, terminal.use_color()))
+    return 1 if count(found.findings, ERROR) else 0
+
+
+def find_folder(option: str | None) -> str:
+    """As for all commands; but if that is a mere default that nobody has made yet, the folder of the unit."""
+    data_dir = settings.data_dir(option)
+    told = option or os.environ.get("GUA_DATA_DIR") or os.environ.get("STATE_DIRECTORY")
+    if told or os.path.lexists(data_dir):
+        return data_dir
+    installed = units.find_units(data_dir).units
+    return installed.folder or data_dir if installed else data_dir
+
+
+def examine(data_dir: str, driver_seconds: float) -> Examination:
+    """All checks, in the order in which one thing needs the other."""
+    installed = units.find_units(data_dir)
+    feeding = installed.units if installed.units and installed.units.feed(data_dir) else None
+    user, user_problem = data.find_user(installed.units, data_dir)
+    binding_problem = driver.import_binding()
+    nodes, expected = driver.find_nodes(), driver.expected_nodes()
+    seen = ask_driver(user, driver_seconds) if binding_problem is None else None
+
+    now_ms = time.time_ns() // 1_000_000
+    start, roll_up, journal = commands(installed.units, data_dir)
+    looked = look_into(data_dir, now_ms, start, roll_up)
+    recorded, newest = looked.history, looked.newest
+    if newest and feeding:
+        newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
+    is_fresh = newest is not None and not newest.is_stale(now_ms)
+    is_sampled = is_fresh and newest is not None and newest.error is None
+
+    findings = [host.check_os(), host.check_python(binding_problem, is_sampled)]
+    if seen:
+        findings.append(driver.check_nodes(nodes, expected, seen, user))
+        findings += driver.check_nvml(seen, user, is_sampled)
+    findings += [data.check_sampler(user, user_problem), host.check_processes(user, feeding)]
+    findings += host.check_own_sight(user)
+    findings.append(data.check_folder(data_dir, user, installed.units))
+    findings += data.check_writers(data_dir)
+    findings += data.check_space(data_dir)
+    findings += looked.clock
+    findings.append(freshness.check_newest(recorded, newest, now_ms, start, journal))
+    findings += timer.check_timer(installed, data_dir, is_fresh, now_ms, user)
+    findings += timer.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None)
+    findings += looked.files
+    facts = {
+        "data_dir": data_dir,
+        "sampler_user": user.spelled,
+        "driver_version": seen.driver_version if seen else None,
+        "cards": len(seen.cards) if seen and seen.error is None else None,
+        "newest_tick_ms": newest.ts_ms if newest else None,
+        "newest_tick_is_stale": None if newest is None else not is_fresh,
+        "partitions": None if recorded.hidden else len(recorded.partitions),
+    }
+    return Examination(findings, facts)
+
+
+class Looked(NamedTuple):
+    """What the data folder holds, told by whoever may read it."""
+
+    history: History
+    newest: Newest | None
+    clock: list[Finding]
+    files: list[Finding]
+
+
+def look_into(data_dir: str, now_ms: int, start: str, roll_up: str) -> Looked:
+    """Look into the files of the data folder: as root, in a child that is its owner for good."""
+
+    def look() -> list[Any]:
+        recorded = list_history(samples_dir(data_dir))
+        files = partitions.check_partitions(recorded, now_ms, start, terminal.progress_bar())
+        files += rollups.check_rollups(recorded, now_ms, roll_up)
+        return [recorded, find_newest(recorded, now_ms), freshness.check_clock(recorded, now_ms), files]
+
+    try:
+        check_folder(data_dir)
+        recorded, newest, clock, files = ask_as_owner(data_dir, look)
+    except StoreError as problem:
+        trouble = error(data.FOLDER, f"{data_dir} can't be looked into: {problem}", shell("ls", "-la", data_dir))
+        return Looked(History(samples_dir(data_dir), [], [], str(problem)), None, [], [trouble])
+    return Looked(
+        History(*recorded),
+        Newest(*newest) if newest else None,
+        [Finding(*finding) for finding in clock],
+        [Finding(*finding) for finding in files],
+    )
+
+
+def ask_driver(user: users.User, seconds: float) -> driver.Look:
+    """With a word on a terminal, since it may take long."""
+    shows = terminal.is_terminal(sys.stderr)
+    if shows:
+        print(f"\rasking the driver, for {seconds:g} s at most\x1b[K", end="", file=sys.stderr, flush=True)
+    try:
+        return driver.look(user, seconds)
+    finally:
+        if shows:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def commands(found: units.Units | None, data_dir: str) -> tuple[str, str, str]:
+    """What takes a tick by hand, what rolls days up, and what shows why no tick was taken."""
+    by_hand = shell("gua-sample", "--data-dir", data_dir)
+    if found is None or not found.feed(data_dir):
+        return by_hand, shell("gua", "rollup", "--data-dir", data_dir), by_hand
+    return f"{found.systemctl} start gua-sample", f"{found.systemctl} start gua-rollup", found.journal
+
+
+def count(findings: list[Finding], status: str) -> int:
+    return sum(finding.status == status for finding in findings)
+
+
+def to_json(found: Examination) -> str:
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "ok": count(found.findings, ERROR) == 0,
+        **found.facts,
+        "findings": [finding._asdict() for finding in found.findings],
+    }
+    return json.dumps(document, indent=2)
+
+
+def to_text(findings: list[Finding], ascii_only: bool = False, color: bool = False) -> str:
+    marks = ASCII_MARKS if ascii_only else MARKS
+    lines = []
+    for finding in findings:
+        mark = marks[finding.status]
+        indent = " " * (len(mark) + NAME_WIDTH + 2)
+        first, *others = textwrap.wrap(
+            to_ascii(finding.text) if ascii_only else finding.text, WIDTH - len(indent), break_on_hyphens=False
+        ) or [""]
+        lines.append(f"{paint(mark, COLORS[finding.status], color)} {finding.check:<{NAME_WIDTH}} {first}")
+        lines += [indent + line for line in others]
+        if finding.remedy:
+            lines += wrap_command(to_ascii(finding.remedy) if ascii_only else finding.remedy, indent)
+    return "\n".join([*lines, "", paint(summary(findings), "1", color)])
+
+
+def wrap_command(text: str, indent: str) -> list[str]:
+    """Such that it still works when it is pasted into a shell: words stay whole, a comment is apart."""
+    typed, _, comment = text.partition(COMMENT)
+    width = WIDTH - len(indent) - len("->  \\")
+    lines = [""]
+    for word in re.findall(r"""(?:'[^']*'|"[^"]*"|\S)+""", typed):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    lines = [line + " \\" for line in lines[:-1]] + lines[-1:]
+    if comment and len(lines[-1] + COMMENT + comment) <= width:
+        lines[-1] += COMMENT + comment
+    elif comment:
+        lines += ["# " + line for line in textwrap.wrap(comment, width - 2, break_on_hyphens=False)]
+    return [f"{indent}{'   ' if number else '-> '}{line}" for number, line in enumerate(lines)]
+
+
+def summary(findings: list[Finding]) -> str:
+    errors, warnings = count(findings, ERROR), count(findings, WARNING)
+    counts = ", ".join(plural(number, noun) for number, noun in ((errors, ERROR), (warnings, WARNING)) if number)
+    if errors:
+        return f"{counts}: sampling does not work"
+    newest = next(finding for finding in findings if finding.check == freshness.NEWEST)
+    if warnings:
+        return f"{counts}: " + ("sampling works" if newest.status == OK else "nothing seen that would hinder sampling")
+    return f"all is well: newest tick {newest.text}"
+
+
+def paint(text: str, code: str, color: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if color else text
+
+
+def to_ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,115 @@
+"""gua free: the cards that nobody holds, for CUDA_VISIBLE_DEVICES."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from gua_report.console.arguments import positive
+from gua_report.live.cards_now import CardSeen, Observer, Scene, add_options
+from gua_report.live.text import spell_run
+from gua_report.people.identities import UNATTRIBUTED, apply_mapping
+from gua_report.reservations.cards import AVAILABLE, UNUSED, Validation
+from gua_sample import console
+from gua_sample.errors import GuaError
+from gua_sample.policy import IDLE_HELD, STATUS_OK, TRULY_IDLE
+from gua_sample.processes import printable, user_names
+
+PROG = "gua free"
+DESCRIPTION = """\
+The cards that are truly idle now, with one fresh look at the driver: those that
+have not been used for longest first, separated by commas."""
+EPILOG = """\
+examples:
+  CUDA_VISIBLE_DEVICES=$(gua free -n 2) python train.py
+  export CUDA_VISIBLE_DEVICES=$(gua free -n 1 --uuid)
+  gua free                          all that are free
+  gua free --memory-threshold 0     only cards without any process's memory
+
+Indices are those of NVML and nvidia-smi, in the order of the PCI bus. CUDA
+counts the fastest card first, unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set: on a
+machine with cards of several kinds set that, or take --uuid, which is always
+right. MIG instances have no index that CUDA takes: as soon as one of them is
+among the cards, all are printed by uuid.
+Cards that somebody else has reserved (docs/reservations.md) are left out.
+Nothing is reserved by this: whoever is first has it.
+exit status: 0 done, 1 not enough cards are free or the driver can't be used
+(nothing is printed then but one line on stderr), 2 wrong usage.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("-n", metavar="N", type=positive, help="so many, or none at all (default all that are free)")
+    parser.add_argument("--uuid", action="store_true", help="uuids instead of indices")
+    add_options(parser)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    observer = Observer(options, lambda text: console.complain(PROG, text))
+    scene = observer.look()
+    validations = observer.validate(scene)
+    idle = [seen for seen in scene.cards if is_free(seen)]
+    me = apply_mapping(user_name(), observer.config.people) if validations else ""
+    free = [seen for seen in idle if is_for(me, validations.get(seen.card.facts.uuid))]
+    wanted = options.n or max(1, len(free))
+    if len(free) < wanted:
+        taken = [validations[seen.card.facts.uuid] for seen in idle if seen not in free]
+        raise GuaError(too_few(observer.look_back(scene), taken, wanted, len(free)))
+    last_use = observer.find_last_use(scene, {seen.card.facts.uuid for seen in free})
+    # Those never seen in use come first; where that tells nothing, the order is that of the indices.
+    chosen = sorted(free, key=lambda seen: last_use.get(seen.card.facts.uuid, 0))[:wanted]
+    console.say(PROG, ",".join(spell(chosen, options.uuid)))
+    return 0
+
+
+def is_free(seen: CardSeen) -> bool:
+    return seen.state == TRULY_IDLE and seen.card.facts.status == STATUS_OK
+
+
+def is_for(me: str, validation: Validation | None) -> bool:
+    """Whether nobody else has reserved it, as far as is known."""
+    if validation is None or validation.kind == AVAILABLE:
+        return True
+    is_known = validation.details["unreserved_users"] is not None
+    return validation.kind == UNUSED and is_known and validation.reserved_by == [printable(me)]
+
+
+def user_name() -> str:
+    """Of whoever asks; a directory of users that does not answer is left behind."""
+    uid = os.getuid()
+    return user_names({uid}).get(uid) or f"uid:{uid}"
+
+
+def spell(chosen: list[CardSeen], as_uuids: bool) -> list[str]:
+    facts = [seen.card.facts for seen in chosen]
+    if as_uuids or any(one.mig_index is not None for one in facts):
+        return [one.uuid for one in facts]
+    return [str(one.gpu_index) for one in facts]
+
+
+def too_few(scene: Scene, taken: list[Validation], wanted: int, count: int) -> str:
+    """`taken`: those that would be free, were it not for reservations."""
+    held = [seen for seen in scene.cards if seen.state == IDLE_HELD]
+    holders = f"{len(held)} idle-held by {', '.join(spell_holders(held, scene.tick.ts_ms))}; " if held else ""
+    reserved = [validation for validation in taken if validation.kind == UNUSED]
+    owners = ", ".join(dict.fromkeys(owner for validation in reserved for owner in validation.reserved_by))
+    reservers = f"{len(reserved)} reserved by {owners}; " if reserved else ""
+    unknown = len(taken) - len(reserved)
+    unreadable = f"{unknown} whose reservations can't be read; " if unknown else ""
+    return f"Requested {wanted}, available {count} ({holders}{reservers}{unreadable}gua status)"
+
+
+def spell_holders(held: list[CardSeen], now_ms: int) -> list[str]:
+    """Each name once, with the longest time it has held one of the cards. Nobody's memory, as long as its card."""
+    longest: dict[str, str] = {}
+    runs = [(user.name, user.run) for seen in held for user in seen.users if user.is_idle]
+    runs += [(user.name, seen.run) for seen in held for user in seen.users if user.name == UNATTRIBUTED]
+    for name, run in sorted(runs, key=lambda item: item[1].since_ms if item[1] else now_ms):
+        longest.setdefault(printable(name), f" for {spell_run(run, now_ms)}" if run else "")
+    return [name + length for name, length in longest.items()]

@@ -1,0 +1,134 @@
+"""The gua import verb."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import textwrap
+import time
+
+from gua_report.console import terminal
+from gua_report.importing.as_source_owner import open_source_safely
+from gua_report.importing.intake import Intake
+from gua_report.importing.tally import Tally
+from gua_report.importing.values import iso
+from gua_sample import console, settings
+from gua_sample.errors import NothingToReport, StoreError
+from gua_sample.processes import printable
+from gua_sample.rights import check_folder
+
+PROG = "gua import"
+DESCRIPTION = """\
+Take in the history that another tool, or gua itself elsewhere, has recorded:
+a gpu-usage-audit database, gpu_stats_service CSV files, a gua data folder.
+What SOURCE is, is seen by looking; it is never altered. What is there already
+is passed over, so it may be run again."""
+EPILOG = """\
+examples:
+  gua import ~/.gua/gua.db              a gpu-usage-audit database
+  gua import ~/gpu_stats                a folder of gpu_stats_service CSVs
+  gua import /mnt/backup/gua            a copy of a gua data folder
+  gua import --dry-run ~/.gua/gua.db    what would be taken, and what not
+  gua import --data-dir ./node7 /mnt/node7/gua
+                                        another host's, into a folder of its own
+
+A data folder is one host's history. docs/import.md says what each source can
+tell. exit status: 0 done, 1 failed or days were refused, 2 wrong usage,
+3 nothing to import.
+"""
+SCHEMA_VERSION = 1
+WIDTH = 78
+REASONS = 5
+NAMED = 3
+MARGIN = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("source", metavar="SOURCE", help="a file or a folder")
+    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives; made if it is missing")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be taken, and write nothing")
+    parser.add_argument("--json", action="store_true", help="print what was taken as JSON")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    data_dir = settings.data_dir(options.data_dir)
+    path = os.path.realpath(options.source)  # a link given by hand is meant
+    tally = Tally()
+    if warning := check_folder(data_dir):
+        console.complain(PROG, f"warning: {warning}")
+    with open_source_safely(path, data_dir, tally) as source:
+        kind = source.kind
+        intake = Intake(data_dir, tally, time.time_ns() // 1_000_000, options.dry_run)
+        try:
+            intake.take(source, terminal.progress_bar())
+        except StoreError as error:
+            if not tally.ticks:
+                raise
+            raise StoreError(
+                f"{error} (before that, {amount(tally)} were taken: run this again for the rest)"
+            ) from error
+    document = {"schema_version": SCHEMA_VERSION, "source": path, "kind": kind, "data_dir": data_dir}
+    document |= {"dry_run": options.dry_run, **tally.to_dict()}
+    console.say(PROG, json.dumps(document, indent=2) if options.json else text(tally, path, kind, data_dir, options))
+    for line in refusals(tally):
+        console.complain(PROG, f"error: {line}")
+    if tally.is_empty:
+        raise NothingToReport(f"nothing to import in {path}")
+    return 1 if tally.refused else 0
+
+
+def text(tally: Tally, path: str, kind: str, data_dir: str, options: argparse.Namespace) -> str:
+    lines = [printable(f"{kind}: {path}")]
+    taken = "would take" if options.dry_run else "took"
+    if tally.ticks:
+        lines += entry(taken, f"{amount(tally)}, into {data_dir}")
+    else:
+        lines += entry(taken, "nothing new" if tally.there_already else "nothing")
+    if tally.there_already:
+        lines += entry("there", f"{plural(tally.there_already, 'tick')} already")
+    for (what, reason), left in tally.left_out.items():
+        more = ", ..." if left.count > len(left.examples) else ""
+        lines += entry("left out", f"{plural(left.count, what)} {reason}: {', '.join(left.examples)}{more}")
+    if tally.refused:
+        lines += entry("refused", some(list(tally.refused)))
+    for warning in tally.warnings:
+        lines += entry("warning", warning)
+    return "\n".join(lines)
+
+
+def refusals(tally: Tally) -> list[str]:
+    """A line for each reason, of which there may be as many as days."""
+    by_reason: dict[str, list[str]] = {}
+    for what, reason in tally.refused.items():
+        by_reason.setdefault(reason, []).append(what)
+    lines = [f"{some(whats)} refused: {reason}" for reason, whats in by_reason.items()]
+    more = [f"and {len(lines) - REASONS} more reasons: see --json"] if len(lines) > REASONS else []
+    return lines[:REASONS] + more
+
+
+def some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+
+
+def entry(word: str, sentence: str) -> list[str]:
+    wrapped = textwrap.wrap(printable(sentence), WIDTH - MARGIN, break_on_hyphens=False, break_long_words=False)
+    return [f"{word if number == 0 else '':<{MARGIN}} {line}".rstrip() for number, line in enumerate(wrapped)]
+
+
+def amount(tally: Tally) -> str:
+    taken = tally.to_dict()["taken"]
+    days, cards = plural(len(tally.days), "day"), plural(taken["cards"], "card")
+    processes = plural(taken["processes"], "process", "es")
+    span = f"{iso(tally.first_ms or 0)} to {iso(tally.last_ms or 0)}"
+    return f"{plural(tally.ticks, 'tick')} of {days} ({span}) with {cards} and {processes}"
+
+
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{ending}"

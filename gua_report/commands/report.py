@@ -1,0 +1,204 @@
+"""The gua-report command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, NoReturn
+
+from gua_report.console import terminal
+from gua_report.console.arguments import add_window, mebibytes, output_path, percent, positive
+from gua_sample import console, settings
+from gua_sample.errors import GuaError, UsageError
+from gua_sample.rights import check_folder
+from gua_sample.whole_file import check_planted
+
+PROG = "gua-report"
+DESCRIPTION = """\
+How much GPU memory was held on cards that did no work: how much, whose, since
+when. Reads what gua-sample recorded, and writes nothing but the report."""
+EPILOG = """\
+examples:
+  gua-report                               the last seven days
+  gua-report --since 24h --section episodes
+  gua-report --from 2026-11-01 --to 2026-12-01 --tz Europe/Berlin
+  gua-report --since 30d --format json -o november.json
+  gua-report --section gpus --format csv   one table, for a spreadsheet
+  gua-report --quiet-if-clean 2h           for cron: a mail only if need be
+
+durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
+2026-11-16T08:30, in the time zone of the report unless they name their own.
+exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
+"""
+
+
+def entry() -> NoReturn:
+    """The console script."""
+    console.leave(main())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    from gua_report.config import RECLAIM_AFTER
+    from gua_report.render import FORMATS, SECTIONS
+    from gua_report.render.attention import LEAST_COVERAGE, LONG_EPISODE, MOST_UNKNOWN
+
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    add_window(parser)
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--section",
+        metavar="NAME",
+        action="append",
+        help="only this section; may be repeated: " + ", ".join(SECTIONS),
+    )
+    what.add_argument("--top", metavar="N", type=positive, default=10, help="rows in the longer tables (default 10)")
+    what.add_argument("--util-threshold", metavar="PERCENT", type=percent, help="active from this utilization on")
+    what.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
+    what.add_argument(
+        "--reclaim-after",
+        metavar="D",
+        action="append",
+        help=f"what such a rule would free (default {' '.join(RECLAIM_AFTER)})",
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default text)")
+    how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    how.add_argument("--width", metavar="N", type=positive, default=78, help="columns of the text (default 78)")
+    how.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
+    how.add_argument("-o", "--output", metavar="FILE", type=output_path, help="write there instead of printing")
+    how.add_argument(
+        "--quiet-if-clean",
+        metavar="D",
+        nargs="?",
+        const=LONG_EPISODE,
+        help="print and write nothing unless there is something to act on, and say what: an idle-held episode of D or"
+        f" more (default {LONG_EPISODE}), less than {LEAST_COVERAGE:.0%}% of the time observed, a card unknown for over"
+        f" {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read",
+    )
+    where = parser.add_argument_group("where")
+    where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    where.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from gua_report import render
+    from gua_report.config import RECLAIM_AFTER, Reservations, load_config
+    from gua_report.window import parse_window
+
+    name = choose(options.format or "text", "format", tuple(render.FORMATS))
+    sections = tuple(choose(section, "section", render.SECTIONS) for section in options.section or render.SECTIONS)
+    display = render.Options(
+        sections,
+        options.top,
+        check_width(options.width),
+        options.ascii,
+        options.output is None and terminal.use_color(),
+    )
+    window = parse_window(options.since, options.start, options.end, options.tz)
+    config = load_config(options.config)
+    if "reservations" not in sections:
+        config = config._replace(reservations=Reservations())  # they take a while
+    policy = config.policy
+    if options.util_threshold is not None:
+        policy = policy._replace(utilization_percent=options.util_threshold)
+    if options.memory_threshold is not None:
+        policy = policy._replace(process_memory_mib=options.memory_threshold)
+    reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
+    quiet = options.quiet_if_clean is not None
+    longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
+    data_dir = settings.data_dir(options.data_dir)
+
+    # All that is left needs pandas, which takes longer than all the rest: not for --help or a mistake.
+    from gua_report.machine.as_owner import ask_as_owner
+    from gua_report.render.attention import reasons
+    from gua_report.reservations.sources import is_configured
+    from gua_report.summary.build import build_report
+    from gua_report.summary.reserved_hours import read_told
+
+    renderer = render.renderer(name)
+    config = config._replace(policy=policy)
+    if options.output is not None:
+        check_writable(options.output)
+    if warning := check_folder(data_dir):
+        console.complain(PROG, f"warning: {warning}")
+    told = read_told(config, window.start_ms) if is_configured(config) else None
+
+    def make() -> dict[str, Any]:
+        report = build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told)
+        attention = tuple(reasons(report, longest_ms)) if quiet else ()
+        text = renderer(
+            report, display._replace(attention=attention)
+        )  # if only to find a mistake a clean week would hide
+        warnings = [*report.warnings, *report.reservation_problems]
+        return {"text": text, "warnings": warnings, "is_clean": quiet and not attention}
+
+    made = ask_as_owner(data_dir, make)
+    for warning in made["warnings"]:
+        console.complain(PROG, f"warning: {warning}")
+    if made["is_clean"]:
+        return 0
+    if options.output is None:
+        console.say(PROG, made["text"].rstrip("\n"))
+    else:
+        write_file(options.output, made["text"].rstrip("\n") + "\n")
+    return 0
+
+
+def choose(value: str, what: str, known: tuple[str, ...]) -> str:
+    if value in known:
+        return value
+    import difflib
+
+    near = difflib.get_close_matches(value, known, 1)
+    hint = f": did you mean {near[0]}?" if near else ""
+    raise UsageError(f"unknown {what} {value!r}{hint} (one of {', '.join(known)})")
+
+
+def check_width(width: int) -> int:
+    if not 60 <= width <= 400:
+        raise UsageError(f"bad --width {width}: expected 60 to 400 columns")
+    return width
+
+
+def check_writable(path: str) -> None:
+    """Raise GuaError if nothing can be written there: before a report is made that takes a while."""
+    check_planted(path)
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise GuaError(f"{path} is a folder: give a file with -o")
+    if not os.path.isdir(folder):
+        raise GuaError(f"no folder {folder}: create it, or give another file with -o")
+    if not os.access(path if os.path.exists(path) and not os.path.isfile(path) else folder, os.W_OK):
+        raise GuaError(f"{path} can't be written by this user: give another file with -o")
+
+
+def write_file(path: str, text: str) -> None:
+    """Whole or not at all: a report that is read by others must not be seen half-written."""
+    import tempfile
+
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
+    handle, temporary = tempfile.mkstemp(prefix=".gua-report-", dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,96 @@
+"""The command line of gua rollup."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from gua_report.console import terminal
+from gua_sample import console, settings
+
+if TYPE_CHECKING:
+    from gua_report.upkeep.nightly import Done
+
+PROG = "gua rollup"
+DESCRIPTION = """\
+Sum up every closed day that has not been yet, or whose ticks or thresholds
+have changed since; write its CSV file; remove what is older than [retention]
+in the configuration allows. Reports use the sums by themselves. A timer runs
+it daily."""
+EPILOG = """\
+examples:
+  gua rollup              what is left to do
+  gua rollup --dry-run    say what that would be, and what would be removed
+  gua rollup --rebuild    all days anew
+  gua rollup --compact    and closed days packed: a tenth less on disk
+
+It can be stopped at any time, and goes on where it was. A day is closed when
+it is over and no tick can be joined to its last one any more. Ticks are only
+removed if their sums were read back and found right.
+exit status: 0 done, 1 failed (days that can't be read are named), 2 wrong
+usage.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    parser.add_argument("--config", metavar="FILE", help="thresholds, retention; /etc/gua/gua.toml unless given")
+    parser.add_argument("--rebuild", action="store_true", help="sum up all days anew")
+    parser.add_argument("--compact", action="store_true", help="pack the partitions of closed days, each once")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from gua_report.config import load_config
+    from gua_report.upkeep.nightly import Upkeep, alone
+    from gua_sample.rights import become_owner, check_folder
+
+    data_dir = settings.data_dir(options.data_dir)
+    config = load_config(options.config)
+    if warning := check_folder(data_dir):
+        complain(warning)
+    become_owner(data_dir)
+    with nullcontext() if options.dry_run else alone(data_dir):
+        upkeep = Upkeep(data_dir, config, time.time_ns() // 1_000_000, options.dry_run, complain)
+        done = upkeep.run(options.rebuild, options.compact, terminal.progress_bar("rolling up"))
+    if options.json:
+        console.say(PROG, json.dumps({"dry_run": options.dry_run, **done._asdict()}, indent=2))
+    else:
+        console.say(PROG, summary(done, options.dry_run))
+    return 1 if done.failed else 0
+
+
+def complain(text: str) -> None:
+    console.complain(PROG, f"warning: {text}")
+
+
+def summary(done: Done, dry_run: bool) -> str:
+    first = f"{'would roll up' if dry_run else 'rolled up'} {days(len(done.rolled_up))}"
+    if done.rolled_up:
+        first += f" ({' to '.join(dict.fromkeys([done.rolled_up[0], done.rolled_up[-1]]))})"
+    parts = [first]
+    parts += [f"{days(done.unchanged)} done before"] if done.unchanged else []
+    parts += [f"{days(len(done.open))} not closed yet"] if done.open else []
+    parts += [f"{days(len(done.failed))} not readable"] if done.failed else []
+    parts += [f"{len(done.csv)} CSV {'file' if len(done.csv) == 1 else 'files'}"] if done.csv else []
+    parts += [f"{days(len(done.compacted))} {'to compact' if dry_run else 'compacted'}"] if done.compacted else []
+    lines = [", ".join(parts)]
+    lines += [f"{'would remove' if dry_run else 'removed'} {path}" for path in done.removed]
+    lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
+    if done.inexact:
+        lines.append(f"not exact at midnight: {', '.join(done.inexact)}")
+    return "\n".join(lines)
+
+
+def days(count: int) -> str:
+    return f"{count} day" if count == 1 else f"{count} days"

@@ -1,0 +1,89 @@
+"""Whether what was recorded last is recent, and whether the clock by which it was recorded is right."""
+
+from __future__ import annotations
+
+import os
+
+from gua_report.doctor.driver import COMMANDS, OTHER_COMMAND
+from gua_report.doctor.findings import Finding, as_root, duration, error, moment, ok, plural, shell, warning
+from gua_report.ticks.newest import CLOCKS_DIFFER_MS, History, Newest
+from gua_report.ticks.open_partition import open_partition
+from gua_sample.errors import StoreError
+from gua_sample.partition_names import EARLIEST_MS, day_of, partition_path
+from gua_sample.records import TIMEOUT
+
+NAMED = 10  # so many files in trouble get a line each
+NEWEST = "newest tick"
+CLOCK = "clock"
+
+
+def check_newest(history: History, newest: Newest | None, now_ms: int, start: str, journal: str) -> Finding:
+    """`start` and `journal` are the commands that take a tick by hand, and that show what was logged."""
+    if history.hidden:
+        return warning(NEWEST, f"{history.folder} can't be looked into ({history.hidden})", as_root(history.data_dir))
+    if now_ms < EARLIEST_MS:
+        return warning(NEWEST, "can't be told while the clock is wrong")
+    if newest is None:
+        unreadable = [path for path in history.partitions if not os.access(path, os.R_OK)]
+        if unreadable:
+            return warning(NEWEST, "the partitions are not for this user to read", as_root(history.data_dir))
+        return error(NEWEST, "nothing has been recorded yet", start)
+    age_ms = max(0, now_ms - newest.ts_ms)
+    text = f"{moment(newest.ts_ms)}, {duration(age_ms)} ago"
+    if newest.waits:
+        text += " (it waits beside the partition, which somebody holds)"
+    if newest.is_stale(now_ms):
+        text += f": stale, as one is due at least every {duration(newest.stale_ms)}"
+        return error(NEWEST, text + (f"; and it failed ({newest.error})" if newest.error else ""), journal)
+    if newest.error:
+        return error(NEWEST, f"{text}: {explain(newest.error)}", COMMANDS.get(newest.error, OTHER_COMMAND))
+    if newest.due_ms is not None and age_ms > newest.stale_ms:
+        text += f"; the timer's next run is in {duration(newest.due_ms - now_ms)}"
+    return ok(NEWEST, text)
+
+
+def explain(name: str) -> str:
+    """A recorded error in words."""
+    if name == TIMEOUT:
+        return "the run was killed (timeout): the driver took too long"
+    try:
+        from gua_sample.nvml import driver_error
+    except (ImportError, AttributeError):
+        return f"the run failed ({name})"
+    return str(driver_error(name))
+
+
+def check_clock(history: History, now_ms: int) -> list[Finding]:
+    if now_ms < EARLIEST_MS:
+        text = f"it says {moment(now_ms)}: nothing is recorded until it is set"
+        return [error(CLOCK, text, "timedatectl")]
+    today = partition_path(history.folder, day_of(now_ms))
+    future = [
+        path for path in history.partitions if path > partition_path(history.folder, day_of(now_ms + CLOCKS_DIFFER_MS))
+    ]
+    findings = [
+        warning(
+            CLOCK,
+            f"{path} is of a day to come: was the clock set back, or wrong?",
+            f"timedatectl; sudo {shell('mv', path, path + '.future')}",
+        )
+        for path in future[:NAMED]
+    ]
+    if len(future) > NAMED:
+        findings.append(warning(CLOCK, f"and {len(future) - NAMED} more partitions of days to come", "timedatectl"))
+    if today in history.partitions and (ahead := _count_ahead(today, now_ms)):
+        text = f"{plural(ahead, 'tick')} of today in the future: was the clock set back?"
+        findings.append(warning(CLOCK, text, "timedatectl"))
+    return findings or [ok(CLOCK, moment(now_ms))]
+
+
+def _count_ahead(path: str, now_ms: int) -> int:
+    try:
+        with open_partition(path) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM tick WHERE ts_ms > ?", (now_ms + CLOCKS_DIFFER_MS,)
+            ).fetchone()
+    except StoreError:
+        return 0
+    count: int = row[0]
+    return count

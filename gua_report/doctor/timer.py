@@ -1,0 +1,87 @@
+"""Whether the timer runs the sampler, and how its last run ended."""
+
+from __future__ import annotations
+
+import os
+
+from gua_report.doctor.findings import COMMENT, Finding, duration, error, moment, ok, warning
+from gua_report.doctor.user import User
+from gua_report.machine.units import TIMER, Found, Properties, parse_time
+
+ENABLED = ("enabled", "static", "generated", "alias")
+# The unit kills a run after 90 s; one that is still there then hangs in the driver.
+LONGEST_RUN_MS = 120_000
+LINGER = "/var/lib/systemd/linger"
+
+
+def check_timer(
+    found: Found, data_dir: str, is_fresh: bool, now_ms: int, user: User, linger: str = LINGER
+) -> list[Finding]:
+    """`is_fresh`: the newest tick is recent, so somebody runs the sampler."""
+    units = found.units
+    if units is None:
+        return [_no_timer(found.problem, is_fresh)]
+    state, enabled = units.timer.get("ActiveState", ""), units.timer.get("UnitFileState", "")
+    load = units.timer.get("LoadState", "")
+    name = TIMER + (" of this user" if units.of_user else "")
+    enable = f"{units.systemctl} enable --now {TIMER}"
+    if load == "not-found":
+        return [_idle(is_fresh, f"{name} is not installed", "sudo make install")]
+    if load == "masked":
+        return [_idle(is_fresh, f"{name} is masked", f"{units.systemctl} unmask {TIMER} && {enable}")]
+    if load != "loaded":
+        return [_idle(is_fresh, f"{name} can't be loaded ({load})", f"systemd-analyze verify {TIMER}")]
+    if state != "active":
+        return [_idle(is_fresh, f"{name} is {state or 'not active'}", enable)]
+    text = f"{name} is active{_runs(units.timer, now_ms)}"
+    if not units.feed(data_dir):
+        text += f"; it writes to {units.folder}, not to {data_dir}"
+    if enabled not in ENABLED:
+        return [warning("timer", f"{text}; but {enabled or 'not enabled'}: gone after the next boot", enable)]
+    findings = [ok("timer", text)]
+    if units.of_user and user.name and not os.path.exists(os.path.join(linger, user.name)):
+        findings.append(warning("timer", "it stops when this user logs out", "loginctl enable-linger"))
+    return findings
+
+
+def check_service(found: Found, now_ms: int, newest_ms: int | None = None) -> list[Finding]:
+    """How the last run ended. `newest_ms`: the newest tick of the folder that it writes to, if that can be told."""
+    units = found.units
+    if units is None or units.service.get("LoadState") != "loaded":
+        return []
+    service = units.service
+    began_ms = parse_time(service.get("ExecMainStartTimestamp", ""))
+    began = f" of {moment(began_ms)}" if began_ms else ""
+    result, status = service.get("Result", ""), service.get("ExecMainStatus", "0")
+    running = service.get("ActiveState") in ("activating", "deactivating", "active")
+    if running and began_ms and now_ms - began_ms > LONGEST_RUN_MS:
+        text = f"the run{began} has not ended: it hangs, most likely in the driver"
+        return [error("service", text, f"{units.systemctl} status gua-sample; sudo dmesg | grep -i nvrm")]
+    if running:
+        return [ok("service", "a run is going on")]
+    if result not in ("", "success") or status not in ("", "0"):
+        shown = result if result not in ("", "success") else "failed, as logged within the hour"
+        text = f"the last run{began} ended with: {shown} (exit status {status})"
+        if began_ms and newest_ms is not None and newest_ms < began_ms:
+            return [error("service", f"{text} and recorded nothing", units.journal)]
+        return [warning("service", text, units.journal)]
+    return [ok("service", f"the last run{began} ended well")] if began_ms else []
+
+
+def _no_timer(problem: str | None, is_fresh: bool) -> Finding:
+    if problem is None:
+        return _idle(is_fresh, f"{TIMER} is not installed", "sudo make install")
+    return _idle(is_fresh, problem, None if is_fresh else f"crontab -e{COMMENT}add the line: * * * * * gua-sample")
+
+
+def _idle(is_fresh: bool, text: str, remedy: str | None) -> Finding:
+    if is_fresh:
+        return warning("timer", f"{text}; but the newest tick is recent: something else runs gua-sample", remedy)
+    return error("timer", text, remedy)
+
+
+def _runs(timer: Properties, now_ms: int) -> str:
+    last = parse_time(timer.get("LastTriggerUSec", ""))
+    following = parse_time(timer.get("NextElapseUSecRealtime", ""))
+    text = f", last run {duration(max(0, now_ms - last))} ago" if last else ", has not run yet"
+    return text + (f", next in {duration(max(0, following - now_ms))}" if following else "")

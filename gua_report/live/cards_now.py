@@ -1,0 +1,237 @@
+"""All that gua status and gua free know: the cards now, who is on them and, from the history, since when."""
+
+# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
+import argparse
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from gua_report.config import Config, load_config
+from gua_report.console.arguments import mebibytes
+from gua_report.live import since_when, snapshot
+from gua_report.live.last_tick import fill_in, read_recent, restore_recent
+from gua_report.live.since_when import Past, Run
+from gua_report.live.state_history import Timeline, read_rows, situation_of
+from gua_report.machine.as_owner import ask_as_owner
+from gua_report.people.identities import UNATTRIBUTED, UNKNOWN, apply_mapping, resolve
+from gua_report.reservations.cards import CardNow, Holder, Validation
+from gua_report.ticks.newest import History, Newest, find_newest, list_history
+from gua_sample import console, settings
+from gua_sample.partition_names import DAY_MS, samples_dir
+from gua_sample.policy import ACTIVE, IDLE_HELD, NAN, TRULY_IDLE, Policy, card_state, is_unattributed
+from gua_sample.records import Card, Source, Tick, Usage
+from gua_sample.rights import check_folder
+
+DRIVER_TIMEOUT = "10s"
+# How far back is looked: so long, and no longer than a person likes to wait.
+LOOK_BACK_DAYS = 7
+LOOK_BACK_SECONDS = 0.5
+
+
+class ProcessNow(NamedTuple):
+    pid: int
+    start_time_ms: int | None
+    user: str  # the identity, or `unknown`
+    command: str
+    type: str
+    memory_mib: int | None
+    sm_percent: int | None
+    state: str
+    run: Run | None  # since when it idle-holds the card, if it does and the history tells
+
+
+class UserNow(NamedTuple):
+    """Somebody on a card. Whoever has an active process there is active."""
+
+    name: str
+    is_idle: bool
+    run: Run | None  # of the process that has been idle for longest
+
+
+class CardSeen(NamedTuple):
+    card: Card
+    state: str
+    run: Run | None
+    users: list[UserNow]  # those who have held it for longest first
+    processes: list[ProcessNow]  # the largest first
+
+    def told(self) -> CardNow:
+        holders = [Holder(one.user, one.pid, one.command, one.memory_mib) for one in self.processes]
+        since_ms, is_exact = (self.run.since_ms, self.run.began) if self.run else (None, True)
+        return CardNow(self.card.facts.gpu_index, self.card.facts.uuid, holders, self.state, since_ms, is_exact)
+
+
+class Scene(NamedTuple):
+    tick: Tick
+    cards: list[CardSeen]  # by index
+    newest: Newest | None
+    history: History
+
+
+def add_options(parser: console.Parser) -> None:
+    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    parser.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
+    parser.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
+    parser.add_argument(
+        "--timeout",
+        metavar="D",
+        default=DRIVER_TIMEOUT,
+        help=f"how long the driver may take (default {DRIVER_TIMEOUT})",
+    )
+    parser.add_argument(
+        "--simulate", metavar="SEED", nargs="?", const="0", help="the laboratory of gua demo, when that ends"
+    )
+
+
+class Observer:
+    """Looks again and again: what does not change is read once, and what was found in the history is remembered."""
+
+    def __init__(self, options: argparse.Namespace, complain: Callable[[str], None]) -> None:
+        self.config = load_config(options.config)
+        if options.memory_threshold is not None:
+            policy = self.config.policy._replace(process_memory_mib=options.memory_threshold)
+            self.config = self.config._replace(policy=policy)
+        self.seconds = settings.duration_ms(options.timeout) / 1000
+        self.seed = None if options.simulate is None else settings.seed(options.simulate, "--simulate")
+        # A real history has nothing to say of a made-up laboratory.
+        told = options.data_dir is not None or self.seed is None
+        self.data_dir = settings.data_dir(options.data_dir) if told else ""
+        self.source: Source | None = None if self.seed is not None else snapshot.machine()
+        if self.data_dir and (warning := check_folder(self.data_dir)):
+            complain(f"warning: {warning}")
+        self.past = since_when.NOTHING
+        self._complain = complain
+        self._said: set[str] = set()
+
+    def now_ms(self) -> int:
+        if self.seed is None:
+            return time.time_ns() // 1_000_000
+        from gua_sample.simulate_plan import EXAMPLE_END_MS
+
+        return EXAMPLE_END_MS
+
+    def look(self) -> Scene:
+        """The cards now, without a past."""
+        now_ms = self.now_ms()
+        history, newest, recent = History("", [], [], None), None, None
+        if self.data_dir:
+            answer = ask_as_owner(self.data_dir, lambda: self.read_newest(now_ms))
+            history = History(*answer[0])
+            newest = Newest(*answer[1]) if answer[1] else None
+            recent = restore_recent(*answer[2]) if answer[2] else None
+        if self.source is None:
+            tick = snapshot.simulate(self.seed or 0, now_ms)
+        else:
+            tick = snapshot.take(self.source, recent.previous if recent else None, now_ms, self.seconds)
+        tick = fill_in(tick, recent, newest.stale_ms if newest else 0)
+        return Scene(tick, self.see_cards(tick, since_when.NOTHING), newest, history)
+
+    def read_newest(self, now_ms: int) -> list[Any]:
+        """What there is of a history, its newest tick, and what that left: plain lists, to be asked for in a child."""
+        history = list_history(samples_dir(self.data_dir))
+        return [history, find_newest(history, now_ms), read_recent(history.partitions, now_ms)]
+
+    def look_back(self, scene: Scene) -> Scene:
+        """The same, and since when."""
+        tick = scene.tick
+        now = situation_of(tick, self.config.policy)
+        told = self.ask_timeline(
+            scene,
+            set(tick.processes),
+            lambda timeline: since_when.to_plain(
+                since_when.look_back(timeline, now, tick.ts_ms, tick.boot.id, self.past)
+            ),
+        )
+        self.past = since_when.restore(*told)
+        return scene._replace(cards=self.see_cards(tick, self.past))
+
+    def find_last_use(self, scene: Scene, uuids: set[str]) -> dict[str, int]:
+        found: dict[str, int] = self.ask_timeline(
+            scene, set(), lambda timeline: since_when.find_last_use(timeline, uuids)
+        )
+        return found
+
+    def ask_timeline(self, scene: Scene, pids: set[int], question: Callable[[Timeline], Any]) -> Any:
+        """What the earlier ticks, with the processes of some pids, tell; what can't be read of them is said once."""
+        now_ms, partitions = scene.tick.ts_ms, scene.history.partitions
+        reach = (now_ms - LOOK_BACK_DAYS * DAY_MS, now_ms)
+
+        def answer() -> list[Any]:
+            problems: list[str] = []
+            rows = read_rows(partitions, self.config.policy, pids, reach, LOOK_BACK_SECONDS, problems.append)
+            with closing(Timeline(rows)) as timeline:
+                return [question(timeline), problems]
+
+        told, problems = ask_as_owner(self.data_dir, answer) if self.data_dir else answer()
+        for problem in problems:
+            self.complain_once(problem)
+        return told
+
+    def see_cards(self, tick: Tick, told: Past) -> list[CardSeen]:
+        cards = [see_card(card, tick, told, self.config) for card in tick.cards]
+        return sorted(cards, key=lambda seen: (seen.card.facts.gpu_index, seen.card.facts.mig_index or 0))
+
+    def validate(self, scene: Scene) -> dict[str, Validation]:
+        """The use of each card against reservations, by uuid; nothing if none are configured."""
+        if not any(self.config.reservations):
+            return {}
+        from gua_report.reservations.check import check
+
+        cards = [seen.told() for seen in scene.cards]
+        return check(cards, self.config, scene.tick.ts_ms, self.complain_once)
+
+    def complain_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._complain(f"warning: {text}")
+
+
+def see_card(card: Card, tick: Tick, told: Past, config: Config) -> CardSeen:
+    uuid, state = card.facts.uuid, card_state(card, config.policy)
+    processes = [see_process(usage, uuid, state, tick, told, config) for usage in card.usages]
+    processes.sort(key=lambda one: (-(one.memory_mib or 0), one.pid))
+    users = gather_users(processes)
+    if state == IDLE_HELD and has_unattributed(card, config.policy):
+        users.append(UserNow(UNATTRIBUTED, False, None))
+    return CardSeen(card, state, told.cards.get(uuid), users, processes)
+
+
+def see_process(usage: Usage, uuid: str, state: str, tick: Tick, told: Past, config: Config) -> ProcessNow:
+    facts = tick.processes[usage.pid]
+    identity = resolve(facts.uid, facts.login_uid, facts.user, facts.login_user, facts.cgroup)
+    key = (uuid, usage.pid, facts.start_time_ms)
+    if key in told.idle:
+        state = IDLE_HELD
+    elif state == IDLE_HELD:
+        state = TRULY_IDLE  # a desktop beside somebody's idle notebook holds nothing
+    return ProcessNow(
+        usage.pid,
+        facts.start_time_ms,
+        apply_mapping(identity, config.people),
+        UNKNOWN if facts.command is None else facts.command,
+        usage.type,
+        usage.memory_mib,
+        usage.sm_percent,
+        state,
+        told.idle.get(key),
+    )
+
+
+def gather_users(processes: list[ProcessNow]) -> list[UserNow]:
+    users = []
+    for name in dict.fromkeys(one.user for one in processes):
+        own = [one for one in processes if one.user == name]
+        idle = [one for one in own if one.state == IDLE_HELD]
+        is_idle = bool(idle) and all(one.state != ACTIVE for one in own)
+        runs = [one.run for one in idle if one.run]
+        users.append(UserNow(name, is_idle, min(runs) if runs and is_idle else None))
+    # Those of whom it is not known for how long come first among the idle: it may be longest.
+    users.sort(key=lambda user: (not user.is_idle, user.run.since_ms if user.run else 0, user.name))
+    return users
+
+
+def has_unattributed(card: Card, policy: Policy) -> bool:
+    used = NAN if card.memory_used_mib is None else card.memory_used_mib
+    known = [NAN if usage.memory_mib is None else usage.memory_mib for usage in card.usages]
+    return bool(is_unattributed(used, sum(known), policy))

@@ -1,0 +1,86 @@
+"""The cards for programs: one JSON object. docs/status.md describes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, UserNow
+from gua_report.live.sampling import Sampling
+from gua_report.live.since_when import Run
+from gua_report.reservations.cards import Validation
+from gua_sample.policy import Policy
+
+SCHEMA_VERSION = 1
+
+
+def render(scene: Scene, policy: Policy, validations: dict[str, Validation], sampling: Sampling) -> str:
+    now_ms = scene.tick.ts_ms
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "host": os.uname().nodename,
+        "ts_ms": now_ms,
+        "driver_version": scene.tick.driver_version,
+        "policy": policy._asdict(),
+        "sampling": {
+            "timer": sampling.timer,
+            "problem": sampling.problem,
+            "newest_tick_ms": sampling.newest_ms,
+            "newest_tick_error": sampling.newest_error,
+            "is_alive": sampling.is_alive,
+        },
+        "gpus": [card(seen, validations.get(seen.card.facts.uuid), now_ms) for seen in scene.cards],
+    }
+    return json.dumps(document, indent=2)
+
+
+def card(seen: CardSeen, validation: Validation | None, now_ms: int) -> dict[str, Any]:
+    facts = seen.card.facts
+    return {
+        "uuid": facts.uuid,
+        "index": facts.gpu_index,
+        "mig_index": facts.mig_index,
+        "parent_uuid": facts.parent_uuid,
+        "name": facts.name,
+        "status": facts.status,
+        "state": seen.state,
+        **run(seen.run, now_ms, ""),
+        "utilization_percent": seen.card.utilization_percent,
+        "utilization_source": seen.card.utilization_source,
+        "memory_used_mib": seen.card.memory_used_mib,
+        "memory_total_mib": facts.memory_total_mib,
+        "users": [user(one, now_ms) for one in seen.users],
+        "processes": [process(one, now_ms) for one in seen.processes],
+        "validation": check(validation) if validation else None,
+    }
+
+
+def check(found: Validation) -> dict[str, Any]:
+    return {"kind": found.kind, "text": found.text, "reserved_by": found.reserved_by, **found.details}
+
+
+def user(one: UserNow, now_ms: int) -> dict[str, Any]:
+    return {"user": one.name, "is_idle": one.is_idle, **run(one.run, now_ms, "idle_")}
+
+
+def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:
+    return {
+        "pid": one.pid,
+        "start_time_ms": one.start_time_ms,
+        "user": one.user,
+        "command": one.command,
+        "type": one.type,
+        "memory_mib": one.memory_mib,
+        "sm_percent": one.sm_percent,
+        "state": one.state,
+        **run(one.run, now_ms, "idle_"),
+    }
+
+
+def run(told: Run | None, now_ms: int, prefix: str) -> dict[str, Any]:
+    return {
+        f"{prefix}since_ms": told.since_ms if told else None,
+        f"{prefix}seconds": max(0, now_ms - told.since_ms) / 1000 if told else None,
+        f"{prefix}since_is_exact": told.began if told else None,
+    }

@@ -1,0 +1,88 @@
+"""What the newest tick with cards left: which card was where, and who the processes on them are."""
+
+import sqlite3
+from typing import Any, NamedTuple
+
+from gua_report.ticks.newest import CLOCKS_DIFFER_MS
+from gua_report.ticks.open_partition import open_partition
+from gua_sample.errors import StoreError
+from gua_sample.records import Boot, Cursor, Previous, Process, Tick
+
+
+class Recent(NamedTuple):
+    ts_ms: int
+    previous: Previous
+    processes: dict[int, Process]
+
+
+def read_recent(partitions: list[str], now_ms: int) -> Recent | None:
+    """From the newest partitions; what can't be read is passed over, as whoever walks back will say so."""
+    for path in reversed(partitions[-2:]):
+        try:
+            with open_partition(path) as connection:
+                recent = _read(connection, now_ms)
+        except StoreError:
+            continue
+        if recent:
+            return recent
+    return None
+
+
+def _read(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
+    found = connection.execute(
+        "SELECT t.id, t.ts_ms, n.boot_id, n.boot_time_ms, n.driver_version"
+        " FROM tick t JOIN session n ON n.id = t.session_id"
+        " WHERE t.ts_ms <= ? AND EXISTS (SELECT 1 FROM card_sample s WHERE s.tick_id = t.id)"
+        " ORDER BY t.ts_ms DESC LIMIT 1",
+        (now_ms + CLOCKS_DIFFER_MS,),
+    ).fetchone()
+    if found is None:
+        return None
+    tick_id, ts_ms, boot_id, boot_time_ms, driver_version = found
+    if not (isinstance(ts_ms, int) and isinstance(boot_time_ms, int)):
+        raise TypeError("a tick without a time")
+    cards = connection.execute(
+        "SELECT c.uuid, c.gpu_index, c.mig_index, c.parent_uuid"
+        " FROM card_sample s JOIN card c ON c.id = s.card_id WHERE s.tick_id = ?",
+        (tick_id,),
+    )
+    # How far the driver's buffers were read is not told: now is all that is in them, as it is without a history.
+    cursors = [Cursor(uuid, index, mig, parent, None, None, 0) for uuid, index, mig, parent in cards]
+    processes = connection.execute(
+        "SELECT DISTINCT p.pid, p.start_time_ms, p.uid, p.login_uid, p.user, p.login_user, p.command, p.cgroup"
+        " FROM process_sample s JOIN process p ON p.id = s.process_id WHERE s.tick_id = ?",
+        (tick_id,),
+    )
+    known = {process.pid: process for process in (Process(*row) for row in processes)}
+    return Recent(ts_ms, Previous(Boot(boot_id, boot_time_ms), driver_version, cursors), known)
+
+
+def restore_recent(ts_ms: int, previous: list[Any], processes: dict[Any, list[Any]]) -> Recent:
+    """From the plain lists that JSON makes of it, which has only texts as keys."""
+    boot, driver_version, cursors = previous
+    return Recent(
+        ts_ms,
+        Previous(Boot(*boot), driver_version, [Cursor(*cursor) for cursor in cursors]),
+        {int(pid): Process(*process) for pid, process in processes.items()},
+    )
+
+
+def fill_in(tick: Tick, recent: Recent | None, longest_ms: float) -> Tick:
+    """What is hidden from whoever asks (hidepid, a directory of users that does not answer) as the sampler saw it.
+
+    If that is not longer ago than so long."""
+    if recent is None or tick.boot.id != recent.previous.boot.id or tick.ts_ms - recent.ts_ms > longest_ms:
+        return tick
+    processes = {pid: _fill_in(process, recent.processes.get(pid)) for pid, process in tick.processes.items()}
+    return tick._replace(processes=processes)
+
+
+def _fill_in(process: Process, known: Process | None) -> Process:
+    if known is None or _differ(process.start_time_ms, known.start_time_ms) or _differ(process.uid, known.uid):
+        return process
+    theirs = known._asdict()
+    return process._replace(**{name: theirs[name] for name, mine in process._asdict().items() if mine is None})
+
+
+def _differ(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one != other

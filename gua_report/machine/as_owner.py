@@ -1,0 +1,208 @@
+"""Reading somebody else's data folder as root: in a child that has become its owner for good.
+
+A folder's owner decides what is in it, so what reads it must not be able to do more than the owner. The child sends
+what it made of the folder as texts and bytes; nothing that it sends is run, and no more of it is taken than is sane.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import select
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, NoReturn
+
+from gua_sample import errors
+from gua_sample.errors import GuaError, StoreError
+from gua_sample.rights import become, owner_to_become
+
+Message = tuple[str, bytes]
+Owner = tuple[int, int]  # uid and gid
+
+LONGEST_LABEL_BYTES = 64 << 10
+LARGEST_MESSAGE_BYTES = 1 << 30
+# The owner can stop the child, or let it read a file that never comes. What is longest, a report from years of ticks,
+# takes minutes.
+LONGEST_SILENCE_SECONDS = 3600.0
+LONGEST_END_SECONDS = 10.0
+ANSWER, ERROR, BUG = "answer", "error", "bug"
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GuaError)]
+ERRORS = {kind.__name__: kind for kind in KINDS}
+NONSENSE = (LookupError, RecursionError, TypeError, ValueError)
+SAYS_NONSENSE = "what reads the folder sends nonsense: is a file in it damaged?"
+# What the child may need: a Python under /root, or a virtual environment there, is out of its reach.
+PRELOADED = (
+    *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "tempfile", "traceback"),
+    "gua_report.ticks.open_partition",
+)
+
+
+class ReadingFailed(Exception):
+    """A mistake of ours in the child."""
+
+
+def ask_as_owner(data_dir: str, question: Callable[[], Any]) -> Any:
+    """What the question gives, which JSON must be able to carry: lists may come back in the place of tuples."""
+    owner = owner_to_become(data_dir)
+    if owner is None:
+        return question()
+    for _, answer in stream_as(owner, lambda: iter([(ANSWER, json.dumps(question()).encode())])):
+        try:
+            return json.loads(answer)
+        except NONSENSE as error:
+            raise StoreError(SAYS_NONSENSE) from error
+    raise StoreError(f"{data_dir} was not read: its reader said nothing")
+
+
+def stream_as_owner(data_dir: str, produce: Callable[[], Iterator[Message]]) -> Iterator[Message]:
+    """Whatever is produced, label by label. What is raised in producing it is raised here, if it is a GuaError."""
+    owner = owner_to_become(data_dir)
+    return produce() if owner is None else stream_as(owner, produce)
+
+
+def stream_as(owner: Owner | None, produce: Callable[[], Iterator[Message]]) -> Generator[Message, None, None]:
+    """Whatever is produced in a child, which becomes the owner first, or stays what we are."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    reading, writing = os.pipe()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()  # or the child would write it again
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads, which here are those of numpy's linear algebra: it is not used.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _produce(owner, produce, writing)
+    os.close(writing)
+    try:
+        with io.BufferedReader(_Pipe(reading)) as file:
+            yield from _receive(file)
+        _check_end(_wait(pid))
+        pid = 0
+    finally:
+        if pid:  # whoever asked wants no more, or the child sends what makes no sense
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):
+                os.waitpid(pid, 0)
+
+
+def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writing: int) -> NoReturn:
+    """In the child: never back into the parent's code, whatever happens."""
+    status = 1
+    try:
+        with open(writing, "wb") as file:
+            try:
+                if owner is not None:
+                    _let_go(writing)
+                    become(*owner)
+                for label, content in produce():
+                    _send(file, label, content)
+            except GuaError as error:
+                name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
+                _send(file, ERROR, json.dumps([name, str(error)]).encode())
+            except ImportError as error:
+                text = f"{error}, which uid {os.geteuid()} may not read: install gua where everybody may"
+                _send(file, ERROR, json.dumps([StoreError.__name__, text]).encode())
+            except Exception as error:
+                if "--debug" in sys.argv:
+                    import traceback
+
+                    traceback.print_exc()
+                _send(file, BUG, f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace"))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _let_go(writing: int) -> None:
+    """Keep nothing that the owner has no right to: root's files that are open, its input, its terminal's."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nothing, stream)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != writing:
+            with suppress(OSError):  # the listing's own
+                os.close(int(name))
+
+
+def _send(file: BinaryIO, label: str, content: bytes) -> None:
+    file.write(json.dumps([label, len(content)]).encode() + b"\n" + content)
+    file.flush()
+
+
+def _receive(file: BinaryIO) -> Iterator[Message]:
+    while line := file.readline(LONGEST_LABEL_BYTES):
+        label, content = _one(line, file)
+        if label == ERROR:
+            try:
+                name, text = json.loads(content)
+                problem = ERRORS[name](text)
+            except NONSENSE as error:
+                raise StoreError(SAYS_NONSENSE) from error
+            raise problem
+        if label == BUG:
+            raise ReadingFailed(content.decode("utf-8", "replace"))
+        yield label, content
+
+
+def _one(line: bytes, file: BinaryIO) -> Message:
+    try:
+        label, size = json.loads(line)
+        if not (isinstance(label, str) and isinstance(size, int) and 0 <= size <= LARGEST_MESSAGE_BYTES):
+            raise ValueError("no message")
+    except NONSENSE as error:
+        raise StoreError(SAYS_NONSENSE) from error
+    content = file.read(size)
+    if len(content) < size:
+        raise StoreError("what reads the folder ended early: is a file in it damaged, or memory short?")
+    return label, content
+
+
+class _Pipe(io.RawIOBase):
+    """What comes through a pipe, and an error if nothing does for too long."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not select.select([self._pipe], [], [], LONGEST_SILENCE_SECONDS)[0]:
+            raise StoreError("what reads the folder says nothing any more: has its owner stopped it?")
+        return os.readv(self._pipe, [buffer])
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._pipe)
+        super().close()
+
+
+def _wait(pid: int) -> int:
+    """The status of a child that has closed its pipe, which is the last that it does."""
+    ends = time.monotonic() + LONGEST_END_SECONDS
+    while time.monotonic() < ends:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.001)
+    raise StoreError("what reads the folder does not end: has its owner stopped it?")
+
+
+def _check_end(status: int) -> None:
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        raise StoreError(f"what reads the folder was ended by {name}: is a file in it damaged, or memory short?")
+    if os.waitstatus_to_exitcode(status):
+        raise StoreError("what reads the folder failed")

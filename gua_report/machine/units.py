@@ -1,0 +1,151 @@
+"""The timer and the service that run the sampler, as systemd tells of them."""
+
+# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
+import os
+import re
+import time
+from typing import NamedTuple
+
+from gua_report.machine.child import run
+from gua_sample.processes import printable
+
+TIMER = "gua-sample.timer"
+SERVICE = "gua-sample.service"
+TIMER_PROPERTIES = "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime"
+SERVICE_PROPERTIES = (  # and those two that both have
+    "Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
+    "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
+)
+ANSWER_SECONDS = 5.0
+BOOTED = "/run/systemd/system"  # see sd_booted(3)
+STATES = "/var/lib"
+CLOCK_SLACK_MS = 5_000  # systemctl tells times in whole seconds
+
+Properties = dict[str, str]
+
+
+class Units(NamedTuple):
+    """The pair of timer and service that feeds a data folder."""
+
+    timer: Properties
+    service: Properties
+    of_user: bool  # a user's own, not the system's
+
+    @property
+    def systemctl(self) -> str:
+        return "systemctl --user" if self.of_user else "sudo systemctl"
+
+    @property
+    def journal(self) -> str:
+        return f"journalctl {'--user ' if self.of_user else ''}-u gua-sample -n 20"
+
+    @property
+    def user(self) -> str | None:
+        """As the service names it; None if it is the user whose units they are."""
+        return None if self.of_user else self.service.get("User") or "root"
+
+    @property
+    def folder(self) -> str | None:
+        """Where the service writes to, as far as the unit itself says."""
+        return folder_of(self.service, self.of_user)
+
+    @property
+    def state_folder(self) -> str | None:
+        """What systemd makes for the system's service before each run, whether it is written to or not."""
+        return None if self.of_user else state_folder_of(self.service)
+
+    @property
+    def has_own_proc(self) -> bool:
+        """Whether systemd mounts a new /proc for the service: these settings imply MountAPIVFS=, see systemd.exec(5).
+
+        A user's manager may not mount one.
+        """
+        settings = (self.service.get(name, "") for name in ("ProtectKernelTunables", "ProtectControlGroups"))
+        return not self.of_user and any(value not in ("", "no") for value in settings)
+
+    def feed(self, data_dir: str) -> bool:
+        """Whether they write to this folder, as far as one can tell."""
+        return self.folder is None or os.path.realpath(self.folder) == os.path.realpath(data_dir)
+
+
+class Found(NamedTuple):
+    units: Units | None  # None: none are installed that concern this folder
+    problem: str | None = None  # why nothing can be told
+
+
+def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
+    """The system's units, or this user's own if those write to this folder, or the system's are not installed."""
+    system_problem = None
+    candidates = []
+    for of_user in (False, True):
+        shown, problem = show((TIMER, SERVICE), f"{TIMER_PROPERTIES},{SERVICE_PROPERTIES}", of_user, seconds)
+        if shown is None:
+            # That a user, such as root, has no manager of his own is nothing to speak of.
+            system_problem = system_problem if of_user else problem
+            if not os.path.isdir(BOOTED):
+                break  # nor has anybody else a manager then
+        elif any(unit.get("LoadState", "not-found") != "not-found" for unit in shown):
+            candidates.append(Units(shown[0], shown[1], of_user))
+            if candidates[-1].feed(data_dir):
+                break
+    if chosen := [units for units in candidates if units.feed(data_dir)] or candidates:
+        return Found(chosen[0])
+    return Found(None, system_problem)
+
+
+def show(
+    units: tuple[str, ...], properties: str, of_user: bool, seconds: float
+) -> tuple[list[Properties] | None, str | None]:
+    """Properties of each of the units, or None and why they can't be had."""
+    scope = ["--user"] if of_user else []
+    command = ["systemctl", *scope, "show", "--no-pager", *units, "-p", properties]
+    try:
+        done = run(command, os.environ | {"LC_ALL": "C", "TZ": "UTC"}, seconds)
+    except FileNotFoundError:
+        return None, "there is no systemctl here"
+    except OSError as problem:
+        return None, f"systemctl can't be run ({problem.strerror})"
+    if done is None:
+        return None, f"systemctl does not answer within {seconds:g} s"
+    status, text = done
+    if status != 0:
+        said = printable(text.partition("\n")[0]).rstrip(".")
+        return None, f"systemctl says: {said or f'exit status {status}'}"
+    # A blank line between two units, and they come as they were asked for.
+    texts = text.split("\n\n") + [""] * len(units)
+    return [dict(line.split("=", 1) for line in text.splitlines() if "=" in line) for text in texts[: len(units)]], None
+
+
+def folder_of(service: Properties, of_user: bool) -> str | None:
+    """--data-dir, $GUA_DATA_DIR or the state folder of a service, in the sampler's own order."""
+    option = re.search(r"--data-dir[ =](\S+)", service.get("ExecStart", ""))
+    variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", service.get("Environment", ""))
+    if option or variable:
+        return (option or variable)[1]  # type: ignore[index]  # one of them is there
+    return None if of_user else state_folder_of(service)
+
+
+def state_folder_of(service: Properties) -> str | None:
+    state = service.get("StateDirectory", "").split()
+    return os.path.join(STATES, state[0].split(":")[0]) if state else None
+
+
+def parse_time(text: str) -> int | None:
+    """Milliseconds of what systemctl prints in UTC: 'Mon 2026-11-16 08:20:30 UTC'; None for 'n/a' or nothing."""
+    import calendar  # most who look at units have no time to understand
+
+    try:
+        _, day, clock, zone = text.split()
+        moment_utc = time.strptime(f"{day} {clock.partition('.')[0]}", "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    return calendar.timegm(moment_utc) * 1000 if zone == "UTC" else None
+
+
+def next_run_ms(units: Units, newest_ms: int, now_ms: int) -> int | None:
+    """When the timer runs next, if its last run left a tick and the next is not due yet; else None."""
+    last = parse_time(units.timer.get("LastTriggerUSec", ""))
+    following = parse_time(units.timer.get("NextElapseUSecRealtime", ""))
+    if units.timer.get("ActiveState") != "active" or last is None or following is None:
+        return None
+    return following if following > now_ms and newest_ms >= last - CLOCK_SLACK_MS else None

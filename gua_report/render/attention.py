@@ -1,0 +1,50 @@
+"""What in a report is something to act on: the rule of --quiet-if-clean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gua_report.summary.build import Report
+
+LONG_EPISODE = "1h"  # an idle-held episode of this length is, unless another one is given
+LEAST_COVERAGE = 0.95
+MOST_UNKNOWN = 0.05  # of a card's own time
+MOST_NAMED = 3
+
+
+def reasons(report: Report, longest_ms: int) -> list[str]:
+    """What to act on, in clean text: idle-held episodes of at least `longest_ms`, and what keeps gua from seeing more.
+
+    The window begins no earlier than the first tick of the history, so a fresh install is not called unobserved.
+    """
+    # They bring pandas, and --help takes the numbers from above.
+    from gua_report.render.words import clean, count, duration, gpu, percent
+
+    found = []
+    lengths_ms = report.episodes["end_ms"] - report.episodes["start_ms"]
+    long = report.episodes[lengths_ms >= longest_ms]
+    if len(long):
+        longest = long.groupby("identity", sort=True)["seconds"].max().sort_values(ascending=False, kind="stable")
+        who = [f"{clean(identity)} {duration(seconds)}" for identity, seconds in longest.items()]
+        episodes = count(len(long), "idle-held episode")
+        found.append(f"{episodes} of {duration(longest_ms / 1000)} or more{_named(who)}")
+    if report.coverage_share < LEAST_COVERAGE:
+        gaps_ms = (report.gaps["end_ms"] - report.gaps["start_ms"]).groupby(report.gaps["kind"]).sum()
+        why = gaps_ms.sort_values(ascending=False, kind="stable").items()
+        kinds = [f"{clean(kind)} {duration(lost_ms / 1000)}" for kind, lost_ms in why]
+        found.append(f"{percent(report.coverage_share)} observed{_named(kinds)}")
+    dark = report.gpus[report.gpus["unknown_share"] > MOST_UNKNOWN]
+    if len(dark):
+        worst = dark.sort_values("unknown_share", ascending=False, kind="stable").to_dict("records")
+        cards = [f"GPU {gpu(row['index'], row['mig_index'])} {percent(row['unknown_share'])}" for row in worst]
+        found.append(f"{count(len(dark), 'card')} unknown for over {MOST_UNKNOWN:.0%} of the time{_named(cards)}")
+    if report.warnings:  # each is of a partition that was skipped
+        found.append(f"{count(len(report.warnings), 'partition')} not readable")
+    return found
+
+
+def _named(some: list[str]) -> str:
+    rest = len(some) - MOST_NAMED
+    names = ", ".join(some[:MOST_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
+    return f" ({names})" if some else ""

@@ -1,0 +1,138 @@
+"""Which days rollups.sqlite holds, and what became of their ticks. Without pandas: importers ask it too."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from gua_report.rollups import schema
+from gua_report.ticks.open_partition import CARD_NAMES, Kind, open_database
+from gua_report.window import is_day, number_of
+from gua_sample.errors import CorruptPartition
+from gua_sample.policy import Policy
+from gua_sample.safe_file import check_tables
+
+NAMES = {"word": ("text",), "card": CARD_NAMES}
+ROLLUPS = Kind("a file of rollups", schema.APPLICATION_ID, schema.VERSION, schema.TABLE_NAMES, schema.VIEWS, NAMES)
+
+
+class Origin(NamedTuple):
+    """What a day was made from: if the partition has changed since, the day is to be made anew."""
+
+    policy: Policy
+    partition_bytes: int
+    partition_changed_ns: int
+
+
+EDGE_KEY = re.compile(r"\d{1,18}:\d{0,18}:[0-9a-f]*", re.ASCII)  # of the end of a day
+NOTHING_NEAR = ""  # the key of an edge with no tick near enough to make a difference
+
+
+def after_key(until_ms: int, first_ms: int | None = None, ticks: str = NOTHING_NEAR) -> str:
+    """The key of a day's end: up to when a tick after it makes a difference, when the first was, and what they hold."""
+    return f"{until_ms}:{'' if first_ms is None else first_ms}:{ticks}"
+
+
+class Edges(NamedTuple):
+    """What a day was made with at its start and at its end, as keys; None where that was missing."""
+
+    before: str | None
+    after: str | None
+
+
+class Beside(NamedTuple):
+    """What a day beside the one that is stored takes from it, by now."""
+
+    day: str
+    side: str  # "before" or "after": at the start or at the end of that day
+    key: str
+
+
+class Stored(NamedTuple):
+    origin: Origin
+    is_verified: bool = False  # it was read back, and found right
+    is_expired: bool = False  # its ticks were removed: what is stored is all there is, and never made anew
+    is_compact: bool = False  # its partition holds no empty space
+    is_stale: bool = False  # the ticks beside it are no longer those that it was made with
+    lacks_edge: bool = False  # the ticks beside it were missing when it was made
+
+    after: str | None = None  # the key of its end
+
+    def fits(self, next_ms: int) -> bool:
+        """Whether the day was made with that tick, the first after it, as far as times tell."""
+        if self.after is None:
+            return True
+        until_ms, first_ms, _ = self.after.split(":")
+        return first_ms == str(next_ms) if first_ms or next_ms <= int(until_ms) else True
+
+    @property
+    def is_exact(self) -> bool:
+        return not (self.is_stale or self.lacks_edge)
+
+
+# What `day` has columns for.
+MARKS = ("is_verified", "is_expired", "is_compact")
+
+
+def path_of(data_dir: str) -> str:
+    return os.path.join(data_dir, schema.FILE_NAME)
+
+
+def origin_of(partition: str, policy: Policy) -> Origin:
+    found = os.stat(partition)
+    return Origin(policy, found.st_size, found.st_mtime_ns)
+
+
+def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:
+    """The days of partitions that are stored as they are now, under these thresholds."""
+    current = set()
+    for day in index.keys() & partitions.keys():
+        with suppress(FileNotFoundError):  # it has just expired
+            if index[day].origin == origin_of(partitions[day], policy):
+                current.add(day)
+    return current
+
+
+def read_index(path: str, check: bool = False, damaged: list[str] | None = None) -> dict[str, Stored]:
+    """The days that are stored; none at all if there is no such file. Raises CorruptPartition if it is damaged.
+
+    `check` looks at all of it, not at the days alone. `damaged` takes a line for each day that makes no sense, which is
+    then left out.
+    """
+    if not os.path.lexists(path):
+        return {}
+    names = ("d.id", "day", *Policy._fields, "partition_bytes", "partition_changed_ns", *MARKS)
+    index = {}
+    with open_database(path, ROLLUPS) as connection:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0] if check else "ok"
+        if found != "ok":
+            raise CorruptPartition(f"{path} is damaged ({' '.join(found.split())})")
+        marks, join = "0, 0, NULL", ""
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'edge'").fetchone():
+            check_tables(connection, path, ["edge"])
+            marks, join = schema.EDGE_MARKS, schema.EDGE_JOIN
+        for row in connection.execute(f"SELECT {', '.join(names)}, {marks} FROM day d {join} ORDER BY d.id"):
+            try:
+                index[row[1]] = _stored(row)
+            except (TypeError, ValueError) as error:
+                if damaged is None:
+                    raise
+                damaged.append(f"{path} is damaged: what it says of one day makes no sense ({error})")
+    return index
+
+
+def _stored(row: tuple[Any, ...]) -> Stored:
+    number, day, *numbers, after = row
+    if not isinstance(day, str) or not is_day(day) or number != number_of(day):
+        raise ValueError(f"{str(day)[:20]!r} for day {number}")
+    if not all(isinstance(value, int | float) and abs(value) < 2**63 for value in numbers):
+        raise ValueError(f"{day} was made from what can't be")
+    if after is not None and not EDGE_KEY.fullmatch(after):
+        raise ValueError(f"{day} has an edge that can't be")
+    width = len(Policy._fields)
+    origin = Origin(Policy(*numbers[:width]), *numbers[width : width + 2])
+    verified, expired, compact, stale, lacks_edge = map(bool, numbers[width + 2 :])
+    return Stored(origin, verified, expired, compact, stale, lacks_edge, after)

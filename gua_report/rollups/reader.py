@@ -1,0 +1,198 @@
+"""rollups.sqlite: closed days as they were rolled up, written by `gua rollup` and read by every report."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, Rollup
+from gua_report.rollups.index import ROLLUPS
+from gua_report.ticks.coverage import SPAN_COLUMNS
+from gua_report.ticks.episodes import COLUMNS as EPISODE_COLUMNS
+from gua_report.ticks.open_partition import open_database
+from gua_report.ticks.read_partition import NOT_KNOWN, Integers, check_range, read_columns
+from gua_report.window import HOUR_MS, number_of
+from gua_sample.partition_names import DAY_MS
+from gua_sample.policy import STATES
+from gua_sample.settings import LONGEST_MS
+
+HOURS = "(day_id * 24 + hour)"  # since 1970
+# When, on which card and in which state, as one number: every column that is read costs a year's report its time.
+STATE_BITS, CARD_BITS = (len(STATES) - 1).bit_length(), 24
+# NULL if it does not fit into that: of a damaged file, one card must not be taken for another.
+PLACE = (
+    f"iif(card_id >> {CARD_BITS} = 0 AND state >> {STATE_BITS} = 0,"
+    f" ({HOURS} << {CARD_BITS + STATE_BITS}) | (card_id << {STATE_BITS}) | state, NULL)"
+)
+MOST_UNUSED_IDS = 1_000_000  # of names that have expired
+START_MS, END_MS = (f"day_id * {DAY_MS} + {name}" for name in ("start_ms", "end_ms"))
+GPU_MS = "coalesce(gpu_ms, weight_ms)"
+ENERGY_MS = "iif(energy_joules IS NULL, 0, coalesce(energy_ms, weight_ms))"
+CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
+
+
+class Day(NamedTuple):
+    """All that a report needs of one or more whole UTC days. Identities are as resolved, not yet mapped to people."""
+
+    rollup: Rollup
+    episodes: pd.DataFrame
+    spans: pd.DataFrame
+
+
+def read_days(path: str, first: str, last: str) -> Day:
+    """What is stored of the days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
+    with _open(path, first, last) as reader:
+        rollup = Rollup(reader.cards(), reader.identities(), reader.holds(), reader.card_facts())
+        return Day(rollup, reader.episodes(), reader.spans())
+
+
+def read_spans(path: str, first: str, last: str) -> pd.DataFrame:
+    """The same, of the spans alone."""
+    with _open(path, first, last) as reader:
+        return reader.spans()
+
+
+def read_states(path: str, first: str, last: str) -> pd.DataFrame:
+    """For how long all cards together were in each state, by hour: nothing else is wanted of a window before."""
+    with _open(path, first, last) as reader:
+        return reader.states()
+
+
+@contextmanager
+def _open(path: str, first: str, last: str) -> Iterator[_Reader]:
+    with open_database(path, ROLLUPS) as connection:
+        yield _Reader(connection, number_of(first), number_of(last))
+
+
+class _Reader:
+    def __init__(self, connection: sqlite3.Connection, first: int, last: int) -> None:
+        self._connection, self._range = connection, (first, last)
+        self._facts = pd.DataFrame(
+            connection.execute(f"SELECT id, {', '.join(CARD_FACTS)} FROM card").fetchall(), columns=["id", *CARD_FACTS]
+        )
+        self._uuids = _lookup(self._facts["id"].tolist(), self._facts["uuid"].tolist())
+        words = connection.execute("SELECT id, text FROM word").fetchall()
+        self._words = _lookup([row[0] for row in words], [row[1] for row in words])
+
+    def cards(self) -> pd.DataFrame:
+        names = (PLACE, "weight_ms", GPU_MS, "energy_joules", ENERGY_MS, "memory_mib")
+        place, weight, gpu, energy, energy_ms, memory = self._columns("card_hour", *names)
+        for milliseconds in (weight, gpu, energy_ms):
+            check_range(milliseconds, 0, HOUR_MS, "a part of an hour")
+        told = memory != NOT_KNOWN
+        hour, uuids, states = self._places(place)
+        values: list[Any] = [hour, uuids, states, weight, gpu.astype(float)]
+        values += [np.where(energy == NOT_KNOWN, 0, energy).astype(float), energy_ms]
+        values += [np.where(told, memory, 0).astype(float) * weight, np.where(told, weight, 0)]
+        return pd.DataFrame(dict(zip([*CARD_KEY, *CARD_SUMS], values, strict=True)))
+
+    def states(self) -> pd.DataFrame:
+        of_state = f"coalesce(sum({GPU_MS}) FILTER (WHERE state = {{0}}), 0) AS state_{{0}}"
+        selected = ", ".join([f"{HOURS} AS hours", *map(of_state.format, range(len(STATES)))])
+        source = f"(SELECT {selected} FROM card_hour WHERE day_id BETWEEN ? AND ? GROUP BY day_id, hour)"
+        names = ("hours", *map("state_{}".format, range(len(STATES))))
+        hour, *sums = read_columns(self._connection, source, names, self._range)
+        return pd.DataFrame(
+            {
+                "hour_ms": np.tile(hour * HOUR_MS, len(STATES)),
+                "state": np.repeat(np.arange(len(STATES)), len(hour)),
+                "gpu_ms": np.concatenate(sums).astype(float),
+            }
+        )
+
+    def identities(self) -> pd.DataFrame:
+        place, identity, weight, gpu = self._columns("identity_hour", PLACE, "identity", "weight_ms", GPU_MS)
+        for milliseconds in (weight, gpu):
+            check_range(milliseconds, 0, HOUR_MS, "a part of an hour")
+        hour, uuids, states = self._places(place)
+        values: list[Any] = [hour, uuids, _objects(self._name(identity)), states, weight, gpu.astype(float)]
+        return pd.DataFrame(dict(zip([*IDENTITY_KEY, "weight_ms", "gpu_ms"], values, strict=True)))
+
+    def holds(self) -> pd.DataFrame:
+        card, start, end, share = self._columns("hold", "card_id", START_MS, END_MS, "share_millionths")
+        self._check_times(start, end)
+        check_range(share[share != NOT_KNOWN], 0, 1_000_000, "a share")
+        return pd.DataFrame(
+            {
+                "gpu_uuid": _objects(_at(self._uuids, card)),
+                "start_ms": start,
+                "end_ms": end,
+                "share": np.where(share == NOT_KNOWN, 1e6, share) / 1e6,
+            }
+        )
+
+    def episodes(self) -> pd.DataFrame:
+        names = ("card_id", "pid", "start_time_ms", "command", "identity", START_MS, END_MS, "peak_memory_mib")
+        columns = self._columns("episode", *names, "joins_before", "joins_after")
+        card, pid, born, command, identity, start, end, peak, before, after = columns
+        self._check_times(start, end)
+        values: list[Any] = [_objects(_at(self._uuids, card)), pid, np.where(born == NOT_KNOWN, np.nan, born)]
+        values += [_objects(self._text(command)), _objects(self._name(identity)), start, end]
+        values += [np.where(peak == NOT_KNOWN, np.nan, peak), before.astype(bool), after.astype(bool)]
+        return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
+
+    def spans(self) -> pd.DataFrame:
+        names = (START_MS, END_MS, "boot_id", "driver_version", "kind")
+        start, end, boot, driver, kind = self._columns("span", *names)
+        self._check_times(start, end)
+        values = [start, end, self._name(boot), self._text(driver), self._text(kind)]
+        return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
+
+    def card_facts(self) -> pd.DataFrame:
+        """As last known, in the order of days."""
+        (card,) = self._columns("card_day", "card_id")
+        positions = pd.Series(np.arange(len(self._facts)), index=self._facts["id"]).reindex(card).to_numpy()
+        if np.isnan(positions).any():
+            raise ValueError("a card that is not there")
+        facts = self._facts.iloc[positions].drop(columns="id").reset_index(drop=True)
+        return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
+
+    def _places(self, numbers: Integers) -> tuple[Integers, pd.Series[Any], Integers]:
+        hours = numbers >> (CARD_BITS + STATE_BITS)
+        check_range(hours, self._range[0] * 24, self._range[1] * 24 + 23, "an hour, a card or a state")
+        cards = (numbers >> STATE_BITS) & ((1 << CARD_BITS) - 1)
+        return hours * HOUR_MS, _objects(_at(self._uuids, cards)), numbers & ((1 << STATE_BITS) - 1)
+
+    def _columns(self, table: str, *names: str) -> list[Integers]:
+        return read_columns(self._connection, f"{table} WHERE day_id BETWEEN ? AND ?", names, self._range)
+
+    def _text(self, numbers: Integers) -> np.ndarray[Any, Any]:
+        return _at(self._words, np.where(numbers == NOT_KNOWN, 0, numbers), may_be_none=True)
+
+    def _name(self, numbers: Integers) -> np.ndarray[Any, Any]:
+        return _at(self._words, numbers)
+
+    def _check_times(self, start: Integers, end: Integers) -> None:
+        """They begin within the days that were asked for; the last tick of a day may stand for longer."""
+        first, last = self._range
+        check_range(start, first * DAY_MS, (last + 1) * DAY_MS, "a time")
+        check_range(end - start, 0, LONGEST_MS, "a length of time")
+
+
+def _objects(values: np.ndarray[Any, Any]) -> pd.Series[Any]:
+    """As they are: pandas 3 would look at each, and make a text of its own kind of it."""
+    return pd.Series(values, dtype=object, copy=False)
+
+
+def _lookup(ids: Sequence[int], values: Iterable[Any]) -> np.ndarray[Any, Any]:
+    """An array in which each value stands at its id; None at 0, which is nobody's."""
+    largest = max(ids, default=0)
+    if largest > MOST_UNUSED_IDS + 4 * len(ids) or min(ids, default=1) < 1:
+        raise ValueError(f"an id of {largest} among {len(ids)}")
+    table = np.full(largest + 1, None, dtype=object)
+    for number, value in zip(ids, values, strict=True):
+        if not isinstance(value, str):
+            raise TypeError("no text for a name")
+        table[number] = value
+    return table
+
+
+def _at(table: np.ndarray[Any, Any], numbers: Integers, may_be_none: bool = False) -> np.ndarray[Any, Any]:
+    """The values at these ids. Raises ValueError or IndexError if there is none."""
+    check_range(numbers, 0 if may_be_none else 1, len(table), "an id")
+    return table[numbers]

@@ -1,0 +1,213 @@
+"""rollups.sqlite: closed days as sums, in tables for the writer and in views for everybody who opens it.
+
+In tables, times are milliseconds after the day's midnight (UTC), so that they stay short. docs/schema.md describes
+both.
+"""
+
+from gua_sample.partition_names import DAY_MS
+from gua_sample.policy import STATES
+
+APPLICATION_ID = 0x67756172  # "guar"
+VERSION = 1
+FILE_NAME = "rollups.sqlite"
+
+TABLES = (
+    # What the day was made from (the partition's size and time of change) and under which thresholds; whether it
+    # was read back and found right, whether its ticks were removed since, or only compacted. Its id is the number of
+    # days since 1970-01-01: rows lie in the order of time.
+    """
+    CREATE TABLE day (
+        id INTEGER PRIMARY KEY,
+        day TEXT NOT NULL UNIQUE,
+        utilization_percent REAL NOT NULL,
+        process_memory_mib REAL NOT NULL,
+        unattributed_memory_mib REAL NOT NULL,
+        partition_bytes INTEGER NOT NULL,
+        partition_changed_ns INTEGER NOT NULL,
+        is_verified INTEGER NOT NULL,
+        is_expired INTEGER NOT NULL,
+        is_compact INTEGER NOT NULL
+    ) STRICT
+    """,
+    # Names, commands, boot ids, ...: each text once.
+    "CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
+    """
+    CREATE TABLE card (
+        id INTEGER PRIMARY KEY,
+        uuid TEXT NOT NULL,
+        gpu_index INTEGER NOT NULL,
+        mig_index INTEGER,
+        name TEXT,
+        parent_uuid TEXT,
+        memory_total_mib REAL,
+        status TEXT
+    ) STRICT
+    """,
+    """
+    CREATE TABLE card_day (
+        day_id INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        card_id INTEGER NOT NULL,
+        PRIMARY KEY (day_id, position)
+    ) STRICT, WITHOUT ROWID
+    """,
+    # gpu_ms is NULL where it is weight_ms, as for all but MIG instances; energy_ms where energy is known all the time.
+    """
+    CREATE TABLE card_hour (
+        day_id INTEGER NOT NULL,
+        hour INTEGER NOT NULL,
+        card_id INTEGER NOT NULL,
+        state INTEGER NOT NULL,
+        weight_ms INTEGER NOT NULL,
+        gpu_ms INTEGER,
+        energy_joules INTEGER,
+        energy_ms INTEGER,
+        memory_mib INTEGER,
+        PRIMARY KEY (day_id, hour, card_id, state)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE identity_hour (
+        day_id INTEGER NOT NULL,
+        hour INTEGER NOT NULL,
+        card_id INTEGER NOT NULL,
+        identity INTEGER NOT NULL,
+        state INTEGER NOT NULL,
+        weight_ms INTEGER NOT NULL,
+        gpu_ms INTEGER,
+        PRIMARY KEY (day_id, hour, card_id, identity, state)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE hold (
+        day_id INTEGER NOT NULL,
+        card_id INTEGER NOT NULL,
+        start_ms INTEGER NOT NULL,
+        end_ms INTEGER NOT NULL,
+        share_millionths INTEGER,
+        PRIMARY KEY (day_id, card_id, start_ms)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE episode (
+        day_id INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        card_id INTEGER NOT NULL,
+        pid INTEGER NOT NULL,
+        start_time_ms INTEGER,
+        command INTEGER,
+        identity INTEGER NOT NULL,
+        start_ms INTEGER NOT NULL,
+        end_ms INTEGER NOT NULL,
+        peak_memory_mib INTEGER,
+        joins_before INTEGER NOT NULL,
+        joins_after INTEGER NOT NULL,
+        PRIMARY KEY (day_id, position)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE span (
+        day_id INTEGER NOT NULL,
+        start_ms INTEGER NOT NULL,
+        end_ms INTEGER NOT NULL,
+        boot_id INTEGER NOT NULL,
+        driver_version INTEGER,
+        kind INTEGER,
+        PRIMARY KEY (day_id, start_ms)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+TABLE_NAMES = ("day", "word", "card", "card_day", "card_hour", "identity_hour", "hold", "episode", "span")
+
+# What a day took from the ticks beside it, and what is to be taken from them by now; NULL where they were missing.
+# Files of older versions get it when they are next written to, and have no rows for the days that were stored before.
+EDGES = """
+    CREATE TABLE IF NOT EXISTS edge (
+        day_id INTEGER PRIMARY KEY,
+        before_made TEXT,
+        after_made TEXT,
+        before_now TEXT,
+        after_now TEXT
+    ) STRICT
+"""
+EDGE_JOIN = "LEFT JOIN edge e ON e.day_id = d.id"
+EDGE_MARKS = """
+    e.before_made IS NOT e.before_now OR e.after_made IS NOT e.after_now AS is_stale,
+    e.day_id IS NOT NULL AND (e.before_made IS NULL OR e.after_made IS NULL) AS lacks_edge,
+    e.after_made
+"""
+
+OBSERVED = "observed"  # the kind of a span in which cards were seen
+
+_STATE_NAME = "CASE h.state {} END".format(
+    " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(STATES))
+)
+_HOUR_MS = DAY_MS // 24
+_CARD = "c.uuid AS gpu_uuid, c.gpu_index, c.mig_index, c.name AS gpu_name"
+_HOUR = f"h.day_id * {DAY_MS} + h.hour * {_HOUR_MS} AS hour_ms, d.day"
+_TIMES = f"s.day_id * {DAY_MS} + s.start_ms AS start_ms, s.day_id * {DAY_MS} + s.end_ms AS end_ms"
+_HOURS = f"h.weight_ms, coalesce(h.gpu_ms, h.weight_ms) / {_HOUR_MS}.0 AS gpu_hours"
+_ONE_PROCESS = "PARTITION BY gpu_uuid, pid, start_time_ms"
+
+# Whoever asks for a `day` is answered by the key of the table; asked for times, SQLite looks at all of it.
+VIEWS = (
+    f"""
+    CREATE VIEW days AS
+    SELECT day, id * {DAY_MS} AS start_ms, utilization_percent, process_memory_mib, unattributed_memory_mib,
+           partition_bytes, partition_changed_ns, is_verified, is_expired, is_compact
+    FROM day
+    """,
+    # Energy is NULL if it is never known in the hour; then it is known for 0 ms.
+    f"""
+    CREATE VIEW card_hours AS
+    SELECT {_HOUR}, {_CARD}, c.parent_uuid, CAST(c.memory_total_mib AS INTEGER) AS memory_total_mib,
+           {_STATE_NAME} AS state, {_HOURS}, h.energy_joules,
+           CASE WHEN h.energy_joules IS NULL THEN 0 ELSE coalesce(h.energy_ms, h.weight_ms) END AS energy_ms,
+           h.memory_mib
+    FROM day d JOIN card_hour h ON h.day_id = d.id JOIN card c ON c.id = h.card_id
+    """,
+    f"""
+    CREATE VIEW identity_hours AS
+    SELECT {_HOUR}, {_CARD}, w.text AS identity, {_STATE_NAME} AS state, {_HOURS}
+    FROM day d JOIN identity_hour h ON h.day_id = d.id JOIN card c ON c.id = h.card_id JOIN word w ON w.id = h.identity
+    """,
+    f"""
+    CREATE VIEW holds AS
+    SELECT {_TIMES}, d.day, {_CARD}, coalesce(s.share_millionths, 1000000) / 1000000.0 AS share
+    FROM day d JOIN hold s ON s.day_id = d.id JOIN card c ON c.id = s.card_id
+    """,
+    f"""
+    CREATE VIEW episode_days AS
+    SELECT {_TIMES}, d.day, {_CARD}, s.pid, s.start_time_ms, w.text AS command, i.text AS identity,
+           (s.end_ms - s.start_ms) / 1000.0 AS seconds, s.peak_memory_mib, s.joins_before, s.joins_after
+    FROM day d JOIN episode s ON s.day_id = d.id JOIN card c ON c.id = s.card_id
+    JOIN word i ON i.id = s.identity LEFT JOIN word w ON w.id = s.command
+    """,
+    # Pieces that join are numbered alike; the last of them tells what may have changed, such as the command.
+    f"""
+    CREATE VIEW episodes AS
+    SELECT first_ms AS start_ms, end_ms, gpu_uuid, gpu_index, mig_index, gpu_name, pid, start_time_ms, command,
+           identity, (end_ms - first_ms) / 1000.0 AS seconds, peak_mib AS peak_memory_mib,
+           first_joins AS joins_before, joins_after
+    FROM (
+        SELECT *, min(start_ms) OVER piece AS first_ms, max(peak_memory_mib) OVER piece AS peak_mib,
+               first_value(joins_before) OVER piece AS first_joins, lead(end_ms) OVER piece AS next_ms
+        FROM (
+            SELECT *, sum(NOT goes_on) OVER ({_ONE_PROCESS} ORDER BY start_ms) AS number
+            FROM (
+                SELECT *, joins_before AND lag(joins_after, 1, 0) OVER ({_ONE_PROCESS} ORDER BY start_ms) AS goes_on
+                FROM episode_days
+            )
+        )
+        WINDOW piece AS ({_ONE_PROCESS}, number ORDER BY start_ms)
+    )
+    WHERE next_ms IS NULL
+    """,
+    f"""
+    CREATE VIEW spans AS
+    SELECT {_TIMES}, d.day, b.text AS boot_id, v.text AS driver_version, coalesce(k.text, '{OBSERVED}') AS kind
+    FROM day d JOIN span s ON s.day_id = d.id JOIN word b ON b.id = s.boot_id
+    LEFT JOIN word v ON v.id = s.driver_version LEFT JOIN word k ON k.id = s.kind
+    """,
+)

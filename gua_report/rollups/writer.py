@@ -1,0 +1,228 @@
+"""Writing rollups.sqlite: the only SQL that changes it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from gua_report.rollups import schema
+from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY
+from gua_report.rollups.index import MARKS, Beside, Edges, Stored
+from gua_report.rollups.reader import CARD_FACTS, Day
+from gua_report.ticks.coverage import SPAN_COLUMNS
+from gua_report.ticks.episodes import COLUMNS as EPISODE_COLUMNS
+from gua_report.window import HOUR_MS, number_of
+from gua_sample.errors import StoreError
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import DAY_MS
+from gua_sample.safe_file import connect
+
+WORD_COLUMNS = (
+    ("identity_hour", "identity"),
+    ("episode", "command"),
+    ("episode", "identity"),
+    ("span", "boot_id"),
+    ("span", "driver_version"),
+    ("span", "kind"),
+)
+# Readers are short; whoever keeps one open, a notebook perhaps, costs this run, and the next one goes on.
+BUSY_SECONDS = 30
+
+
+class RollupWriter:
+    """To be used in a `with`: opens the file or begins it. One day is one transaction."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._connection = connect(self.path, "rwc", BUSY_SECONDS)
+            self._connection.execute("PRAGMA secure_delete = ON")  # names that expire are gone
+            self._begin()
+        except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
+            raise storage_error(error, self.path) from error
+
+    def __enter__(self) -> RollupWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise storage_error(error, self.path) from error
+
+    def write(
+        self, day: str, made: Day, stored: Stored, edges: Edges | None = None, beside: Iterable[Beside] = ()
+    ) -> None:
+        """Store the day, in the place of what was stored of it before, and what the days beside it take from it by now.
+
+        Both at once: whoever is killed after it leaves no day that is stale and does not know.
+        """
+        number = number_of(day)
+        policy, *partition = stored.origin
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._delete(number)
+        self._insert("day", [(number, day, *policy, *partition, *(int(getattr(stored, mark)) for mark in MARKS))])
+        if edges is not None:
+            self._insert("edge", [(number, *edges, *edges)])
+        for neighbour, side, key in beside:
+            self._connection.execute(f"UPDATE edge SET {side}_now = ? WHERE day_id = ?", (key, number_of(neighbour)))
+        cards = self._card_ids(made.rollup.card_facts)
+        uuids = made.rollup.card_facts["uuid"].tolist()
+        by_uuid = dict(zip(uuids, cards, strict=True))
+        self._insert("card_day", [(number, position, card) for position, card in enumerate(cards)])
+        self._insert("card_hour", _card_hours(number, made.rollup.cards, by_uuid))
+        self._insert("identity_hour", self._identity_hours(number, made.rollup.identities, by_uuid))
+        midnight = number * DAY_MS
+        self._insert(
+            "hold",
+            [
+                (number, by_uuid[uuid], start - midnight, end - midnight, _unless(round(share * 1e6), 1_000_000))
+                for uuid, start, end, share in made.rollup.holds.itertuples(index=False, name=None)
+            ],
+        )
+        self._insert("episode", self._episodes(number, made.episodes, by_uuid))
+        self._insert(
+            "span",
+            [
+                (number, start - midnight, end - midnight, *map(self._word, words))
+                for start, end, *words in made.spans[SPAN_COLUMNS].itertuples(index=False, name=None)
+            ],
+        )
+        self._connection.execute("COMMIT")
+
+    def write_edges(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """As another file has them."""
+        self._connection.executemany("INSERT OR REPLACE INTO edge VALUES (?, ?, ?, ?, ?)", rows)
+
+    def roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def delete(self, days: Iterable[str]) -> None:
+        """And the names that only these days knew."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        for day in days:
+            self._delete(number_of(day))
+        used = " UNION ".join(
+            f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL" for table, column in WORD_COLUMNS
+        )
+        self._connection.execute(f"DELETE FROM word WHERE id NOT IN ({used})")
+        self._connection.execute("DELETE FROM card WHERE id NOT IN (SELECT card_id FROM card_day)")
+        self._connection.execute("COMMIT")
+
+    def mark_verified(self, day: str) -> None:
+        self._connection.execute("UPDATE day SET is_verified = 1 WHERE id = ?", (number_of(day),))
+
+    def mark_expired(self, days: Iterable[str]) -> None:
+        numbers = [(number_of(day),) for day in days]
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany("UPDATE day SET is_expired = 1 WHERE id = ?", numbers)
+        self._connection.execute("COMMIT")
+
+    def mark_compact(self, day: str, partition_bytes: int) -> None:
+        change = "UPDATE day SET is_compact = 1, partition_bytes = ? WHERE id = ?"
+        self._connection.execute(change, (partition_bytes, number_of(day)))
+
+    def _begin(self) -> None:
+        found = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if (found, version) == (schema.APPLICATION_ID, schema.VERSION):
+            self._connection.execute(schema.EDGES)
+            return
+        if found == schema.APPLICATION_ID:
+            raise StoreError(f"{self.path} has version {version}, this gua writes {schema.VERSION}: upgrade gua")
+        if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise StoreError(f"{self.path} is a database of something else: move it away")
+        self._connection.execute("BEGIN IMMEDIATE")
+        for statement in (*schema.TABLES, schema.EDGES, *schema.VIEWS):
+            self._connection.execute(statement)
+        self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        self._connection.execute("COMMIT")
+
+    def _delete(self, number: int) -> None:
+        self._connection.execute("DELETE FROM day WHERE id = ?", (number,))
+        for table in ("card_day", "card_hour", "identity_hour", "hold", "episode", "span", "edge"):
+            self._connection.execute(f"DELETE FROM {table} WHERE day_id = ?", (number,))
+
+    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            self._connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+    def _word(self, text: Any) -> int | None:
+        if text is None or text != text:
+            return None
+        row = self._connection.execute("SELECT id FROM word WHERE text = ?", (text,)).fetchone()
+        if row is None:
+            return self._connection.execute("INSERT INTO word (text) VALUES (?)", (text,)).lastrowid
+        number: int = row[0]
+        return number
+
+    def _card_ids(self, facts: pd.DataFrame) -> list[int]:
+        found = []
+        condition = " AND ".join(f"{name} IS ?" for name in CARD_FACTS)
+        for values in facts[list(CARD_FACTS)].astype(object).itertuples(index=False, name=None):
+            plain = tuple(None if value is None or value != value else value for value in values)
+            row = self._connection.execute(f"SELECT id FROM card WHERE {condition}", plain).fetchone()
+            if row is None:
+                marks = ", ".join("?" * len(plain))
+                cursor = self._connection.execute(f"INSERT INTO card VALUES (NULL, {marks})", plain)
+                row = (cursor.lastrowid,)
+            found.append(row[0])
+        return found
+
+    def _identity_hours(
+        self, number: int, identities: pd.DataFrame, by_uuid: Mapping[str, int]
+    ) -> list[tuple[Any, ...]]:
+        rows = []
+        names = [*IDENTITY_KEY, "weight_ms", "gpu_ms"]
+        words = {name: self._word(name) for name in dict.fromkeys(identities["identity"].tolist())}
+        for hour, uuid, identity, state, weight, gpu in identities[names].itertuples(index=False, name=None):
+            key = (number, (hour - number * DAY_MS) // HOUR_MS, by_uuid[uuid], words[identity], state)
+            rows.append((*key, round(weight), _unless(round(gpu), round(weight))))
+        return rows
+
+    def _episodes(self, number: int, episodes: pd.DataFrame, by_uuid: Mapping[str, int]) -> list[tuple[Any, ...]]:
+        midnight = number * DAY_MS
+        rows: list[tuple[Any, ...]] = []
+        for uuid, pid, born, command, identity, start, end, peak, before, after in (
+            episodes[EPISODE_COLUMNS].astype(object).itertuples(index=False, name=None)
+        ):
+            who = (by_uuid[uuid], pid, _whole(born), self._word(command), self._word(identity))
+            times = (start - midnight, end - midnight, _whole(peak), int(before), int(after))
+            rows.append((number, len(rows), *who, *times))
+        return rows
+
+
+def _card_hours(number: int, cards: pd.DataFrame, by_uuid: Mapping[str, int]) -> list[tuple[Any, ...]]:
+    rows = []
+    names = [*CARD_KEY, *CARD_SUMS]
+    for hour, uuid, state, weight, gpu, joules, energy_ms, memory, memory_ms in cards[names].itertuples(
+        index=False, name=None
+    ):
+        whole = round(weight)
+        rows.append(
+            (
+                number,
+                (hour - number * DAY_MS) // HOUR_MS,
+                by_uuid[uuid],
+                state,
+                whole,
+                _unless(round(gpu), whole),
+                round(joules) if energy_ms else None,
+                _unless(round(energy_ms), whole) if energy_ms else None,
+                round(memory / memory_ms) if memory_ms else None,
+            )
+        )
+    return rows
+
+
+def _unless(value: int, usual: int) -> int | None:
+    """NULL takes no byte: for what is nearly always the same."""
+    return None if value == usual else value
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None or value != value else int(value)

@@ -1,0 +1,1 @@
+"""A window of time added up: the report's figures."""

@@ -1,0 +1,155 @@
+"""The tables of a report, each made from the sums of a window's rollups."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gua_report.config import Config
+from gua_report.ticks.classify import CODES
+from gua_report.window import HOUR_MS, Window
+from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN
+
+IDENTITY_COLUMNS = [
+    "identity",
+    "gpu_hours",
+    "active_gpu_hours",
+    "idle_held_gpu_hours",
+    "unknown_gpu_hours",
+    "idle_held_share",
+]
+
+
+def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Empty frames have no types to speak of, and would spoil those of the others."""
+    filled = [frame for frame in frames if len(frame)]
+    if filled:
+        return pd.concat(filled, ignore_index=True)
+    return frames[0] if frames else pd.DataFrame()
+
+
+def headline(cards: pd.DataFrame) -> pd.DataFrame:
+    hours = _sum_by_state(cards, "gpu_ms") / HOUR_MS
+    total = hours.sum()
+    return pd.DataFrame({"share": hours / total if total else np.nan, "gpu_hours": hours})
+
+
+def capacity(cards: pd.DataFrame, observed_ms: int, config: Config) -> pd.DataFrame:
+    hours, energy_ms = _sum_by_state(cards, "gpu_ms") / HOUR_MS, _sum_by_state(cards, "energy_ms")
+    # A missing counter is not 0 kWh; no time at all is.
+    energy_kwh = (_sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
+    cost = pd.Series(np.nan, index=hours.index)
+    if config.price_per_gpu_hour is not None or config.price_per_kwh is not None:
+        # What energy was used is not known for a state without counters: then its cost is not known either.
+        energy_cost = energy_kwh * config.price_per_kwh if config.price_per_kwh is not None else 0.0
+        cost = hours * (config.price_per_gpu_hour or 0.0) + energy_cost
+    equivalent = hours / (observed_ms / HOUR_MS) if observed_ms else hours * np.nan
+    return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": cost})
+
+
+def _sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
+    sums = np.bincount(_codes(frame), weights=frame[column].to_numpy(dtype="float64"), minlength=len(STATES))
+    return pd.Series(sums, index=pd.Index(STATES, name="state"))
+
+
+def _by_state(frame: pd.DataFrame, key: str) -> pd.DataFrame:
+    """GPU-hours with a column for each state."""
+    number, names = pd.factorize(frame[key], use_na_sentinel=False)
+    cell = number * len(STATES) + _codes(frame)
+    sums = np.bincount(cell, weights=frame["gpu_ms"].to_numpy(dtype="float64"), minlength=len(names) * len(STATES))
+    return pd.DataFrame(sums.reshape(-1, len(STATES)) / HOUR_MS, index=names, columns=list(STATES))
+
+
+def _codes(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
+    return frame["state"].to_numpy(dtype=np.int64)
+
+
+def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+    hours = _by_state(cards, "gpu_uuid")
+    known = facts.set_index("uuid").reindex(hours.index)
+    frame = pd.DataFrame(
+        {
+            "uuid": hours.index.to_numpy(),
+            "index": known["gpu_index"].to_numpy(),
+            "mig_index": known["mig_index"].to_numpy(dtype="float64"),
+            "name": known["name"].to_numpy(dtype=object),
+            "gpu_hours": hours.sum(axis=1).to_numpy(),
+        }
+    )
+    for state in STATES:
+        name = state.replace("-", "_")
+        frame[f"{name}_gpu_hours"] = hours[state].to_numpy()
+        frame[f"{name}_share"] = (hours[state] / hours.sum(axis=1)).to_numpy()
+    return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
+
+
+def identities(presences: pd.DataFrame) -> pd.DataFrame:
+    if presences.empty:
+        return pd.DataFrame(columns=IDENTITY_COLUMNS)
+    hours = _by_state(presences, "identity")
+    used = hours[ACTIVE] + hours[IDLE_HELD]
+    frame = pd.DataFrame(
+        {
+            "identity": hours.index.to_numpy(dtype=object),
+            "gpu_hours": (used + hours[UNKNOWN]).to_numpy(),
+            "active_gpu_hours": hours[ACTIVE].to_numpy(),
+            "idle_held_gpu_hours": hours[IDLE_HELD].to_numpy(),
+            "unknown_gpu_hours": hours[UNKNOWN].to_numpy(),
+            "idle_held_share": (hours[IDLE_HELD] / used.where(used > 0)).to_numpy(),
+        },
+        columns=IDENTITY_COLUMNS,
+    )
+    order = ["idle_held_gpu_hours", "gpu_hours", "identity"]
+    return frame.sort_values(order, ascending=[False, False, True], ignore_index=True)
+
+
+def heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """Every hour of the week in the reader's zone. What is not known is left out, not averaged in."""
+    position, hours = pd.factorize(cards["hour_ms"].to_numpy())
+    local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
+    slot = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)[position]
+    state, gpu_ms = _codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
+    known, active = (
+        pd.Series(np.bincount(slot, weights=gpu_ms * counts, minlength=7 * 24))
+        for counts in (state != CODES[UNKNOWN], state == CODES[ACTIVE])
+    )
+    weekday, hour = np.divmod(np.arange(7 * 24), 24)
+    return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active / known})
+
+
+def episodes(
+    found: pd.DataFrame,
+    window: Window,
+    newest_ms: int,
+    facts: pd.DataFrame,
+) -> pd.DataFrame:
+    """Those that reach into the window: ongoing ones first, then the longest."""
+    columns = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms", "seconds"]
+    columns += ["peak_memory_mib", "ongoing"]
+    if len(found):
+        found = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
+    if not len(found):
+        return pd.DataFrame(columns=columns)
+    known = facts.set_index("uuid").reindex(found["gpu_uuid"])
+    frame = pd.DataFrame(
+        {
+            "gpu_uuid": found["gpu_uuid"].to_numpy(dtype=object),
+            "gpu_index": known["gpu_index"].to_numpy(),
+            "mig_index": known["mig_index"].to_numpy(dtype="float64"),
+            "identity": found["identity"].to_numpy(dtype=object),
+            "pid": found["pid"].to_numpy(dtype="int64"),
+            "command": found["command"].to_numpy(dtype=object),
+            "start_ms": found["start_ms"].to_numpy(dtype="int64"),
+            "end_ms": found["end_ms"].to_numpy(dtype="int64"),
+            "seconds": ((found["end_ms"] - found["start_ms"]) / 1000).to_numpy(dtype="float64"),
+            "peak_memory_mib": found["peak_memory_mib"].to_numpy(dtype="float64"),
+            # No tick comes after the newest: whoever was there then is taken to be there still.
+            "ongoing": (found["end_ms"] > newest_ms).to_numpy(dtype=bool),
+        },
+        columns=columns,
+    )
+    order = ["ongoing", "seconds", "gpu_uuid", "pid"]
+    return frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)

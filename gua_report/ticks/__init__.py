@@ -1,0 +1,1 @@
+"""From a partition to states: open, read, weigh, classify, episodes, coverage."""

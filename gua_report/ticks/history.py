@@ -1,0 +1,231 @@
+"""A data folder as a whole: which partitions a window needs, and some days with what lies around them."""
+
+from __future__ import annotations
+
+import grp
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gua_report.ticks.open_partition import open_partition
+from gua_report.ticks.read_partition import TICK_COLUMNS, Rows, concat_rows, read_rows, read_ticks
+from gua_report.ticks.tick_weights import TICKS_AROUND, with_intervals, with_weights
+from gua_report.window import is_day, midnight_ms
+from gua_sample.errors import EmptyPartition, StoreError
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import DAY_MS, day_of, list_partitions, samples_dir
+from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
+
+
+def edges_dir(data_dir: str) -> str:
+    """Where the first and last ticks of expired days lie, as long as the days beside them have their ticks."""
+    return os.path.join(data_dir, "edges")
+
+
+class Stretch(NamedTuple):
+    """The rows of ticks that follow one another, with some context on either side where there is any."""
+
+    rows: Rows
+    ticks: pd.DataFrame  # the rows' ticks, with weights
+    inside: tuple[int, int]  # positions of the ticks that were asked for
+
+
+class History:
+    """Reads each partition's ticks once. Partitions that can't be read are left out, and named in `warnings`.
+
+    `days` are those whose ticks are there. Once `forget` was told which have expired, `paths` has their edge files too.
+    """
+
+    def __init__(self, data_dir: str) -> None:
+        self.data_dir = data_dir
+        self.warnings: list[str] = []
+        self.unreadable: set[str] = set()
+        self.errors: dict[str, StoreError] = {}  # why they can't be read
+        self.paths: dict[str, str] = {}
+        for path in _list(samples_dir(data_dir), data_dir):
+            self._add(os.path.basename(path)[:10], path)
+        self.days = sorted(self.paths)
+        self._ticks: dict[str, pd.DataFrame] = {}
+        self._timed: dict[str, pd.DataFrame] = {}
+
+    def _add(self, day: str, path: str) -> None:
+        if is_day(day):
+            try:
+                check_regular(path, MOST_DATABASE_BYTES)
+                self.paths[day] = path
+            except FileNotFoundError:
+                pass  # it has just expired
+            except StoreError as error:
+                self._skip(day, error)
+
+    def ticks_of(self, day: str) -> pd.DataFrame:
+        """The ticks of a day in time order; none if there is no such partition or it can't be read."""
+        if day not in self._ticks:
+            frame = pd.DataFrame(columns=["id", *TICK_COLUMNS])
+            if day in self.paths:
+                try:
+                    with open_partition(self.paths[day]) as connection:
+                        frame = read_ticks(connection, midnight_ms(day))
+                except EmptyPartition:
+                    pass  # the first tick of the day is just being written
+                except StoreError as error:
+                    self._skip(day, error)
+            self._ticks[day] = frame
+        return self._ticks[day]
+
+    def forget(self, days: Iterable[str]) -> None:
+        """Take these for days whose ticks have expired. What is left of them beside days that have ticks is in use."""
+        for day in days:
+            self.paths.pop(day, None)
+            self._ticks.pop(day, None)
+            self._timed.pop(day, None)
+        self.days = sorted(day for day in self.days if day in self.paths)
+        for path in _list(edges_dir(self.data_dir), self.data_dir):
+            day = os.path.basename(path)[:10]
+            if day not in self.days and is_day(day):
+                self.paths[day] = path
+
+    def has_shrunk(self) -> bool:
+        """Whether a file could not be read as it was removed since it was listed: somebody expires what is old."""
+        return any(day in self.paths and not os.path.exists(self.paths[day]) for day in self.unreadable)
+
+    def skip(self, day: str, error: StoreError) -> None:
+        """Take it for one that can't be read."""
+        self._skip(day, error)
+
+    def timed_ticks_of(self, day: str) -> pd.DataFrame:
+        """The ticks of a day in time order, with their intervals."""
+        if day not in self._timed:
+            self._timed[day] = with_intervals(self.ticks_of(day))
+        return self._timed[day]
+
+    def first_ticks_ms(self, day: str) -> list[int]:
+        """The first two, by which episodes of the day before are seen to go on."""
+        times: list[int] = self.ticks_of(day)["ts_ms"].iloc[:2].tolist()
+        return times
+
+    def first_ms(self, day: str) -> int | None:
+        return self._edge([day], 0)
+
+    def oldest_ms(self) -> int | None:
+        return self._edge(self.days, 0)
+
+    def newest_ms(self) -> int | None:
+        return self._edge(self.days[::-1], -1)
+
+    def days_of(self, start_ms: int, end_ms: int) -> list[str]:
+        """The days with ticks that reach into a window, oldest first."""
+        # The last tick of an earlier day may reach over midnight.
+        first, last = day_of(start_ms - DAY_MS), day_of(end_ms)
+        days = [day for day in self.days if first <= day <= last and len(self.ticks_of(day))]
+        while len(days) > 1 and self._ends_before(days[0], start_ms):
+            days.pop(0)
+        return days
+
+    def day_next_to(self, ts_ms: int, back: bool) -> str | None:
+        """The nearest day that has a tick before that time, or after it."""
+        today = day_of(ts_ms)
+        for day in [day for day in reversed(self.days) if day <= today] if back else self.days:
+            if day >= today or back:
+                times = self.ticks_of(day)["ts_ms"]
+                if len(times) and (times.iloc[0] < ts_ms if back else times.iloc[-1] > ts_ms):
+                    return day
+        return None
+
+    def timeline(self, days: list[str]) -> pd.DataFrame:
+        """The ticks of these days and some around them in time order, with `id` and `day` to find them, and weights."""
+        if not days:
+            return pd.DataFrame(columns=["id", *TICK_COLUMNS, "weight_ms", "joined", "day"])
+        before, after = self._neighbour(days[0], -1), self._neighbour(days[-1], 1)
+        parts = [self.timed_ticks_of(day).assign(day=day) for day in days]
+        if before:
+            parts.insert(0, self.timed_ticks_of(before).iloc[-TICKS_AROUND:].assign(day=before))
+        if after:
+            parts.append(self.timed_ticks_of(after).iloc[:TICKS_AROUND].assign(day=after))
+        return with_weights(pd.concat(parts, ignore_index=True))
+
+    def read(self, timeline: pd.DataFrame, first: int, last: int, uuids: Sequence[str] | None = None) -> Stretch | None:
+        """All that is known of the timeline's ticks from position `first` to before `last`, or of some cards in them.
+
+        None, with warnings, if nothing of it can be read any more.
+        """
+        # A process is idle by this tick and the one before, and ticks without cards may lie between.
+        ticks = timeline.iloc[max(0, first - TICKS_AROUND) : last + TICKS_AROUND]
+        groups = [(str(day), ticks.iloc[where]) for day, where in ticks.groupby("day", sort=True).indices.items()]
+        # Some at a time: SQLite works without the interpreter's lock.
+        if len(groups) > 3:
+            with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+                parts = list(pool.map(lambda group: self._read_partition(group[0], group[1], uuids), groups))
+        else:
+            parts = [self._read_partition(day, group, uuids) for day, group in groups]
+        read = [(part, group) for part, (_, group) in zip(parts, groups, strict=True) if part is not None]
+        if not read:
+            return None
+        rows = concat_rows([part for part, _ in read], [len(group) for _, group in read])
+        ticks = pd.concat([group for _, group in read])
+        own = np.flatnonzero((ticks.index >= first) & (ticks.index < last))
+        return Stretch(rows, ticks.reset_index(drop=True), (int(own[0]), int(own[-1]) + 1)) if len(own) else None
+
+    def _read_partition(self, day: str, ticks: pd.DataFrame, uuids: Sequence[str] | None) -> Rows | None:
+        try:
+            with open_partition(self.paths[day]) as connection:
+                return read_rows(connection, ticks, uuids)
+        except StoreError as error:
+            self._skip(day, error)
+            return None
+
+    def _skip(self, day: str, error: StoreError) -> None:
+        if day not in self.unreadable:
+            self.warnings.append(f"skipped: {error}")
+        self.unreadable.add(day)
+        self.errors[day] = error
+
+    def _ends_before(self, day: str, start_ms: int) -> bool:
+        """Whether the day's last tick, for as long as it may stand for, ends before that time."""
+        times = self.ticks_of(day)["ts_ms"].to_numpy()
+        longest = np.diff(times[-TICKS_AROUND:]).max(initial=0)
+        told = self.ticks_of(day)["interval_ms"].max()
+        return bool(times[-1] + 3 * max(longest, 0 if np.isnan(told) else told, 60_000) < start_ms)
+
+    def _neighbour(self, day: str, step: int) -> str | None:
+        """The nearest day that has ticks, or an edge file."""
+        days = sorted(self.paths)
+        position = days.index(day) + step
+        while 0 <= position < len(days):
+            if len(self.ticks_of(days[position])):
+                return days[position]
+            position += step
+        return None
+
+    def _edge(self, days: list[str], position: int) -> int | None:
+        for day in days:
+            ticks = self.ticks_of(day)
+            if len(ticks):
+                return int(ticks["ts_ms"].iloc[position])
+        return None
+
+
+def _list(folder: str, data_dir: str) -> list[str]:
+    try:
+        return list_partitions(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except PermissionError as error:
+        raise StoreError(
+            f"{data_dir} is closed to this user (group {_group(data_dir)}, mode {os.stat(data_dir).st_mode & 0o777:o}):"
+            " ask its administrator to add you to that group"
+        ) from error
+    except OSError as error:
+        raise storage_error(error, folder) from error
+
+
+def _group(path: str) -> str:
+    number = os.stat(path).st_gid
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)

@@ -1,0 +1,144 @@
+"""What there is of a history, and what was recorded last; for those who can't wait for pandas."""
+
+# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
+import os
+import stat
+import time
+from itertools import pairwise
+from typing import NamedTuple
+
+from gua_report.ticks.open_partition import open_partition
+from gua_sample.errors import StoreError
+from gua_sample.partition_names import PENDING_SUFFIX, SIDECARS, is_partition
+from gua_sample.pending import MOST_BYTES, NOT_UNDERSTOOD
+from gua_sample.policy import LONGEST_GAP_INTERVALS
+from gua_sample.records import Tick
+from gua_sample.safe_file import read_regular
+
+TICKS = 20  # so many gaps tell the interval
+# Until ticks tell: the timer's 30 s. Runs by hand, seconds apart, don't make the last one stale.
+SHORTEST_STALE_MS = 75_000
+CLOCKS_DIFFER_MS = 5_000
+
+
+class Newest(NamedTuple):
+    ts_ms: int
+    error: str | None
+    stale_ms: int  # older than this, it is stale
+    waits: bool  # in a file of its own, beside a partition that somebody holds
+    due_ms: int | None = None  # when the timer, which is not late, takes the next
+
+    def is_stale(self, now_ms: int) -> bool:
+        return now_ms - self.ts_ms > self.stale_ms and self.due_ms is None
+
+
+class History(NamedTuple):
+    folder: str
+    partitions: list[str]  # oldest first
+    others: list[str]  # what else is in the folder
+    hidden: str | None  # why the folder can't be looked into
+    strange: tuple[str, ...] = ()  # names of ours for what is no regular file
+
+    @property
+    def data_dir(self) -> str:
+        return os.path.dirname(self.folder)
+
+
+def list_history(folder: str) -> History:
+    """Without what is no regular file, which must not be opened.
+
+    It is root who may be asking, and the sampler's user who may have put a pipe or a link to a device there.
+    """
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return History(folder, [], [], None)
+    except OSError as problem:
+        return History(folder, [], [], problem.strerror or str(problem))
+    strange = [name for name in names if is_ours(name) and not is_regular(os.path.join(folder, name))]
+    shunned = {*strange, *(name[: -len(suffix)] for name in strange for suffix in SIDECARS if name.endswith(suffix))}
+    paths = [os.path.join(folder, name) for name in names if is_partition(name) and name not in shunned]
+    others = [name for name in names if not is_partition(name) and name not in shunned]
+    return History(folder, paths, others, None, tuple(strange))
+
+
+def is_ours(name: str) -> bool:
+    return name.endswith(PENDING_SUFFIX) or any(is_partition(name.removesuffix(suffix)) for suffix in ("", *SIDECARS))
+
+
+def is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:  # a journal, or a kept tick: gone meanwhile
+        return True
+    except OSError:
+        return False
+
+
+def find_newest(history: History, now_ms: int) -> Newest | None:
+    """The newest tick that is not of the future; what can't be read is passed over."""
+    rows: list[tuple[int, int | None, str | None]] = []
+    for path in reversed(history.partitions):
+        rows += _read_newest(path, now_ms)
+        if len(rows) > TICKS:
+            break
+    waiting_ms = _newest_waiting(history, now_ms)
+    if not rows:
+        return Newest(waiting_ms, None, SHORTEST_STALE_MS, True) if waiting_ms else None
+    ts_ms, interval_ms, problem = rows[0]
+    stale_ms = _stale_after([row[0] for row in rows[: TICKS + 1]], interval_ms)
+    if waiting_ms and waiting_ms > ts_ms:
+        return Newest(waiting_ms, None, stale_ms, True)
+    return Newest(ts_ms, problem, stale_ms, False)
+
+
+def _stale_after(times_ms: list[int], interval_ms: int | None) -> int:
+    """From the newest times, newest first."""
+    if interval_ms:
+        return round(LONGEST_GAP_INTERVALS * interval_ms)
+    gaps = [later - earlier for later, earlier in pairwise(times_ms)]
+    return max(SHORTEST_STALE_MS, round(LONGEST_GAP_INTERVALS * median(gaps)) if gaps else 0)
+
+
+def median(values: list[int]) -> float:
+    """Of at least one. The one in `statistics` takes longer to import than all of this to run."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | None]]:
+    sql = "SELECT ts_ms, interval_ms, error FROM tick WHERE ts_ms <= ? ORDER BY ts_ms DESC LIMIT ?"
+    try:
+        with open_partition(path) as connection:
+            rows = connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS, TICKS + 1)).fetchall()
+            if not all(isinstance(ts_ms, int) and isinstance(interval, int | None) for ts_ms, interval, _ in rows):
+                raise TypeError("a tick without a time")
+            return rows
+    except StoreError:  # whoever looks into it will say so
+        return []
+
+
+def _newest_waiting(history: History, now_ms: int) -> int | None:
+    """The time of the newest kept tick; they are all of a format that only this version's sampler needs to know."""
+    paths = [os.path.join(history.folder, name) for name in history.others if name.endswith(PENDING_SUFFIX)]
+    if not paths:
+        return None
+    import json
+
+    times = []
+    for path in sorted(paths, key=modified)[-1:]:
+        try:
+            ts_ms = json.loads(read_regular(path, MOST_BYTES))["tick"][Tick._fields.index("ts_ms")]
+        except (OSError, *NOT_UNDERSTOOD):  # taken in meanwhile, or no kept tick
+            continue
+        if isinstance(ts_ms, int) and ts_ms <= now_ms + CLOCKS_DIFFER_MS:
+            times.append(ts_ms)
+    return max(times, default=None)
+
+
+def modified(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:  # gone meanwhile
+        return time.time()

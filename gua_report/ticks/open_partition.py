@@ -1,0 +1,194 @@
+"""Opening partitions to read them: any user who may read the files, while the sampler writes, never in its way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from typing import NamedTuple
+
+from gua_sample import schema
+from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.safe_file import (
+    MOST_DATABASE_BYTES,
+    check_database,
+    check_journal,
+    check_tables,
+    connect,
+    connect_unchecked,
+    open_regular,
+)
+
+BUSY_SECONDS = 5.0
+COPY_ATTEMPTS = 5
+COPIED_AT_ONCE = 1 << 20
+LOG_SUFFIXES = SIDECARS[1:]
+WAL_VERSION = 2  # in the header, of a database that somebody has switched to a write-ahead log
+# A name stands in an export at each tick, so that a long one in a small file would fill disks. The longest that gua
+# writes are control groups: with version 1, a path for each of a dozen.
+LONGEST_NAME = 16 << 10
+# What reading a damaged or hostile file may raise in whoever reads it.
+DAMAGE = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+class Kind(NamedTuple):
+    """What makes a database one of ours."""
+
+    name: str
+    application_id: int
+    version: int  # the newest that is understood
+    tables: tuple[str, ...]
+    views: tuple[str, ...]  # the statements that create them
+    names: Mapping[str, tuple[str, ...]]  # the columns of tables that hold texts which others choose
+
+
+CARD_NAMES = ("uuid", "name", "parent_uuid", "status")
+NAMES = {
+    "session": ("boot_id", "driver_version"),
+    "tick": ("error",),
+    "card": (*CARD_NAMES, "missing"),
+    "process": ("user", "login_user", "command", "cgroup", "type"),
+}
+PARTITION = Kind("a partition", schema.APPLICATION_ID, schema.VERSION, schema.TABLE_NAMES, schema.VIEWS, NAMES)
+
+
+def open_partition(path: str) -> AbstractContextManager[sqlite3.Connection]:
+    """A read-only connection to one partition, checked to be one that this version understands."""
+    return open_database(path, PARTITION)
+
+
+@contextmanager
+def open_database(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
+    """A read-only connection to a file of that kind. Whatever goes wrong with the file is raised as a StoreError.
+
+    That includes what the caller's own reading raises because a value in the file makes no sense. A writer killed
+    half-way leaves a journal that must be rolled back before anything can be read, which takes write access. The next
+    sampler does that; until then a private copy is read.
+    """
+    try:
+        with _open(path, kind) as connection:
+            yield connection
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
+        raise storage_error(error, path) from error
+    except DAMAGE as error:
+        raise CorruptPartition(f"{path} holds what no gua writes ({type(error).__name__}: {error})") from error
+
+
+def use_own_views(connection: sqlite3.Connection, kind: Kind) -> None:
+    """Let the names of views mean what this version knows them as, not what the file says they are."""
+    for statement in kind.views:
+        connection.execute(statement.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
+
+
+@contextmanager
+def _open(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
+    # With a log, a reader would make files in the folder, and share memory with whoever else has it open.
+    if not has_log(path):
+        with closing(connect(path, "ro", BUSY_SECONDS)) as connection:
+            try:
+                _check(connection, path, kind)
+            except sqlite3.OperationalError:
+                if not os.path.lexists(path + JOURNAL_SUFFIX):
+                    raise
+            else:
+                yield connection
+                return
+    import tempfile  # as most readers need no copy, and some are in a hurry
+
+    with (
+        tempfile.TemporaryDirectory(prefix="gua-") as folder,
+        closing(connect_unchecked(_copy(path, folder), "rw", BUSY_SECONDS)) as copy,
+    ):
+        _check(copy, path, kind)
+        yield copy
+
+
+def has_log(path: str) -> bool:
+    """Whether somebody has switched the database to a write-ahead log. Raises CorruptPartition or OSError."""
+    if any(os.path.lexists(path + suffix) for suffix in LOG_SUFFIXES):
+        return True
+    # To close the file drops the locks that this process has on it: nobody here reads one file twice at a time.
+    descriptor = open_regular(path, MOST_DATABASE_BYTES)
+    try:
+        return WAL_VERSION in os.pread(descriptor, 2, 18)
+    finally:
+        os.close(descriptor)
+
+
+def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
+    connection.execute("BEGIN")  # so that all of the visit sees the same state of the file
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if (application_id, version) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise EmptyPartition(f"{path} has only just been created")
+    if application_id != kind.application_id:
+        raise CorruptPartition(f"{path} is not {kind.name}")
+    if version > kind.version:
+        raise NewerPartition(f"{path} has schema version {version}, this gua reads up to {kind.version}: upgrade gua")
+    check_tables(connection, path, kind.tables)
+    for table, columns in kind.names.items():
+        long = " OR ".join(f"length({column}) > {LONGEST_NAME}" for column in columns)
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {long} LIMIT 1").fetchone():
+            raise CorruptPartition(f"{path} holds a name of over {LONGEST_NAME:,} characters, as no gua writes")
+
+
+def _copy(path: str, folder: str) -> str:
+    """Copy the database and what lies beside it as they belong together, that is: with nobody at work on them."""
+    copy = os.path.join(folder, "copy.sqlite")
+    suffixes = ("", JOURNAL_SUFFIX, LOG_SUFFIXES[0])
+    try:
+        for _ in range(COPY_ATTEMPTS):
+            before = _stamps(path)
+            check_database(path)
+            for suffix in suffixes:
+                with suppress(FileNotFoundError):
+                    os.unlink(copy + suffix)
+                with suppress(FileNotFoundError):  # healed meanwhile: then the stamps differ, or there never was one
+                    copy_file(path + suffix, copy + suffix)
+            if _stamps(path) == before:
+                check_journal(copy + JOURNAL_SUFFIX)  # again: nobody can change this one any more
+                return copy
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(f"no space in {folder} for a copy of {path}: set TMPDIR to where there is") from error
+        raise
+    raise PartitionBusy(f"{path} keeps changing while it is read: try again")
+
+
+def copy_file(path: str, copy: str) -> None:
+    """Copy a file, leaving out its holes: what looks like 50 GB may be none."""
+    source = open_regular(path, MOST_DATABASE_BYTES)
+    try:
+        with open(copy, "xb") as file:
+            size, position = os.fstat(source).st_size, 0
+            while position < size:
+                try:
+                    position = os.lseek(source, position, os.SEEK_DATA)
+                except OSError as error:
+                    if error.errno == errno.ENXIO:  # a hole up to the end
+                        break
+                    raise
+                data = os.pread(source, COPIED_AT_ONCE, position)
+                if not data:
+                    break
+                file.seek(position)
+                file.write(data)
+                position += len(data)
+            file.truncate(size)
+    finally:
+        os.close(source)
+
+
+def _stamps(path: str) -> list[tuple[int, int, int] | None]:
+    stamps: list[tuple[int, int, int] | None] = []
+    for name in (path, *(path + suffix for suffix in SIDECARS)):
+        try:
+            found = os.lstat(name)
+            stamps.append((found.st_ino, found.st_size, found.st_mtime_ns))
+        except FileNotFoundError:
+            stamps.append(None)
+    return stamps

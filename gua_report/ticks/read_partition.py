@@ -1,0 +1,256 @@
+"""From partitions to columns: what a partition holds, typed, and quickly."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gua_sample.partition_names import DAY_MS
+from gua_sample.settings import LONGEST_MS
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+NOT_KNOWN = -(2**63)  # stands for NULL on the way from SQLite to numpy
+FEW_TICKS = 100
+# Ids are counted from 1, so they are small, and tables are made that are as long as the largest of them.
+LARGEST_ID = 1 << 24
+# Of one day. States are told for each card at each tick; one has a new set of facts when its state of health changes.
+MOST_CARDS, MOST_ROWS = 1024, {"card": 50_000, "process": 500_000}
+LARGEST_INDEX = 1 << 16
+LARGEST_MIB = 1 << 32
+LARGEST_NUMBER = 1 << 53  # that a float can hold
+
+TICK_COLUMNS = ("ts_ms", "interval_ms", "boot_id", "driver_version", "nvml_ms", "error")
+CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
+NUMBERS = {"energy_base_joules", "mig_index", "memory_total_mib", "start_time_ms", "uid", "login_uid"}
+LARGEST = {"id": LARGEST_ID, "pid": LARGEST_NUMBER, "gpu_index": LARGEST_INDEX}  # whole numbers, never missing
+REQUIRED = {"uuid", "status", "type"}
+PROCESS_FACTS = ("pid", "start_time_ms", "uid", "login_uid", "user", "login_user", "command", "cgroup", "type")
+
+
+class CardRows(NamedTuple):
+    tick: Integers  # position of the tick
+    card: Integers  # position in the facts
+    utilization_percent: Floats
+    memory_used_mib: Floats
+    energy_joules: Floats
+
+
+class ProcessRows(NamedTuple):
+    tick: Integers
+    card: Integers
+    process: Integers  # position in the facts
+    memory_mib: Floats
+    sm_percent: Floats
+
+
+class Rows(NamedTuple):
+    """What some ticks hold. Facts are frames of a few rows; one card or process has several if its facts change."""
+
+    cards: CardRows
+    card_facts: pd.DataFrame  # CARD_FACTS
+    processes: ProcessRows
+    process_facts: pd.DataFrame  # PROCESS_FACTS
+
+
+def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame:
+    """All ticks of the partition, in time order: TICK_COLUMNS and `id`, which is what the other tables call them.
+
+    Raises ValueError if they can't be ticks of the UTC day that begins at `midnight_ms`.
+    """
+    names = ("id", "ts_ms", "interval_ms", "nvml_ms", "session_id")
+    row, ts_ms, interval, nvml, session = read_columns(connection, "tick", names, ())
+    check_range(row, 0, LARGEST_ID, "a tick's id")
+    check_range(ts_ms, midnight_ms, midnight_ms + DAY_MS - 1, "a tick's time")
+    check_range(interval[interval != NOT_KNOWN], 1, LONGEST_MS, "an interval")
+    check_range(nvml[nvml != NOT_KNOWN], 0, LONGEST_MS, "a time that NVML took")
+    order = np.argsort(ts_ms, kind="stable")
+    row, session = row[order], session[order]
+    boots: dict[int, Any] = {}
+    drivers: dict[int, Any] = {}
+    for number, boot, driver in connection.execute("SELECT id, boot_id, driver_version FROM session"):
+        boots[number], drivers[number] = _text_of(boot), None if driver is None else _text_of(driver)
+    if not boots.keys() >= set(session.tolist()):
+        raise ValueError("a tick of no session")
+    errors = dict(connection.execute("SELECT id, error FROM tick WHERE error IS NOT NULL").fetchall())
+    return pd.DataFrame(
+        {
+            "id": row,
+            "ts_ms": ts_ms[order],
+            "interval_ms": _numbers(interval)[order],
+            "boot_id": _objects(boots, session),
+            "driver_version": _objects(drivers, session),
+            "nvml_ms": _numbers(nvml)[order],
+            "error": _objects(errors, row),
+        }
+    )
+
+
+def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequence[str] | None = None) -> Rows:
+    """What the partition holds of some ticks that follow one another, as `read_ticks` gave them; or of some cards."""
+    ids = ticks["id"].to_numpy()
+    for table, most in MOST_ROWS.items():
+        if connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > most:
+            raise ValueError(f"more than {most:,} rows in {table}")
+    card_facts = _facts(connection, "card", ("energy_base_joules", *CARD_FACTS))
+    if card_facts["uuid"].nunique() > MOST_CARDS:
+        raise ValueError(f"more than {MOST_CARDS:,} cards")
+    if uuids is not None:
+        card_facts = card_facts[card_facts["uuid"].isin(uuids)].reset_index(drop=True)
+    card_ids = card_facts.pop("id").to_numpy()
+    base = card_facts.pop("energy_base_joules").to_numpy(dtype="float64")
+    where, wanted = _where(connection, ticks, None if uuids is None else card_ids)
+    names = ("tick_id", "card_id", "utilization_hundredths", "memory_used_mib", "energy_above_base_joules")
+    tick, card, utilization, used, energy = read_columns(connection, f"card_sample {where}", names, wanted)
+    tick, card = _positions(ids, tick), _positions(card_ids, card)
+    if uuids is None and (card < 0).any():
+        raise ValueError("a sample of a card that is not there")
+    # A tick may have come after `ticks` was read.
+    keep = (tick >= 0) & (card >= 0)
+    tick, card, utilization, used, energy = (column[keep] for column in (tick, card, utilization, used, energy))
+    cards = CardRows(
+        tick,
+        card,
+        _plausible(utilization, 0, 10_000) / 100,
+        _plausible(used, 0, LARGEST_MIB),
+        _plausible(energy, -LARGEST_NUMBER, LARGEST_NUMBER) + base[card],
+    )
+    # Of a long stretch, nearly all processes are wanted; of a few ticks, a few.
+    few = len(ticks) <= FEW_TICKS
+    only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if few and where else ""
+    process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted if only else ())
+    process_ids = process_facts.pop("id").to_numpy()
+    names = ("tick_id", "card_id", "process_id", "memory_mib", "sm_percent")
+    tick, card, process, memory, sm = read_columns(connection, f"process_sample {where}", names, wanted)
+    tick, card, process = _positions(ids, tick), _positions(card_ids, card), _positions(process_ids, process)
+    if uuids is None and ((card < 0) | (process < 0)).any():
+        raise ValueError("a sample of a process that is not there")
+    keep = (tick >= 0) & (card >= 0) & (process >= 0)
+    tick, card, process, memory, sm = (column[keep] for column in (tick, card, process, memory, sm))
+    processes = ProcessRows(tick, card, process, _plausible(memory, 0, LARGEST_MIB), _plausible(sm, 0, 100))
+    return Rows(cards, card_facts, processes, process_facts)
+
+
+def _where(
+    connection: sqlite3.Connection, ticks: pd.DataFrame, card_ids: Integers | None
+) -> tuple[str, tuple[int, ...]]:
+    """The condition for samples of these ticks and cards: none at all for a whole partition, which is read fastest."""
+    conditions, parameters = [], []
+    (count,) = connection.execute("SELECT count(*) FROM tick").fetchone()
+    if len(ticks) < count:
+        conditions.append("tick_id IN (SELECT id FROM tick WHERE ts_ms BETWEEN ? AND ?)")
+        parameters += [int(ticks["ts_ms"].iloc[0]), int(ticks["ts_ms"].iloc[-1])]
+    if card_ids is not None:
+        conditions.append(f"card_id IN ({', '.join('?' * len(card_ids))})")
+        parameters += card_ids.tolist()
+    return "WHERE " + " AND ".join(conditions) if conditions else "", tuple(parameters)
+
+
+def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
+    """Several stretches, of so many ticks each and in time order, as one."""
+    cards, processes = [], []
+    ticks = known_cards = known_processes = 0
+    for part, count in zip(parts, counts, strict=True):
+        cards.append(part.cards._replace(tick=part.cards.tick + ticks, card=part.cards.card + known_cards))
+        processes.append(
+            part.processes._replace(
+                tick=part.processes.tick + ticks,
+                card=part.processes.card + known_cards,
+                process=part.processes.process + known_processes,
+            )
+        )
+        ticks += count
+        known_cards += len(part.card_facts)
+        known_processes += len(part.process_facts)
+    return Rows(
+        CardRows(*(np.concatenate(column) for column in zip(*cards, strict=True))),
+        pd.concat([part.card_facts for part in parts], ignore_index=True),
+        ProcessRows(*(np.concatenate(column) for column in zip(*processes, strict=True))),
+        pd.concat([part.process_facts for part in parts], ignore_index=True),
+    )
+
+
+def _facts(
+    connection: sqlite3.Connection, table: str, columns: tuple[str, ...], parameters: tuple[int, ...] = ()
+) -> pd.DataFrame:
+    rows = connection.execute(f"SELECT id, {', '.join(columns)} FROM {table}", parameters).fetchall()
+    by_column = list(zip(*rows, strict=True)) or [()] * (len(columns) + 1)
+    return pd.DataFrame({name: _fact(name, values) for name, values in zip(("id", *columns), by_column, strict=True)})
+
+
+def _fact(name: str, values: Sequence[Any]) -> Any:
+    """A column of facts, typed. Raises ValueError or TypeError if a value can't be what its name says."""
+    if name in LARGEST:
+        column = np.array(values, dtype="int64")
+        check_range(column, 0, LARGEST[name], name)
+        return column
+    if name in NUMBERS:
+        numbers = np.array(values, dtype="float64")
+        if not (np.isnan(numbers) | (np.abs(numbers) <= LARGEST_NUMBER)).all():
+            raise ValueError(f"{name} out of range")
+        return numbers
+    for value in set(values):
+        if not isinstance(value, str) and (value is not None or name in REQUIRED):
+            raise TypeError(f"no text for {name}")
+    return pd.Series(values, dtype=object)
+
+
+def read_columns(
+    connection: sqlite3.Connection, source: str, columns: tuple[str, ...], parameters: tuple[int, ...]
+) -> list[Integers]:
+    """Whole columns of integers. SQLite joins each into one text: half the time of fetching rows, without the GIL."""
+    selected = ", ".join(f"group_concat(coalesce({column}, {NOT_KNOWN}))" for column in columns)
+    texts = connection.execute(f"SELECT {selected} FROM {source}", parameters).fetchone()
+    return [_parse(text, column) for text, column in zip(texts, columns, strict=True)]
+
+
+def _parse(text: str | None, column: str) -> Integers:
+    if not text:
+        return np.empty(0, np.int64)
+    try:
+        values = np.fromstring(text, dtype=np.int64, sep=",")
+    except (ValueError, DeprecationWarning) as error:
+        raise ValueError(f"{column} holds what is no whole number") from error
+    if len(values) != text.count(",") + 1:  # older versions of numpy stop where they can't go on
+        raise ValueError(f"{column} holds what is no whole number")
+    return values
+
+
+def _positions(known: Integers, ids: Integers) -> Integers:
+    """Where the rows with these ids stand; -1 for those that are not known."""
+    for numbers in (known, ids):
+        check_range(numbers, 0, LARGEST_ID, "an id")
+    positions = np.full(max(int(known.max(initial=0)), int(ids.max(initial=0))) + 1, -1, np.int64)
+    positions[known] = np.arange(len(known))
+    return positions[ids]
+
+
+def check_range(values: Integers, least: int, most: int, what: str) -> None:
+    """Raise ValueError if one of the values can't be."""
+    if len(values) and not least <= int(values.min()) <= int(values.max()) <= most:
+        raise ValueError(f"{what} out of range")
+
+
+def _plausible(values: Integers, least: int, most: int) -> Floats:
+    """The values as numbers: what can't be is not known, as it is if the driver does not tell."""
+    return np.where((values < least) | (values > most), np.nan, values)
+
+
+def _numbers(values: Integers) -> Floats:
+    return np.where(values == NOT_KNOWN, np.nan, values)
+
+
+def _text_of(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text for a name")
+    return value
+
+
+def _objects(names: dict[int, Any], keys: Integers) -> pd.Series[Any]:
+    return pd.Series([names.get(key) for key in keys.tolist()], dtype=object)

@@ -1,0 +1,59 @@
+"""The daily CSV, `csv/2026-11-16.csv`: a day's ticks in the format of gpu_stats_service, and then more."""
+
+from __future__ import annotations
+
+import os
+
+from gua_report.config import Config, load_config
+from gua_report.console.whole_file import remove_leftovers, whole_file
+from gua_report.exporting.rows import TABLES
+from gua_report.exporting.text import csv_text
+from gua_report.ticks.open_partition import open_partition
+from gua_sample.errors import EmptyPartition
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import partition_path, samples_dir
+
+SUFFIX = ".csv"
+DAILY_NAMES = r"\d{4}-\d\d-\d\d\.csv"
+
+
+def csv_dir(data_dir: str) -> str:
+    return os.path.join(data_dir, "csv")
+
+
+def csv_path(data_dir: str, day: str) -> str:
+    return os.path.join(csv_dir(data_dir), day + SUFFIX)
+
+
+def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> str | None:
+    """Write the file of a UTC day, whole or not at all; the same ticks give the same bytes.
+
+    Returns its path, or None if there is nothing of that day. Raises StoreError if the partition can't be read or the
+    file can't be written: then one that was there before stays. Root should have become the folder's owner before.
+    """
+    partition = partition_path(samples_dir(data_dir), day)
+    if not os.path.exists(partition):
+        return None
+    table = TABLES["csv"]
+    try:
+        with open_partition(partition) as connection:
+            rows = table.read(connection, 0, 2**63 - 1, load_config(None) if config is None else config)
+            text = csv_text((), [table.columns]) + csv_text(table.columns, rows)
+    except EmptyPartition:
+        return None
+    path = csv_path(data_dir, day)
+    folder = csv_dir(data_dir)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    with whole_file(path, follow=False) as file:
+        file.write(text)
+    return path
+
+
+def remove_left_csvs(data_dir: str) -> None:
+    """What runs that were killed have left half-written, however lately: to be called by the one that is alone."""
+    folder = csv_dir(data_dir)
+    if os.path.isdir(folder):
+        remove_leftovers(folder, DAILY_NAMES, older_than_seconds=0)

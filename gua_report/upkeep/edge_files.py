@@ -1,0 +1,78 @@
+"""What is left of an expired day while a day beside it has its ticks: `edges/2026-11-16.sqlite`, a partition of the
+first and the last ticks of that day. By it the day beside it can be made anew as it was."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection
+from contextlib import closing, suppress
+
+from gua_report.ticks.history import edges_dir
+from gua_report.ticks.open_partition import open_partition
+from gua_report.ticks.tick_weights import TICKS_AROUND
+from gua_report.window import is_day
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import JOURNAL_SUFFIX, is_partition, partition_path
+from gua_sample.whole_file import sync_folder
+
+# At either end: those that the day beside it may need, and those by whose gaps their intervals are told.
+TICKS_AT_AN_END = 2 * TICKS_AROUND
+NEW_SUFFIX = ".new"
+KEEP_ENDS = """
+    DELETE FROM tick WHERE id NOT IN (
+        SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms LIMIT :count)
+        UNION SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms DESC LIMIT :count)
+    )
+"""
+TRIM = (
+    "DELETE FROM card_sample WHERE tick_id NOT IN (SELECT id FROM tick)",
+    "DELETE FROM process_sample WHERE tick_id NOT IN (SELECT id FROM tick)",
+    "DELETE FROM process WHERE id NOT IN (SELECT process_id FROM process_sample)",
+    "DELETE FROM cursor",
+)
+
+
+def write_edge(data_dir: str, day: str, partition: str) -> None:
+    """Whole or not at all, and there to stay when this returns. Raises StoreError."""
+    folder = edges_dir(data_dir)
+    new = os.path.join(folder, f".{day}{NEW_SUFFIX}")
+    try:
+        if not os.path.isdir(folder):
+            os.mkdir(folder)
+            sync_folder(data_dir)
+        _remove(new)
+        # In memory, so that a full disk takes it as long as it takes anything.
+        with open_partition(partition) as source, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            source.backup(copy)
+            copy.execute(KEEP_ENDS, {"count": TICKS_AT_AN_END})
+            for statement in TRIM:
+                copy.execute(statement)
+            copy.execute("VACUUM INTO ?", (new,))
+        with open(new, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(new, partition_path(folder, day))
+        sync_folder(folder)
+    except (sqlite3.Error, OSError) as error:
+        with suppress(OSError):
+            _remove(new)
+        raise storage_error(error, new) from error
+
+
+def remove_edges(data_dir: str, wanted: Collection[str]) -> None:
+    """All but those of the days that are wanted; and what runs that were killed have left."""
+    folder = edges_dir(data_dir)
+    try:
+        for name in os.listdir(folder) if os.path.isdir(folder) else []:
+            day = name.removeprefix(".")[:10]
+            is_left = name in (f".{day}{NEW_SUFFIX}", f".{day}{NEW_SUFFIX}{JOURNAL_SUFFIX}") and is_day(day)
+            if is_left or (is_partition(name) and is_day(day) and day not in wanted):
+                _remove(os.path.join(folder, name))
+    except OSError as error:
+        raise storage_error(error, folder) from error
+
+
+def _remove(path: str) -> None:
+    for name in (path + JOURNAL_SUFFIX, path):
+        with suppress(FileNotFoundError):
+            os.unlink(name)

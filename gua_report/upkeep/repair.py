@@ -1,0 +1,119 @@
+"""A rollups.sqlite that is damaged: set aside, and made again from ticks, or from itself where these are gone."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from itertools import pairwise
+from typing import Any
+
+from gua_report.rollups.index import ROLLUPS, Stored, path_of, read_index
+from gua_report.rollups.reader import read_days
+from gua_report.rollups.writer import RollupWriter
+from gua_report.ticks.open_partition import BUSY_SECONDS, has_log, open_database
+from gua_report.window import number_of
+from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.safe_file import check_tables, connect
+
+
+def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Callable[[str], None]) -> dict[str, Stored]:
+    """What is stored. `days` are those that there are ticks of."""
+    path = path_of(data_dir)
+    try:
+        return read_index(path, check=True)
+    except EmptyPartition:
+        complain(f"{path} is empty: it {'would be' if dry_run else 'is'} made again from the ticks that are there")
+        return {}
+    except CorruptPartition as error:
+        if _is_foreign(path):
+            raise StoreError(f"{path} is a database of something else: move it away") from error
+        if dry_run:
+            complain(f"{error}: it would be set aside, and made again")
+            return {}
+        index = _index_of(path)
+        aside = _free_name(path)
+        unknown = "" if index is not None else "; days whose ticks are gone are lost"
+        complain(f"{error}: it is set aside as {aside}, and made again{unknown}")
+        try:
+            return _set_aside(path, aside, index or {}, days, complain)
+        except OSError as problem:
+            raise storage_error(problem, path) from problem
+
+
+def _set_aside(
+    path: str, aside: str, index: dict[str, Stored], days: set[str], complain: Callable[[str], None]
+) -> dict[str, Stored]:
+    """At no moment is there nothing: the new file takes the place of the old one, which has another name by then."""
+    new = path + ".new"
+    _remove_database(new)
+    gone = {day for day, stored in index.items() if stored.is_expired or day not in days}
+    # And the days after them, which can't be made anew as they were: the ticks before are missing.
+    wanted = gone | {after for before, after in pairwise(index) if before in gone}
+    saved, lost = {}, []
+    with RollupWriter(new) as writer:
+        for day in sorted(wanted):
+            stored = index[day]._replace(is_expired=day in gone)
+            try:
+                writer.write(day, read_days(path, day, day), stored)
+                saved[day] = stored
+            except (CorruptPartition, sqlite3.IntegrityError):
+                writer.roll_back()
+                lost += [day] if day in gone else []
+        writer.write_edges(row for row in _edges_of(path) if row[0] in map(number_of, saved))
+    if gone & set(saved):
+        complain(f"of {len(gone & set(saved))} days the ticks are gone: they were taken over from it")
+    if lost:
+        complain(f"lost, as the ticks are gone too: {', '.join(lost)}")
+    try:
+        os.link(path, aside, follow_symlinks=False)
+    except OSError:  # a file system without hard links: for a moment there is no such file
+        os.rename(path, aside)
+    for suffix in SIDECARS:
+        with suppress(FileNotFoundError):
+            os.rename(path + suffix, aside + suffix)  # or it would be taken for the new file's
+    os.replace(new, path)
+    return saved
+
+
+def _edges_of(path: str) -> list[tuple[Any, ...]]:
+    """What is known of the days' edges: none of it if that can't be read."""
+    with suppress(StoreError), open_database(path, ROLLUPS) as connection:
+        check_tables(connection, path, ["edge"])
+        return connection.execute("SELECT * FROM edge").fetchall()
+    return []
+
+
+def _index_of(path: str) -> dict[str, Stored] | None:
+    """None if even that can't be read."""
+    try:
+        return read_index(path, damaged=[])
+    except CorruptPartition:
+        return None
+
+
+def _is_foreign(path: str) -> bool:
+    try:
+        if has_log(path):
+            return False  # to look would write
+        with closing(connect(path, "ro", BUSY_SECONDS)) as connection:
+            names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    except (sqlite3.Error, UnicodeDecodeError, OSError, CorruptPartition):
+        return False
+    return bool(names) and "card_hour" not in names
+
+
+def _free_name(path: str) -> str:
+    number = 1
+    while os.path.lexists(f"{path}.corrupt-{number}"):
+        number += 1
+    return f"{path}.corrupt-{number}"
+
+
+def _remove_database(path: str) -> None:
+    for name in (path, path + JOURNAL_SUFFIX):
+        with suppress(FileNotFoundError):
+            os.unlink(name)

@@ -1,0 +1,68 @@
+"""What is old enough to go. Ticks go only if their day is stored as a rollup that was read back and found right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import NamedTuple
+
+from gua_report.config import Retention
+from gua_report.upkeep.daily_csv import SUFFIX as CSV_SUFFIX
+from gua_report.window import is_day, number_of
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import DAY_MS, JOURNAL_SUFFIX
+
+
+class Expired(NamedTuple):
+    days: list[str]  # whose partitions are to go
+    csvs: list[str]  # paths
+    rollups: list[str]  # days
+    kept: list[str]  # old enough, but their rollup is missing or does not match
+
+
+def find_expired(
+    days: Collection[str],
+    csvs: dict[str, str],
+    stored: set[str],
+    current: set[str],
+    retention: Retention,
+    now_ms: int,
+) -> Expired:
+    """`days` have ticks, `stored` have a rollup, and `current` are those whose rollup fits the ticks."""
+
+    def old(after: int | None, names: set[str]) -> list[str]:
+        return sorted(day for day in names if is_old(day, after, now_ms))
+
+    raw = old(retention.raw_days, set(days))
+    return Expired(
+        [day for day in raw if day in current],
+        [csvs[day] for day in old(retention.csv_days, set(csvs))],
+        old(retention.rollup_days, stored - set(days)),
+        [day for day in raw if day not in current],
+    )
+
+
+def is_old(day: str, days: int | None, now_ms: int) -> bool:
+    return days is not None and number_of(day) < now_ms // DAY_MS - days
+
+
+def list_csvs(folder: str) -> dict[str, str]:
+    """The daily files by their days; what else lies there is not ours to remove."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return {}
+    days = [name.removesuffix(CSV_SUFFIX) for name in names if name.endswith(CSV_SUFFIX)]
+    return {day: os.path.join(folder, day + CSV_SUFFIX) for day in days if is_day(day)}
+
+
+def remove(paths: list[str]) -> None:
+    """Journals first: alone, one would be played into a later file of that name."""
+    for path in paths:
+        for name in (path + JOURNAL_SUFFIX, path):
+            try:
+                os.unlink(name)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise storage_error(error, name) from error

@@ -1,0 +1,313 @@
+"""One partition open for writing: the only SQL that changes a partition is here."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from gua_sample import schema
+from gua_sample.errors import CorruptPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.partition_names import DAY_MS
+from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick, Usage
+from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, visit_seconds
+
+# How long a reader may hold us up before the tick is kept beside the partition. While it waits to
+# commit, the writer keeps new readers out, so it should not wait long.
+BUSY_SECONDS = 2.0
+# How much CPU time writing one tick may take: a hundred times what it needs.
+TICK_SECONDS = 0.1
+MOST_CARDS = 4096
+IN_MEMORY = ":memory:"
+
+# What SQLite says when the trouble is around the file. Everything else (malformed, no such table, a text
+# that can't be decoded, ...) speaks of what is in it.
+AROUND_THE_FILE = ("readonly", "unable to open", "disk I/O error", "out of memory")
+
+
+def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
+    """The same trouble as a StoreError that says what to do."""
+    check = "check its owner, mode and mount, or give another --data-dir"
+    if isinstance(error, OSError):
+        return StoreError(f"{path} can't be used ({error.strerror}): {check}")
+    text = str(error)
+    if text == "interrupted":  # by its deadline
+        return CorruptPartition(f"{path} takes too long to read: is it damaged?")
+    if "locked" in text:
+        return PartitionBusy(f"{path} is held by another process")
+    if "full" in text:
+        return StoreError(f"no space left for {path}: free some, or give another --data-dir; what it holds is safe")
+    # A damaged header can call a file read-only that is not.
+    writable = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+    if any(words in text for words in AROUND_THE_FILE) and not ("readonly" in text and writable):
+        return StoreError(f"{path} can't be used ({text}): {check}")
+    return CorruptPartition(f"{path} is not usable ({text})")
+
+
+class Writer:
+    """To be used in a `with`: opens the partition, or begins it; all failures leave it as it was."""
+
+    def __init__(self, path: str) -> None:
+        if sqlite3.sqlite_version_info < schema.OLDEST_SQLITE:
+            oldest = ".".join(map(str, schema.OLDEST_SQLITE))
+            raise StoreError(f"SQLite {oldest} or newer is needed, this Python has {sqlite3.sqlite_version}")
+        self._path = path
+        self._sessions: dict[tuple[str, str | None], int] = {}
+        self._cards: dict[CardFacts, tuple[int, int | None]] = {}
+        self._processes: dict[tuple[Process, str], int] = {}
+        try:
+            opened = connect_unchecked if path == IN_MEMORY else connect
+            self._connection = opened(path, "rwc", BUSY_SECONDS)
+            self._deadline = Deadline(self._connection, visit_seconds(path))
+        except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
+            raise storage_error(error, path) from error
+        self._execute = self._connection.execute
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._connection.close()  # an open transaction is rolled back
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
+            raise storage_error(error, self._path) from error
+
+    def roll_back(self) -> None:
+        """Undo what a killed writer left half-way. Any first read does that, if there is a hot journal."""
+        with self._reading():
+            self._execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def previous(self) -> Previous | None:
+        """What the newest tick left for the next one. No lock outlives this call."""
+        with self._reading():
+            if not self._is_begun():
+                return None
+            session = self._execute(
+                "SELECT boot_id, boot_time_ms, driver_version FROM session"
+                " ORDER BY id = (SELECT max(session_id) FROM cursor) DESC, id DESC LIMIT 1"
+            ).fetchone()
+            if session is None:
+                return None
+            boot_id, boot_time_ms, driver_version = _typed(session, str, int, (str, None))
+            rows = self._execute(
+                "SELECT uuid, gpu_index, mig_index, parent_uuid, samples_cursor, processes_cursor, uptime_ms"
+                f" FROM cursor LIMIT {MOST_CARDS}"
+            ).fetchall()
+            types = str, int, (int, None), (str, None), (int, None), (int, None), int
+            cursors = [Cursor(*_typed(row, *types)) for row in rows]
+        return Previous(Boot(boot_id, boot_time_ms), driver_version, cursors)
+
+    def names(self) -> dict[int, str]:
+        """The names of users that are stored here. No lock outlives this call."""
+        with self._reading():
+            if not self._is_begun():
+                return {}
+            users = "SELECT uid, user FROM process WHERE user IS NOT NULL"
+            logins = "SELECT login_uid, login_user FROM process WHERE login_user IS NOT NULL"
+            rows = self._execute(f"{users} UNION {logins}").fetchall()
+            return dict(_typed(row, (int, None), str) for row in rows)
+
+    def read(self, start_ms: int, end_ms: int) -> list[Tick]:
+        """The ticks from the one time to before the other, in time order, with what it takes to tell states: no power,
+        energy or temperature. No lock outlives this call."""
+        with self._reading():
+            return self._read(start_ms, end_ms)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn damage of any kind into CorruptPartition, also such that reading never ends."""
+        self._deadline = Deadline(self._connection, visit_seconds(self._path))
+        try:
+            yield
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise CorruptPartition(f"{self._path} is damaged ({type(error).__name__}: {error})") from error
+
+    def _read(self, start_ms: int, end_ms: int) -> list[Tick]:
+        if not self._is_begun():
+            return []
+        between = "FROM tick t JOIN {} WHERE t.ts_ms >= ? AND t.ts_ms < ? ORDER BY t.ts_ms".format
+        times = start_ms, end_ms
+        self._execute("BEGIN")  # so that all of it is of one moment
+        ticks = self._execute(
+            "SELECT t.id, t.ts_ms, t.interval_ms, n.boot_id, n.boot_time_ms, n.driver_version, t.nvml_ms, t.error "
+            + between("session n ON n.id = t.session_id"),
+            times,
+        ).fetchall()
+        samples = self._execute(
+            "SELECT s.tick_id, s.card_id, s.utilization_hundredths, s.memory_used_mib "
+            + between("card_sample s ON s.tick_id = t.id"),
+            times,
+        ).fetchall()
+        usages = self._execute(
+            "SELECT s.tick_id, s.card_id, s.process_id, s.memory_mib, s.sm_percent "
+            + between("process_sample s ON s.tick_id = t.id"),
+            times,
+        ).fetchall()
+        facts = {row[0]: CardFacts(*row[1:-1]) for row in self._execute("SELECT * FROM card")}
+        people = {row[0]: (Process(*row[1:-1]), row[-1]) for row in self._execute("SELECT * FROM process")}
+        self._execute("COMMIT")
+        cards: dict[int, dict[int, Card]] = {row[0]: {} for row in ticks}
+        processes: dict[int, dict[int, Process]] = {row[0]: {} for row in ticks}
+        for tick_id, card_id, hundredths, used_mib in samples:
+            percent = None if hundredths is None else hundredths / 100
+            cards[tick_id][card_id] = Card(facts[card_id], percent, None, used_mib, None, None, None, [])
+        for tick_id, card_id, process_id, memory_mib, sm_percent in usages:
+            process, type_ = people[process_id]
+            processes[tick_id][process.pid] = process
+            cards[tick_id][card_id].usages.append(Usage(process.pid, type_, memory_mib, sm_percent))
+        return [
+            Tick(ts_ms, interval, Boot(*boot), driver, nvml_ms, error, list(cards[key].values()), processes[key], [])
+            for key, ts_ms, interval, *boot, driver, nvml_ms, error in ticks
+        ]
+
+    def write(self, kept: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> int:
+        """Add kept ticks that are not in yet, then new ones, in one transaction; returns how many new ones."""
+        count, tick = 0, None
+        self._execute("BEGIN IMMEDIATE")
+        if not self._is_begun():
+            self._begin()
+        for late, key in kept:
+            if not self._execute("SELECT 1 FROM tick WHERE pending_key = ?", (key,)).fetchone():
+                self._add_tick(late, key)
+        for tick in ticks:
+            self._add_tick(tick, None)
+            count += 1
+        if tick and tick.cursors:
+            self._replace_cursors(tick)
+        self._execute("COMMIT")
+        return count
+
+    def take_in(self, keyed: Iterable[tuple[Tick, int]]) -> int:
+        """Add ticks from elsewhere whose keys are not in yet, in one transaction; returns how many."""
+        count = 0
+        self._execute("BEGIN IMMEDIATE")
+        if not self._is_begun():
+            self._begin()
+        # All at once: `write` looks for each key, which has no index, as it has one or two of them.
+        known = {row[0] for row in self._execute("SELECT pending_key FROM tick WHERE pending_key IS NOT NULL")}
+        for tick, key in keyed:
+            if key not in known:
+                self._add_tick(tick, key)
+                count += 1
+        self._execute("COMMIT")
+        return count
+
+    def _is_begun(self) -> bool:
+        """Whether there is a schema yet. Raises if the file is not for this program or not for this version."""
+        application_id = self._execute("PRAGMA application_id").fetchone()[0]
+        version = self._execute("PRAGMA user_version").fetchone()[0]
+        if (application_id, version) == (schema.APPLICATION_ID, schema.VERSION):
+            check_tables(self._connection, self._path, schema.TABLE_NAMES)
+            return True
+        if application_id == schema.APPLICATION_ID:
+            raise NewerPartition(
+                f"{self._path} has schema version {version}, this gua writes version {schema.VERSION}:"
+                " install the newer gua again, or move the file away"
+            )
+        if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise CorruptPartition(f"{self._path} is a database of something else")
+        return False
+
+    def _begin(self) -> None:
+        for statement in schema.TABLES + schema.VIEWS:
+            self._execute(statement)
+        self._execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        self._execute(f"PRAGMA user_version = {schema.VERSION}")
+
+    def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
+        self._deadline.allow(TICK_SECONDS)
+        ts_ms = tick.ts_ms
+        # A time is one tick's: two samplers in one millisecond, or a clock that was set back, give way (in the day).
+        step = 1 if ts_ms % DAY_MS < DAY_MS // 2 else -1
+        while self._execute("SELECT 1 FROM tick WHERE ts_ms = ?", (ts_ms,)).fetchone():
+            ts_ms += step
+        tick_id = self._execute(
+            "INSERT INTO tick (ts_ms, session_id, interval_ms, nvml_ms, error, pending_key) VALUES (?, ?, ?, ?, ?, ?)",
+            (ts_ms, self._session_id(tick), tick.interval_ms, tick.nvml_ms, tick.error, pending_key),
+        ).lastrowid
+        card_rows, process_rows = [], []
+        for card in tick.cards:
+            card_id, energy_base = self._card_id(card)
+            card_rows.append((tick_id, card_id, *_card_values(card, energy_base)))
+            for usage in card.usages:
+                process_id = self._process_id(tick.processes[usage.pid], usage.type)
+                process_rows.append((tick_id, card_id, process_id, usage.memory_mib, usage.sm_percent))
+        self._connection.executemany("INSERT INTO card_sample VALUES (?, ?, ?, ?, ?, ?, ?, ?)", card_rows)
+        self._connection.executemany("INSERT INTO process_sample VALUES (?, ?, ?, ?, ?)", process_rows)
+
+    def _session_id(self, tick: Tick) -> int:
+        key = (tick.boot.id, tick.driver_version)
+        if key not in self._sessions:
+            row = self._execute("SELECT id FROM session WHERE boot_id = ? AND driver_version IS ?", key).fetchone()
+            self._sessions[key] = row[0] if row else self._insert("session", (*tick.boot, tick.driver_version))
+        return self._sessions[key]
+
+    def _card_id(self, card: Card) -> tuple[int, int | None]:
+        """The id of this set of facts, and what its energy counter is stored relative to."""
+        if not self._cards:
+            for card_id, *facts, base in self._execute("SELECT * FROM card").fetchall():
+                self._cards[CardFacts(*facts)] = self._checked_ids(card_id, base)
+        known = self._cards.get(card.facts)
+        if known is None:
+            known = (self._insert("card", (*card.facts, card.energy_joules)), card.energy_joules)
+        elif known[1] is None and card.energy_joules is not None:
+            self._execute("UPDATE card SET energy_base_joules = ? WHERE id = ?", (card.energy_joules, known[0]))
+            known = (known[0], card.energy_joules)
+        self._cards[card.facts] = known
+        return known
+
+    def _checked_ids(self, card_id: object, base: object) -> tuple[int, int | None]:
+        if isinstance(card_id, int) and (base is None or isinstance(base, int)):
+            return card_id, base
+        raise CorruptPartition(f"{self._path} is damaged ({base!r} for a number of joules)")
+
+    def _process_id(self, process: Process, type_: str) -> int:
+        key = (process, type_)
+        if key not in self._processes:
+            # Only those of this pid: a day may have seen thousands.
+            for process_id, *facts, known_type in self._execute("SELECT * FROM process WHERE pid = ?", (process.pid,)):
+                self._processes[Process(*facts), known_type] = process_id
+        if key not in self._processes:
+            self._processes[key] = self._insert("process", (*process, type_))
+        return self._processes[key]
+
+    def _insert(self, table: str, values: tuple[object, ...]) -> int:
+        marks = ", ".join("?" * len(values))
+        row_id = self._execute(f"INSERT INTO {table} VALUES (NULL, {marks})", values).lastrowid
+        assert row_id is not None  # only None before any INSERT
+        return row_id
+
+    def _replace_cursors(self, tick: Tick) -> None:
+        session_id = self._session_id(tick)
+        self._execute("DELETE FROM cursor")
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO cursor (uuid, session_id, gpu_index, mig_index, parent_uuid, samples_cursor,"
+            " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
+        )
+
+
+def _typed(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:
+    """The row, if its values are of these types (None in a pair: NULL will do). Raises TypeError if they are not."""
+    for value, kind in zip(row, kinds, strict=True):
+        is_right = isinstance(value, kind[0]) or value is None if isinstance(kind, tuple) else isinstance(value, kind)
+        if not is_right:
+            raise TypeError(f"{str(value)[:20]!r} is no value for that column")
+    return row
+
+
+def _card_values(card: Card, energy_base: int | None) -> tuple[int | None, ...]:
+    percent, source = card.utilization_percent, card.utilization_source
+    energy, power = card.energy_joules, card.power_watts
+    return (
+        None if percent is None else round(percent * 100),
+        None if source is None else schema.UTILIZATION_SOURCES.index(source),
+        card.memory_used_mib,
+        None if power is None else round(power * 10),
+        None if energy is None or energy_base is None else energy - energy_base,
+        card.temperature_celsius,
+    )

@@ -1,0 +1,320 @@
+"""Since when, as gua status tells it: it agrees with the report's episodes, and never says more than ticks tell."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gua_report.live import since_when, state_history
+from gua_report.live.last_tick import fill_in, read_recent
+from gua_report.live.policy_sql import Expression
+from gua_report.live.since_when import Past, Run
+from gua_report.live.state_history import Situation, Timeline, read_rows, situation_of
+from gua_report.ticks.newest import list_history
+from gua_sample.partition_names import samples_dir
+from gua_sample.policy import DEFAULT, NAN, STATES, Policy, card_states
+from gua_sample.records import Boot, Process, Tick
+from gua_sample.simulate import Laboratory
+from tests.lab import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    MONDAY_MS,
+    Gpu,
+    Job,
+    busy,
+    free,
+    held,
+    lost,
+    report_of,
+    series,
+    tick,
+    write,
+    written,
+)
+
+ALICE = Job(100, "alice", sm_percent=0)
+BOB = Job(200, "bob", sm_percent=95)
+
+
+def minutes(start: int, end: int, *gpus: Gpu, boot: str = "boot-1", error: str | None = None) -> list[Tick]:
+    return series(MONDAY_MS + start * MINUTE_MS, end - start, *gpus, boot=boot, error=error)
+
+
+def look_back(
+    folder: Path | str, now: Tick, known: Past = since_when.NOTHING, days: int = 7, policy: Policy = DEFAULT
+) -> Past:
+    """What is told at the moment of a tick that is not in the history."""
+    timeline = timeline_of(folder, now, days, policy)
+    return since_when.look_back(timeline, situation_of(now, policy), now.ts_ms, now.boot.id, known)
+
+
+def timeline_of(folder: Path | str, now: Tick, days: int = 7, policy: Policy = DEFAULT) -> Timeline:
+    partitions = list_history(samples_dir(str(folder))).partitions
+    reach = (now.ts_ms - days * DAY_MS, now.ts_ms)
+    return Timeline(read_rows(partitions, policy, now.processes, reach, 60, lambda text: None))
+
+
+def at(minute: float, *gpus: Gpu, boot: str = "boot-1") -> Tick:
+    return tick(MONDAY_MS + round(minute * MINUTE_MS), *gpus, boot=boot)
+
+
+def since(told: Past, uuid: str = "GPU-0") -> tuple[float, bool] | None:
+    """Since which minute, and whether the beginning was seen."""
+    run = told.cards[uuid]
+    return run and ((run.since_ms - MONDAY_MS) / MINUTE_MS, run.began)
+
+
+def idle(told: Past) -> dict[int, tuple[float, bool] | None]:
+    return {pid: run and ((run.since_ms - MONDAY_MS) / MINUTE_MS, run.began) for (_, pid, _), run in told.idle.items()}
+
+
+def test_a_state_lasts_since_the_first_tick_of_it(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 10, busy()) + minutes(10, 30, held()))
+    told = look_back(tmp_path, at(30.5, held()))
+    assert since(told) == (10, True)
+    assert idle(told) == {100: (10, True)}
+
+
+def test_a_state_that_no_tick_has_seen_begins_now(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 10, busy()))
+    told = look_back(tmp_path, at(10.5, held()))
+    assert since(told) == (10.5, True)
+    assert idle(told) == {100: (10.5, True)}
+
+
+def test_before_the_first_tick_nothing_is_known(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 10, held()))
+    assert since(look_back(tmp_path, at(10.5, held()))) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"), [(11.4, (0, False)), (11.6, None)], ids=["2.4 intervals", "2.6 intervals"]
+)
+def test_without_a_recent_tick_nothing_is_known(tmp_path: Path, now: float, expected: Any) -> None:
+    write(tmp_path, minutes(0, 10, held()))
+    told = look_back(tmp_path, at(now, held()))
+    assert since(told) == expected
+    assert idle(told) == {100: expected}
+
+
+def test_a_hole_ends_what_is_known(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, busy()) + minutes(30, 60, held()) + minutes(63, 90, held()))
+    told = look_back(tmp_path, at(90.5, held()))
+    assert since(told) == (63, False)
+    assert idle(told) == {100: (63, False)}
+
+
+def test_a_missing_tick_is_bridged(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, busy()) + minutes(30, 60, held()) + minutes(61, 90, held()))
+    assert since(look_back(tmp_path, at(90.5, held()))) == (30, True)
+
+
+def test_a_tick_without_cards_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, busy()) + minutes(30, 60, held()) + minutes(60, 61, error="timeout"))
+    assert since(look_back(tmp_path, at(61.5, held()))) == (30, True)
+
+
+def test_a_reboot_ends_what_is_known(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, free()) + minutes(30, 60, free(), boot="boot-2"))
+    assert since(look_back(tmp_path, at(60.5, free(), boot="boot-2"))) == (30, False)
+    assert since(look_back(tmp_path, at(60.5, free(), boot="boot-3"))) is None
+
+
+def test_unknown_ticks_end_a_state(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, held()) + minutes(30, 31, lost()) + minutes(31, 60, held()))
+    told = look_back(tmp_path, at(60.5, held()))
+    assert since(told) == (31, True)
+    assert idle(told) == {100: (31, True)}
+
+
+def test_midnight_is_nothing_special(tmp_path: Path) -> None:
+    write(tmp_path, minutes(-30, -20, busy()) + minutes(-20, 20, held()))
+    assert len(list((tmp_path / "samples").iterdir())) == 2
+    assert since(look_back(tmp_path, at(20.5, held()))) == (-20, True)
+
+
+def test_no_further_than_so_many_days(tmp_path: Path) -> None:
+    every = 30
+    write(tmp_path, series(MONDAY_MS, 3 * 24 * 60 // every, held(), every_ms=every * MINUTE_MS))
+    now = tick(MONDAY_MS + 3 * DAY_MS, held())
+    run = look_back(tmp_path, now, days=2).cards["GPU-0"]
+    assert run == Run(MONDAY_MS + DAY_MS, False)
+
+
+def test_no_longer_than_so_many_seconds(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, held()))
+    partitions = list_history(samples_dir(str(tmp_path))).partitions
+    assert list(read_rows(partitions, DEFAULT, [], (0, MONDAY_MS + DAY_MS), -1, print)) == []
+
+
+def test_an_idle_process_beside_a_busy_one_is_found(tmp_path: Path) -> None:
+    working = Job(100, "alice", sm_percent=50)
+    write(tmp_path, minutes(0, 30, busy(working, BOB)) + minutes(30, 60, busy(ALICE, BOB)))
+    told = look_back(tmp_path, at(60.5, busy(ALICE, BOB)))
+    assert since(told) == (0, False)
+    # At the first tick of it, the one before still saw it work.
+    assert idle(told) == {100: (31, True)}
+
+
+def test_a_process_is_idle_by_itself_only_with_a_tick_before(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, busy(Job(100, "alice", sm_percent=50), BOB)))
+    assert idle(look_back(tmp_path, at(30.5, busy(ALICE, BOB)))) == {}
+    assert idle(look_back(tmp_path / "nowhere", at(30.5, busy(ALICE, BOB)))) == {}
+    assert idle(look_back(tmp_path, at(40, held(ALICE)))) == {100: None}
+
+
+def test_a_new_process_with_the_pid_of_an_old_one_begins_anew(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, held(ALICE._replace(start_time_ms=1))) + minutes(30, 60, held(ALICE)))
+    told = look_back(tmp_path, at(60.5, held(ALICE)))
+    assert since(told) == (0, False)
+    assert idle(told) == {100: (30, True)}
+
+
+def test_small_processes_hold_a_card_together_and_a_desktop_beside_a_notebook_holds_nothing(tmp_path: Path) -> None:
+    small = [Job(pid, memory_mib=40, sm_percent=0) for pid in (1, 2, 3)]
+    write(tmp_path, minutes(0, 10, held(*small)))
+    assert set(idle(look_back(tmp_path, at(10.5, held(*small))))) == {1, 2, 3}
+    assert set(idle(look_back(tmp_path, at(10.5, held(small[0], ALICE))))) == {100}
+
+
+def test_what_was_told_before_is_taken_over(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, held()))
+    now = at(30.5, held())
+    known = look_back(tmp_path, now)
+    # Something that the ticks don't say: so it must come from there.
+    claimed = known._replace(cards={"GPU-0": Run(5, True)}, idle={key: Run(6, True) for key in known.idle})
+    assert look_back(tmp_path, now, claimed) == claimed
+    write(tmp_path, minutes(31, 40, held()))
+    assert look_back(tmp_path, at(40.5, held()), claimed).cards == claimed.cards
+    write(tmp_path, minutes(41, 42, busy()) + minutes(42, 43, held()))
+    assert since(look_back(tmp_path, at(43.5, held()), claimed)) == (42, True)
+
+
+def test_the_last_use_is_the_newest_tick_that_saw_one_across_holes(tmp_path: Path) -> None:
+    gpus = [busy(index=0), held(index=1), free(2), lost(3)]
+    idle_ones = [free(index) for index in range(4)]
+    write(tmp_path, minutes(0, 10, *gpus) + minutes(10, 11, busy(), *idle_ones[1:]) + minutes(50, 60, *idle_ones))
+    now = at(60.5, *idle_ones)
+    found = since_when.find_last_use(timeline_of(tmp_path, now), {f"GPU-{index}" for index in range(4)})
+    assert found == {"GPU-0": MONDAY_MS + 10 * MINUTE_MS, "GPU-1": MONDAY_MS + 9 * MINUTE_MS}
+
+
+def ongoing(folder: Path | str, newest_ms: int) -> dict[tuple[str, int], int]:
+    """The episodes that the report calls ongoing, with their starts."""
+    frame = report_of(folder, newest_ms - HOUR_MS, newest_ms + 1).episodes
+    frame = frame[frame["ongoing"].astype(bool)]
+    rows = zip(frame["gpu_uuid"].tolist(), frame["pid"].tolist(), frame["start_ms"].tolist(), strict=True)
+    return {(uuid, pid): start for uuid, pid, start in rows}
+
+
+def starts(told: Past) -> dict[tuple[str, int], int]:
+    return {key[:2]: run.since_ms for key, run in told.idle.items() if run}
+
+
+def test_a_simulated_laboratory_idles_since_when_the_report_says(tmp_path: Path) -> None:
+    # Wednesday, with a card that gets lost; beginning so that there is midnight within.
+    history = list(Laboratory(3).history(MONDAY_MS + DAY_MS, MONDAY_MS + 3 * DAY_MS, 60_000))
+    seen = 0
+    for end in range(25 * 60 + 7, len(history), 311):
+        with written(history[:end]) as folder:
+            newest = history[end - 1]
+            expected = ongoing(folder, newest.ts_ms)
+            # A moment after the newest tick, and just as it was then.
+            told = look_back(folder, newest._replace(ts_ms=newest.ts_ms + 1))
+            assert starts(told) == expected
+            seen += len(expected)
+    assert seen > 10
+
+
+def test_what_is_hidden_now_is_as_the_sampler_saw_it(tmp_path: Path) -> None:
+    seen = at(0, held(Job(1, "alice", uid=1000), Job(2, "bob", uid=1001), Job(3, "eve", start_time_ms=1)))
+    write(tmp_path, [seen])
+    recent = read_recent(list_history(samples_dir(str(tmp_path))).partitions, seen.ts_ms)
+    assert recent
+    hidden = {pid: Process(pid, None, None, None, None, None, None, None) for pid in (1, 4)}
+    changed = {2: seen.processes[2]._replace(uid=0, user=None), 3: hidden[4]._replace(pid=3, start_time_ms=2)}
+    now = seen._replace(ts_ms=seen.ts_ms + MINUTE_MS, processes={**hidden, **changed})
+    told = fill_in(now, recent, 2 * MINUTE_MS).processes
+    assert told == {**now.processes, 1: seen.processes[1]}
+    for other in (now._replace(ts_ms=seen.ts_ms + 3 * MINUTE_MS), now._replace(boot=Boot("boot-2", 1))):
+        assert fill_in(other, recent, 2 * MINUTE_MS) == other
+    assert fill_in(now, None, 2 * MINUTE_MS) == now
+
+
+GPUS = [busy(), held(), free(), lost(), busy(ALICE, BOB), held(ALICE, BOB), busy(ALICE), held(Job(memory_mib=None))]
+GPUS += [Gpu(0, 4.0, (Job(100, sm_percent=4), BOB)), Gpu(0, None, (ALICE,)), Gpu(0, 0.0, (), used_mib=5000)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([20, 30, 30, 30, 30, 61, 74, 76, 200]),
+            st.sampled_from([*GPUS, GPUS[1], GPUS[4], GPUS[4], None]),
+            st.sampled_from([None, None, 30_000, 60_000]),
+            st.sampled_from(["boot-1"] * 20 + ["boot-2"]),
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_whatever_happened_it_agrees_with_the_report(steps: list[tuple[int, Gpu | None, int | None, str]]) -> None:
+    ts_ms, history = MONDAY_MS - 10 * MINUTE_MS, []
+    for seconds, gpu, interval_ms, boot in steps:
+        ts_ms += seconds * 1000
+        cards = () if gpu is None else (gpu,)
+        error = "timeout" if gpu is None else None
+        history.append(tick(ts_ms, *cards, interval_ms=interval_ms, boot=boot, error=error))
+    with written(history) as folder:
+        newest = history[-1]
+        if newest.cards:
+            told = look_back(folder, newest._replace(ts_ms=ts_ms + 1))
+            # The moment after is a tick more: what begins with it the report can't know yet.
+            assert {key: ms for key, ms in starts(told).items() if ms <= ts_ms} == ongoing(folder, ts_ms)
+
+
+VALUES = st.none() | st.sampled_from([0.0, 5.0, 9.99, 10.0, 99.0, 100.0, 101.0, 1024.0, 1124.0, 1125.0, 5000.0])
+
+
+@given(VALUES, st.booleans(), VALUES, VALUES)
+def test_the_rules_say_the_same_in_sql(
+    utilization: float | None, failed: bool, process_memory: float | None, used: float | None
+) -> None:
+    columns = {"utilization": utilization, "failed": failed, "process_memory": process_memory, "used": used}
+    names = ", ".join(f":{name} AS {name}" for name in columns)
+    one, two, three, four = map(Expression, columns)
+    expressions = card_states(one, two, three, four, DEFAULT)
+    numbers = [NAN if value is None else value for value in columns.values()]
+    values = card_states(numbers[0], failed, numbers[2], numbers[3], DEFAULT)
+    connection = sqlite3.connect(":memory:")
+    row = connection.execute(
+        f"SELECT {', '.join(str(expressions[state]) for state in STATES)} FROM (SELECT {names})", columns
+    ).fetchone()
+    connection.close()
+    assert [bool(value) for value in row] == [bool(values[state]) for state in STATES]
+
+
+def test_an_expression_is_not_to_be_decided_in_python() -> None:
+    with pytest.raises(TypeError):
+        bool(Expression("x") > 1)
+    with pytest.raises(TypeError):
+        Expression("x") ^ False
+
+
+def test_a_tick_of_the_history_has_the_codes_of_the_same_tick_now(tmp_path: Path) -> None:
+    jobs: tuple[Job, ...] = (Job(1, memory_mib=None, sm_percent=0), Job(2, memory_mib=5, sm_percent=3))
+    jobs += (Job(3, sm_percent=0), Job(4, memory_mib=100, sm_percent=None), Job(5, memory_mib=101, sm_percent=None))
+    gpus = [Gpu(index, utilization, jobs[: index + 1]) for index, utilization in enumerate((0.0, None, 9.9, 10.0, 0.0))]
+    gpus += [lost(7), Gpu(8, 0.0, (Job(6, memory_mib=60), Job(7, memory_mib=60)))]
+    now = at(0, *gpus)
+    write(tmp_path, [now])
+    row = timeline_of(tmp_path, at(1, *gpus)).row(0)
+    assert row
+    assert row.situation() == situation_of(now, DEFAULT)
+    assert Situation({"a": state_history.TOGETHER + 1}, {}).state("a") == STATES[1]

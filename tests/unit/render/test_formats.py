@@ -1,0 +1,514 @@
+"""Renderers, on one small fixed report.
+
+To rewrite the golden files: GUA_REWRITE_GOLDEN=1 pytest tests/unit/render/test_formats.py
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gua_report.config import Config
+from gua_report.render import FORMATS, SECTIONS, Options, renderer
+from gua_report.render.attention import reasons
+from gua_report.render.blocks import spread
+from gua_report.render.words import amount, duration, percent, points
+from gua_report.summary.build import Report
+from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
+from gua_report.window import HOUR_MS, Window
+from gua_sample.errors import UsageError
+from gua_sample.policy import DEFAULT, STATES
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+NAN = float("nan")
+BERLIN = ZoneInfo("Europe/Berlin")
+END_MS = 1_794_783_600_000  # 2026-11-16 00:00 in Berlin
+WINDOW = Window(END_MS - 7 * 24 * HOUR_MS, END_MS, BERLIN)
+HOSTILE = ["=cmd|x", "<script>alert(1)</script>", "\x1b[31mred", "a|b*c_`d`"]
+EPISODE_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms"]
+
+
+def by_state(**columns: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(columns, index=pd.Index(list(STATES), name="state"))
+
+
+def gpu_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """uuid, index, mig_index, name, then GPU-hours in the order of STATES."""
+    records = []
+    for uuid, index, mig_index, name, *hours in rows:
+        record = {"uuid": uuid, "index": index, "mig_index": mig_index, "name": name, "gpu_hours": sum(hours)}
+        for state, some in zip(STATES, hours, strict=True):
+            record[f"{state.replace('-', '_')}_gpu_hours"] = some
+            record[f"{state.replace('-', '_')}_share"] = some / sum(hours)
+        records.append(record)
+    return pd.DataFrame(records)
+
+
+def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
+    """identity, idle-held, active and unknown GPU-hours."""
+    return pd.DataFrame(
+        [
+            (who, idle + active + unknown, active, idle, unknown, idle / (idle + active))
+            for who, idle, active, unknown in rows
+        ],
+        columns=[
+            "identity",
+            "gpu_hours",
+            "active_gpu_hours",
+            "idle_held_gpu_hours",
+            "unknown_gpu_hours",
+            "idle_held_share",
+        ],
+    )
+
+
+def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """gpu_uuid, gpu_index, mig_index, identity, pid, command, hours from and to the window's end, memory, ongoing."""
+    return pd.DataFrame(
+        [
+            (
+                *facts,
+                END_MS + round(start * HOUR_MS),
+                END_MS + round(end * HOUR_MS),
+                round((end - start) * 3600),
+                memory,
+                ongoing,
+            )
+            for *facts, start, end, memory, ongoing in rows
+        ],
+        columns=[*EPISODE_COLUMNS, "seconds", "peak_memory_mib", "ongoing"],
+    )
+
+
+def small_report() -> Report:
+    """Three cards for a week: one whole, one in two MIG instances, one lost."""
+    day_ms = 24 * HOUR_MS
+    return Report(
+        host="lab-1",
+        driver_versions=["570.133.20", "580.65.06"],
+        requested=WINDOW,
+        window=WINDOW,
+        timezone="Europe/Berlin",
+        newest_ms=END_MS - 30_000,
+        policy=DEFAULT,
+        config=Config(DEFAULT, 2.5, 0.3, "EUR", {}),
+        headline=by_state(share=[0.4, 0.3, 0.2, 0.1], gpu_hours=[200.0, 150.0, 100.0, 50.0]),
+        before=by_state(share=[0.431, 0.3, 0.169, 0.1], gpu_hours=[210.0, 150.0, 90.0, 50.0]),
+        capacity=by_state(
+            gpu_hours=[200.0, 150.0, 100.0, 50.0],
+            equivalent_gpus=[1.2, 0.9, 0.6, 0.3],
+            energy_kwh=[60.0, 9.04, 4.0, NAN],
+            cost=[518.0, 377.712, 251.2, NAN],
+        ),
+        energy_known_share=0.9,
+        reclaim=pd.DataFrame({"after_seconds": [1800.0, 3600.0, 7200.0], "freed_gpu_hours": [120.5, 99.0, 71.25]}),
+        gpus=gpu_frame(
+            [
+                ("GPU-a", 0, NAN, "NVIDIA A100-SXM4-80GB", 120.0, 30.0, 16.0, 0.0),
+                ("MIG-b", 1, 0.0, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", 60.0, 20.0, 4.0, 0.0),
+                ("MIG-c", 1, 1.0, "NVIDIA A100-SXM4-40GB MIG 4g.20gb", 20.0, 50.0, 14.0, 0.0),
+                ("unknown:index-2", 2, NAN, None, 0.0, 50.0, 66.0, 50.0),
+            ]
+        ),
+        identities=identity_frame(
+            [
+                (HOSTILE[0], 61.5, 40.0, 0.0),
+                (HOSTILE[1], 40.0, 12.0, 2.5),
+                ("(unattributed)", 30.0, 0.0, 0.0),
+                (HOSTILE[2], 12.25, 100.0, 0.0),
+                (HOSTILE[3], 0.03, 48.0, 0.0),
+            ]
+        ),
+        heatmap=pd.DataFrame(
+            [(day, hour, NAN if day == 6 else (day + hour) / 29) for day in range(7) for hour in range(24)],
+            columns=["weekday", "hour", "active_share"],
+        ),
+        episodes=episode_frame(
+            [
+                ("GPU-a", 0, NAN, HOSTILE[0], 4711, "python3", -51.0, 0.0, 40_960.0, True),
+                ("MIG-c", 1, 1.0, HOSTILE[1], 4712, HOSTILE[2], -2.1, 0.0, NAN, True),
+                ("GPU-a", 0, NAN, HOSTILE[2], 99, "-rm", -190.0, -150.0, 20_480.0, False),
+                ("unknown:index-2", 2, NAN, HOSTILE[3], 100, None, -30.0, -29.8, 512.0, False),
+                ("GPU-a", 0, NAN, "ada", 101, "jupyter-noteboo", -20.0, -19.99, 101.0, False),
+            ]
+        ),
+        gaps=pd.DataFrame(
+            [
+                (WINDOW.start_ms, WINDOW.start_ms + HOUR_MS, "sampler not running"),
+                (WINDOW.start_ms + day_ms, WINDOW.start_ms + day_ms + 30_000, "driver error"),
+                (WINDOW.start_ms + 2 * day_ms, WINDOW.start_ms + 2 * day_ms + 60_000, "sampler killed (timeout)"),
+                (WINDOW.start_ms + 3 * day_ms, WINDOW.start_ms + 3 * day_ms + 7_500_000, "host down"),
+                (WINDOW.start_ms + 4 * day_ms, WINDOW.start_ms + 4 * day_ms + 30_000, "driver error"),
+            ],
+            columns=["start_ms", "end_ms", "kind"],
+        ),
+        coverage_share=0.9811,
+        observed_seconds=593_580.0,
+        from_ticks_seconds=90_000.0,
+        from_rollups_seconds=503_580.0,
+        warnings=["skipped: /var/lib/gua/samples/2026-11-10.sqlite is not a partition: file is not a database"],
+    )
+
+
+def empty_report() -> Report:
+    """The sampler ran, but saw no card, no process and no hour; nothing is known of the time before."""
+    full = small_report()
+    nothing = [0.0] * 4
+    return replace(
+        full,
+        driver_versions=[],
+        config=full.config._replace(price_per_gpu_hour=None, price_per_kwh=None),
+        headline=by_state(share=[NAN] * 4, gpu_hours=nothing),
+        before=None,
+        capacity=by_state(gpu_hours=nothing, equivalent_gpus=nothing, energy_kwh=[NAN] * 4, cost=[NAN] * 4),
+        energy_known_share=None,
+        reclaim=full.reclaim.iloc[:0],
+        gpus=full.gpus.iloc[:0],
+        identities=pd.DataFrame(columns=full.identities.columns),
+        heatmap=full.heatmap.assign(active_share=NAN),
+        episodes=pd.DataFrame(columns=full.episodes.columns),
+        gaps=full.gaps.iloc[:0],
+        warnings=[],
+    )
+
+
+def reserved_report() -> Report:
+    """The same laboratory, with reservations, of which one could not be read."""
+    rows = [
+        (HOSTILE[0], "GPU-a", 0, NAN, 40.0, 10.0, 30.0, 28.5, 0.0, 21.5),
+        ("ada", "MIG-c", 1, 1.0, 12.0, 0.0, 9.75, 0.0, 2.25, 0.0),
+        (HOSTILE[1], "unknown:index-2", 2, NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0),
+        (HOSTILE[3], "MIG-b", 1, 0.0, 8.0, 8.0, 0.0, 0.0, 0.0, 0.01),
+    ]
+    problem = f"/etc/gua/reservations.csv line 7: bad from {HOSTILE[2]!r}: expected a time"
+    frame = pd.DataFrame(rows, columns=RESERVATION_COLUMNS)
+    return replace(small_report(), reservations=frame, reservation_problems=[problem])
+
+
+def columns_of(line: str) -> int:
+    """How many columns of a terminal the line takes."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def text_of(report: Report, **options: Any) -> str:
+    return renderer("text")(report, Options(**options))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "options"),
+    [
+        ("text", "report.txt", Options()),
+        ("text", "report.ascii.txt", Options(ascii=True)),
+        ("markdown", "report.md", Options()),
+        ("json", "report.json", Options()),
+        ("csv", "report.csv", Options(sections=("identities",))),
+        ("html", "report.html", Options()),
+    ],
+)
+def test_every_format_is_as_reviewed(name: str, file: str, options: Options) -> None:
+    text = renderer(name)(small_report(), options)
+    if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
+        (GOLDEN / file).write_text(text, encoding="utf-8", newline="")
+    assert text == (GOLDEN / file).read_bytes().decode()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_reservations_are_as_reviewed_in_every_format(name: str) -> None:
+    path = GOLDEN / f"reservations.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
+    text = renderer(name)(reserved_report(), Options(sections=("reservations",)))
+    if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8", newline="")
+    assert text == path.read_bytes().decode()
+
+
+def test_the_first_screen_tells_how_much_is_idle_held_by_whom_and_since_when() -> None:
+    screen = "\n".join(text_of(small_report()).splitlines()[:24])
+    assert "30.0% of the GPU time was idle-held" in screen
+    assert "Held right now" in screen
+    assert re.search(r"0 +=cmd\|x +13 Nov 21:00 +2d 3h +40\.0 +4711 +python3", screen)
+
+
+@pytest.mark.parametrize("width", [60, 61, 78, 100, 120, 200])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_no_line_is_longer_than_the_width(width: int, ascii_only: bool) -> None:
+    for report in (small_report(), reserved_report(), empty_report()):
+        lines = text_of(report, width=width, ascii=ascii_only).splitlines()
+        assert max(map(columns_of, lines)) <= width
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_ascii_is_ascii(name: str) -> None:
+    report = small_report()
+    foreign = replace(report, host="größe", identities=report.identities.assign(identity="小明"))
+    sections = ("identities",) if name == "csv" else SECTIONS
+    assert renderer(name)(foreign, Options(sections, ascii=True)).isascii()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize(
+    "report", [small_report(), reserved_report(), empty_report()], ids=["small", "reserved", "empty"]
+)
+def test_each_section_renders_alone(name: str, section: str, report: Report) -> None:
+    text = renderer(name)(report, Options(sections=(section,)))
+    assert text.endswith("\n")
+    assert "nan" not in re.sub("unan", "", text.lower())
+
+
+def test_sections_that_were_not_asked_for_are_left_out() -> None:
+    text = text_of(small_report(), sections=("heatmap",))
+    assert "§5" in text
+    assert not re.search("§[1-46-7]|Held", text)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_report_without_anything_renders(name: str) -> None:
+    assert renderer(name)(empty_report(), Options())
+
+
+def test_sections_with_nothing_to_show_say_so() -> None:
+    text = text_of(empty_report())
+    for line in ("Nobody holds a card idle.", "Nobody held a card idle.", "Nobody used a card.", "No gaps."):
+        assert line in text
+
+
+def test_without_a_window_before_there_is_no_change() -> None:
+    report = replace(small_report(), before=None)
+    text = text_of(report)
+    assert "no data before" in text
+    assert "+3.1" not in text
+    assert json.loads(renderer("json")(report, Options()))["headline"]["change"] is None
+
+
+def test_without_a_price_there_is_no_cost() -> None:
+    report = small_report()
+    assert "EUR" in text_of(report)
+    free = report.config._replace(price_per_gpu_hour=None, price_per_kwh=None)
+    assert "EUR" not in text_of(replace(report, config=free))
+
+
+def test_captions_show_the_thresholds_in_force() -> None:
+    policy = DEFAULT._replace(utilization_percent=12.5, process_memory_mib=333.0, unattributed_memory_mib=4444.0)
+    text = text_of(replace(small_report(), policy=policy))
+    assert "12.5%" in text
+    assert "over 333 MiB" in text
+    assert "over 4444 MiB" in text
+    assert not re.search(r"\b10%|\b100 MiB|\b1024 MiB", text)
+
+
+def test_a_sampler_that_stopped_is_noticed() -> None:
+    report = small_report()
+    assert "stopped" not in text_of(report)
+    text = text_of(replace(report, newest_ms=END_MS - 3 * HOUR_MS))
+    assert "The sampler seems to have stopped: no tick since 15 Nov 21:00, 3h earlier." in text
+    assert "Held without work at the last tick" in text
+    assert "right now" not in text
+
+
+def test_a_window_of_the_past_does_not_claim_to_know_what_is_held_now() -> None:
+    text = text_of(replace(small_report(), newest_ms=END_MS + 24 * HOUR_MS))
+    assert "Held without work in this window, and still" in text
+    assert "right now" not in text
+    assert "Nobody holds" not in text_of(replace(empty_report(), newest_ms=END_MS + 24 * HOUR_MS))
+
+
+def test_long_tables_show_the_top_and_count_the_rest() -> None:
+    text = text_of(small_report(), top=2)
+    assert re.search(r"and 3 more +\S* +42\.3 +148\.0 +0\.0 +22\.2%", text)
+    assert "and 3 shorter gaps" in text
+    assert text.count("and 3 more") == 2
+    reserved = text_of(reserved_report(), top=2, sections=("reservations",))
+    assert re.search(r"and 2 more +8\.0 +8\.0 +0\.0 +0\.0 +0\.0 +3\.0\n", reserved)
+
+
+def test_reservations_are_there_if_they_are_configured_or_asked_for() -> None:
+    assert "§8 Reservations: 31.2% of the reserved time was used" in text_of(reserved_report())
+    assert "§8" not in text_of(small_report())
+    assert "reservations" not in json.loads(renderer("json")(small_report(), Options()))
+    assert "§8 Reservations\n  None are configured" in text_of(small_report(), sections=("reservations",))
+
+
+def test_colors_are_only_there_when_asked_for_and_do_not_shift_anything() -> None:
+    plain, colored = text_of(small_report()), text_of(small_report(), color=True)
+    assert "\x1b" not in plain
+    assert "\x1b[33m" in colored
+    assert re.sub(r"\x1b\[\d+m", "", colored) == plain
+    assert "\x1b[31m" not in colored  # the user's
+
+
+def test_json_has_the_documented_keys_and_no_top() -> None:
+    document = json.loads(renderer("json")(reserved_report(), Options(top=1)))
+    assert document["schema_version"] == 1
+    assert set(document) >= {
+        "host",
+        "window",
+        "requested_window",
+        "sources",
+        "policy",
+        "warnings",
+        "drivers",
+        *SECTIONS,
+    }
+    assert document["window"] == {
+        "from": "2026-11-09T00:00:00+01:00",
+        "to": "2026-11-16T00:00:00+01:00",
+        "timezone": "Europe/Berlin",
+    }
+    assert set(document["headline"]["states"]) == set(STATES)
+    assert document["capacity"]["states"]["unknown"]["energy_kwh"] is None
+    assert [gpu["mig_index"] for gpu in document["gpus"]] == [None, 0, 1, None]
+    assert len(document["identities"]) == 5
+    assert len(document["reservations"]["hours"]) == 4
+    assert len(document["heatmap"]) == 7 * 24
+    assert document["episodes"][1]["peak_memory_mib"] is None
+    assert document["episodes"][0]["start"] == "2026-11-13T21:00:00+01:00"
+    assert document["coverage"]["gaps"][0]["kind"] == "sampler not running"
+
+
+def test_json_has_only_the_sections_asked_for() -> None:
+    document = json.loads(renderer("json")(small_report(), Options(sections=("gpus", "coverage"))))
+    assert [name for name in SECTIONS if name in document] == ["gpus", "coverage"]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_no_formula_reaches_a_spreadsheet(section: str) -> None:
+    report = reserved_report()
+    assert report.reservations is not None
+    hostile = ["=1+1", "a; =1", "-1", '";"@x', "\uff1d1"]
+    report = replace(
+        report,
+        identities=report.identities.assign(identity=hostile),
+        episodes=report.episodes.assign(identity=hostile, command=hostile),
+        gpus=report.gpus.assign(name=hostile[:4]),
+        reservations=report.reservations.assign(identity=hostile[:4]),
+    )
+    for row in csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=(section,))))):
+        for cell in (part.lstrip(' "') for value in row.values() for part in value.split(";")):
+            assert re.fullmatch(r"-?[\d.]+(e-\d+)?", cell) or not cell.startswith(("=", "+", "-", "@", "\uff1d"))
+
+
+def test_csv_of_everything_is_the_gpus_and_of_several_sections_an_error() -> None:
+    rows = list(csv.DictReader(io.StringIO(renderer("csv")(small_report(), Options()))))
+    assert [row["uuid"] for row in rows] == ["GPU-a", "MIG-b", "MIG-c", "unknown:index-2"]
+    with pytest.raises(UsageError, match="exactly one --section, one of headline, capacity"):
+        renderer("csv")(small_report(), Options(sections=("gpus", "episodes")))
+
+
+def test_markdown_and_html_escape_what_users_chose() -> None:
+    html = renderer("html")(reserved_report(), Options())
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    markdown = renderer("markdown")(reserved_report(), Options())
+    assert "<script" not in markdown
+    assert r"a\|b\*c\_\`d\`" in markdown
+    for text in (html, markdown):
+        assert "\x1b" not in text
+
+
+ATTENTION = ("2 idle-held episodes of 1h or more (<b>a|b*c</b> 6h, @ben 2h 05m)", "88.1% observed")
+
+
+def test_what_to_act_on_is_said_at_the_top() -> None:
+    said = {name: renderer(name)(small_report(), Options(attention=ATTENTION)) for name in FORMATS}
+    lines = said["text"].splitlines()
+    assert lines[:3] == [
+        "To act on: 2 idle-held episodes of 1h or more (<b>a|b*c</b> 6h, @ben 2h 05m);",
+        "88.1% observed",
+        "",
+    ]
+    assert lines[3:] == text_of(small_report()).splitlines()
+    assert said["markdown"].splitlines()[2] == (
+        r"To act on: 2 idle-held episodes of 1h or more (&lt;b&gt;a\|b\*c&lt;/b&gt; 6h, &#64;ben 2h 05m);"
+        " 88.1% observed"
+    )
+    assert "<p>To act on: 2 idle-held episodes of 1h or more (&lt;b&gt;a|b*c&lt;/b&gt; 6h, @ben" in said["html"]
+    assert json.loads(said["json"])["attention"] == list(ATTENTION)
+    assert said["csv"] == renderer("csv")(small_report(), Options())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_is_said_to_act_on_unless_asked_for(name: str) -> None:
+    text = renderer(name)(small_report(), Options())
+    assert "act on" not in text
+    assert "attention" not in text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=40), st.text(max_size=40), st.sampled_from([60, 78, 120]), st.booleans())
+def test_no_name_can_steer_a_terminal_or_break_the_layout(who: str, command: str, width: int, ascii_only: bool) -> None:
+    report = small_report()
+    report = replace(
+        report,
+        host=who,
+        identities=report.identities.assign(identity=who),
+        episodes=report.episodes.assign(identity=who, command=command),
+        gpus=report.gpus.assign(name=command),
+        warnings=[command],
+    )
+    attention = tuple(reasons(report, HOUR_MS))
+    assert len(attention) == 3
+    text = text_of(report, width=width, ascii=ascii_only, attention=attention)
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert max(map(columns_of, text.split("\n"))) <= width
+    for name in ("markdown", "json", "html"):
+        rendered = renderer(name)(report, Options(attention=attention))
+        assert all(c.isprintable() or c == "\n" for c in rendered)
+    row = next(iter(csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=("episodes",)))))))
+    assert row["command"].removeprefix("'") == json.loads(renderer("json")(report, Options()))["episodes"][0][
+        "command"
+    ].removeprefix("'")
+
+
+@given(st.lists(st.floats(0, 1000), min_size=4, max_size=4).filter(any), st.integers(1, 200))
+def test_a_bar_is_always_full(parts: list[float], cells: int) -> None:
+    assert sum(spread(tuple(part / sum(parts) for part in parts), cells)) == cells
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (59.9, "59s"),
+        (720, "12m"),
+        (3600, "1h"),
+        (7500, "2h 05m"),
+        (86_400, "1d"),
+        (97_200, "1d 3h"),
+        (None, "—"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_numbers_neither_hide_a_little_nor_invent_a_zero() -> None:
+    assert [percent(share) for share in (0.0, 0.0001, 0.123, 0.9999, 1.0, NAN)] == [
+        "0.0%",
+        "<0.1%",
+        "12.3%",
+        ">99.9%",
+        "100.0%",
+        "—",
+    ]
+    assert [amount(value) for value in (0.0, 0.01, 1234.56, None)] == ["0.0", "<0.1", "1,234.6", "—"]
+    assert [points(change) for change in (0.031, -0.0001, -0.2, NAN)] == ["+3.1", "0.0", "-20.0", "—"]
+
+
+def test_naming_the_sections_does_not_import_pandas() -> None:
+    code = "import sys, gua_report.render; sys.exit('pandas' in sys.modules or 'tabulate' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,431 @@
+"""How much was observed, why the rest was not, and what can't be read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gua_report.ticks.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_RUNNING, mark_unreadable
+from gua_report.ticks.history import History
+from gua_sample import schema, store
+from gua_sample.errors import GuaError, NothingToReport, StoreError
+from gua_sample.partition_names import day_of, partition_path, samples_dir
+from gua_sample.records import IMPORTED_BOOT, TIMEOUT, Tick
+from tests.lab import (
+    DAY_MS,
+    MINUTE_MS,
+    MONDAY_MS,
+    SECOND_MS,
+    Report,
+    busy,
+    free,
+    gap_seconds,
+    held,
+    hours,
+    report_of,
+    series,
+    tick,
+    write,
+)
+
+
+def gaps(report: Report) -> list[tuple[int, int, str]]:
+    """In minutes from Monday on."""
+    return [
+        ((start - MONDAY_MS) // MINUTE_MS, (end - MONDAY_MS) // MINUTE_MS, kind)
+        for start, end, kind in report.gaps.itertuples(index=False)
+    ]
+
+
+def minutes(start: int, count: int, boot: str = "boot-1", error: str | None = None) -> list[Tick]:
+    cards = [] if error else [held()]
+    return series(MONDAY_MS + start * MINUTE_MS, count, *cards, interval_ms=MINUTE_MS, boot=boot, error=error)
+
+
+def report_minutes(folder: Path, start: int, end: int) -> Report:
+    return report_of(folder, MONDAY_MS + start * MINUTE_MS, MONDAY_MS + end * MINUTE_MS)
+
+
+def test_a_window_that_was_watched_all_the_time_has_no_gaps(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 60))
+    report = report_minutes(tmp_path, 0, 60)
+    assert gaps(report) == []
+    assert report.coverage_share == 1
+    assert report.observed_seconds == 3600
+
+
+def test_a_hole_between_two_ticks_of_a_boot_is_a_sampler_that_did_not_run(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 20) + minutes(50, 10))
+    report = report_minutes(tmp_path, 0, 60)
+    assert gaps(report) == [(20, 50, NOT_RUNNING)]
+    assert report.coverage_share == pytest.approx(0.5)
+
+
+def test_a_hole_between_two_boots_is_a_host_that_was_down(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 20) + minutes(30, 30, boot="boot-2"))
+    assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, HOST_DOWN)]
+
+
+def test_a_hole_between_two_boots_that_an_import_made_up_says_nothing_of_the_host(tmp_path: Path) -> None:
+    imported = [IMPORTED_BOOT + name for name in ("one", "two")]
+    write(tmp_path, minutes(0, 20, boot=imported[0]) + minutes(30, 10, boot=imported[1]) + minutes(50, 10))
+    assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, NOT_RUNNING), (40, 50, NOT_RUNNING)]
+
+
+def test_ticks_without_cards_are_a_driver_error_and_have_no_card_time(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 20) + minutes(20, 10, error="driver_not_loaded") + minutes(30, 30))
+    report = report_minutes(tmp_path, 0, 60)
+    assert gaps(report) == [(20, 30, DRIVER_ERROR)]
+    assert sum(hours(report).values()) == pytest.approx(50 / 60)
+
+
+def test_ticks_that_had_to_be_killed_are_told_apart(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 20) + minutes(20, 5, error=TIMEOUT) + minutes(25, 5, error="unknown") + minutes(30, 30))
+    assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 25, KILLED), (25, 30, DRIVER_ERROR)]
+
+
+def seconds_of(folder: Path, ticks: list[Tick], end: int) -> list[tuple[int, int, str]]:
+    """The gaps of these ticks, in seconds from Monday on."""
+    write(folder, ticks)
+    found = report_of(folder, MONDAY_MS, MONDAY_MS + end * SECOND_MS).gaps
+    return [((start - MONDAY_MS) // 1000, (end - MONDAY_MS) // 1000, kind) for start, end, kind in found.to_numpy()]
+
+
+def half_minutes(start: int, end: int, boot: str = "boot-1") -> list[Tick]:
+    """Ticks as the timer makes them, from one second on up to before another."""
+    return series(
+        MONDAY_MS + start * SECOND_MS,
+        (end - start) // 30,
+        held(),
+        every_ms=30 * SECOND_MS,
+        interval_ms=30 * SECOND_MS,
+        boot=boot,
+    )
+
+
+def failed(start: int, seconds: int | None, error: str = TIMEOUT) -> list[Tick]:
+    """A run that failed after so long."""
+    nvml_ms = None if seconds is None else seconds * SECOND_MS
+    return [tick(MONDAY_MS + start * SECOND_MS, interval_ms=30 * SECOND_MS, error=error, nvml_ms=nvml_ms)]
+
+
+@pytest.mark.parametrize(("error", "kind"), [(TIMEOUT, KILLED), ("unknown", DRIVER_ERROR)])
+def test_a_run_that_hung_accounts_for_the_time_until_the_timer_fires_again(
+    tmp_path: Path, error: str, kind: str
+) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95, error) + half_minutes(420, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 420, kind)]
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 900 * SECOND_MS)
+    assert report.observed_seconds == 900 - 120
+    assert sum(hours(report).values()) == pytest.approx((900 - 120) / 3600)
+
+
+def test_a_long_rest_after_a_run_that_hung_is_a_sampler_that_did_not_run(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95) + half_minutes(480, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 395, KILLED), (395, 480, NOT_RUNNING)]
+
+
+def test_a_rest_of_just_two_and_a_half_intervals_is_still_due_to_the_run_that_hung(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 105) + half_minutes(480, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 480, KILLED)]
+
+
+def test_a_run_that_hung_never_accounts_for_the_time_of_the_next_tick(tmp_path: Path) -> None:
+    # Somebody ran the sampler by hand meanwhile.
+    ticks = half_minutes(0, 300) + failed(300, 500) + half_minutes(390, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 390, KILLED)]
+
+
+def test_a_host_that_goes_down_after_a_run_that_hung_was_down(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95) + half_minutes(420, 900, boot="boot-2")
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 395, KILLED), (395, 420, HOST_DOWN)]
+
+
+def test_of_the_newest_run_only_the_time_it_hung_is_known(tmp_path: Path) -> None:
+    ticks = half_minutes(0, 300) + failed(300, 95)
+    assert seconds_of(tmp_path, ticks, 400) == [(300, 395, KILLED), (395, 400, NOT_RUNNING)]
+    assert seconds_of(tmp_path, [], 390) == [(300, 390, KILLED)]
+
+
+def test_a_driver_that_hangs_for_hours_is_one_gap(tmp_path: Path) -> None:
+    hung = [one for start in range(300, 7500, 120) for one in failed(start, 95)]
+    assert seconds_of(tmp_path, half_minutes(0, 300) + hung + half_minutes(7500, 9000), 9000) == [(300, 7500, KILLED)]
+
+
+@pytest.mark.parametrize("seconds", [0, 30, None])
+def test_a_run_that_failed_at_once_accounts_for_one_interval(tmp_path: Path, seconds: int | None) -> None:
+    ticks = half_minutes(0, 300) + failed(300, seconds, "unknown") + half_minutes(390, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(300, 330, DRIVER_ERROR), (330, 390, NOT_RUNNING)]
+
+
+def test_a_slow_tick_that_succeeded_does_not_hide_a_hole(tmp_path: Path) -> None:
+    slow = [one._replace(nvml_ms=80_000) for one in half_minutes(300, 330)]
+    ticks = half_minutes(0, 300) + slow + half_minutes(390, 900)
+    assert seconds_of(tmp_path, ticks, 900) == [(330, 390, NOT_RUNNING)]
+
+
+def test_a_run_that_hung_over_midnight_is_one_gap_whatever_the_window(tmp_path: Path) -> None:
+    write(tmp_path, half_minutes(-600, -30) + failed(-30, 95) + half_minutes(90, 600))
+    for start, expected in ((-300, -30), (-20, -20)):
+        found = report_of(tmp_path, MONDAY_MS + start * SECOND_MS, MONDAY_MS + 600 * SECOND_MS).gaps
+        assert found.to_numpy().tolist() == [[MONDAY_MS + expected * SECOND_MS, MONDAY_MS + 90 * SECOND_MS, KILLED]]
+
+
+def test_all_kinds_together_add_up_to_what_was_not_observed(tmp_path: Path) -> None:
+    ticks = minutes(0, 10) + minutes(10, 3, error="unknown") + minutes(13, 7) + minutes(20, 2, error=TIMEOUT)
+    ticks += minutes(22, 8) + minutes(35, 5) + minutes(45, 10, boot="boot-2")
+    write(tmp_path, ticks)
+    report = report_minutes(tmp_path, 0, 60)
+    assert gap_seconds(report) == {DRIVER_ERROR: 180, KILLED: 120, NOT_RUNNING: 600, HOST_DOWN: 300}
+    assert report.observed_seconds == 3600 - 1200
+    assert report.coverage_share == pytest.approx(2 / 3)
+    assert sum(hours(report).values()) == pytest.approx(2 / 3)
+
+
+def test_gaps_are_cut_to_the_window(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 10) + minutes(50, 10))
+    assert gaps(report_minutes(tmp_path, 5, 30)) == [(10, 30, NOT_RUNNING)]
+    assert gaps(report_minutes(tmp_path, 5, 55)) == [(10, 50, NOT_RUNNING)]
+
+
+def test_time_after_the_newest_tick_is_a_gap_once_its_interval_is_over(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30))
+    assert gaps(report_minutes(tmp_path, 0, 30)) == []
+    assert gaps(report_minutes(tmp_path, 0, 45)) == [(30, 45, NOT_RUNNING)]
+
+
+def test_a_gap_over_midnight_is_one(tmp_path: Path) -> None:
+    write(tmp_path, minutes(-60, 30) + minutes(30, 30))
+    assert gaps(report_minutes(tmp_path, -60, 60)) == [(-30, 30, NOT_RUNNING)]
+
+
+def test_days_without_a_partition_are_a_gap(tmp_path: Path) -> None:
+    day = DAY_MS // MINUTE_MS
+    write(tmp_path, minutes(0, 10) + minutes(5 * day, 10))
+    assert gaps(report_minutes(tmp_path, 0, 5 * day + 10)) == [(10, 5 * day, NOT_RUNNING)]
+
+
+def test_a_late_tick_is_no_gap(tmp_path: Path) -> None:
+    ticks = [one for one in minutes(0, 60) if one.ts_ms != MONDAY_MS + 30 * MINUTE_MS]
+    write(tmp_path, ticks)
+    report = report_minutes(tmp_path, 0, 60)
+    assert gaps(report) == []
+    assert sum(hours(report).values()) == pytest.approx(1)
+
+
+def test_the_window_starts_at_the_oldest_sample_if_that_is_younger(tmp_path: Path) -> None:
+    write(tmp_path, minutes(10, 20))
+    report = report_minutes(tmp_path, -1000, 30)
+    assert report.window.start_ms == MONDAY_MS + 10 * MINUTE_MS
+    assert report.requested.start_ms == MONDAY_MS - 1000 * MINUTE_MS
+    assert report.coverage_share == 1
+    assert gaps(report) == []
+
+
+def test_a_window_that_begins_in_the_middle_of_a_tick_has_its_rest(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 3, held(), every_ms=10 * MINUTE_MS, interval_ms=10 * MINUTE_MS))
+    report = report_minutes(tmp_path, 14, 16)
+    assert report.coverage_share == 1
+    assert hours(report)["idle-held"] == pytest.approx(2 / 60)
+
+
+def test_only_driver_errors_are_a_report_of_gaps(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 30, error="driver_not_loaded"))
+    report = report_minutes(tmp_path, 0, 30)
+    assert gaps(report) == [(0, 30, DRIVER_ERROR)]
+    assert report.coverage_share == 0
+    assert sum(hours(report).values()) == 0
+    assert report.headline["share"].isna().all()
+    assert report.gpus.empty
+    assert report.identities.empty
+    assert report.episodes.empty
+    assert report.heatmap["active_share"].isna().all()
+    assert len(report.heatmap) == 7 * 24
+
+
+def test_a_day_of_driver_errors_does_not_spoil_the_others(tmp_path: Path) -> None:
+    day = DAY_MS // MINUTE_MS
+    write(tmp_path, minutes(0, 30) + minutes(day, 30, error="unknown") + minutes(2 * day, 30))
+    report = report_minutes(tmp_path, 0, 3 * day)
+    assert hours(report)["idle-held"] == pytest.approx(1)
+    assert report.gpus["uuid"].tolist() == ["GPU-0"]
+
+
+def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(NothingToReport, match="run gua doctor") as caught:
+            report_minutes(folder, 0, 60)
+        assert caught.value.exit_code == 3
+        assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-600, -60), (-60, 0), (30, 60), (500, 600), (9000, 9060)])
+def test_a_window_without_a_tick_is_nothing_to_report(tmp_path: Path, start: int, end: int) -> None:
+    write(tmp_path, minutes(0, 30))
+    with pytest.raises(NothingToReport):
+        report_minutes(tmp_path, start, end)
+
+
+def test_a_window_in_a_hole_of_days_is_nothing_to_report(tmp_path: Path) -> None:
+    day = DAY_MS // MINUTE_MS
+    write(tmp_path, minutes(0, 30) + minutes(9 * day, 30))
+    with pytest.raises(NothingToReport):
+        report_minutes(tmp_path, 4 * day, 5 * day)
+
+
+def partition(folder: Path, ts_ms: int = MONDAY_MS) -> str:
+    return partition_path(samples_dir(str(folder)), day_of(ts_ms))
+
+
+def three_days(folder: Path) -> None:
+    """Monday to Wednesday, an hour's idle holding on each, up to and from midnight on."""
+    ticks = minutes(24 * 60 - 60, 60) + minutes(24 * 60, 60) + minutes(48 * 60 - 30, 30) + minutes(48 * 60, 60)
+    write(folder, ticks)
+
+
+def test_a_corrupt_partition_is_named_and_the_rest_is_reported(tmp_path: Path) -> None:
+    three_days(tmp_path)
+    Path(partition(tmp_path, MONDAY_MS + DAY_MS)).write_bytes(b"this was a partition" * 1000)
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
+    assert hours(report)["idle-held"] == pytest.approx(2)
+    assert len(report.warnings) == 1
+    assert partition(tmp_path, MONDAY_MS + DAY_MS) in report.warnings[0]
+
+
+def test_a_partition_of_something_else_is_named_and_the_rest_is_reported(tmp_path: Path) -> None:
+    three_days(tmp_path)
+    path = partition(tmp_path, MONDAY_MS + DAY_MS)
+    os.unlink(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipes (name)")
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
+    assert hours(report)["idle-held"] == pytest.approx(2)
+    assert [path in warning for warning in report.warnings] == [True]
+
+
+def test_a_newer_partition_is_named_with_what_to_do_and_the_rest_is_reported(tmp_path: Path) -> None:
+    three_days(tmp_path)
+    path = partition(tmp_path, MONDAY_MS + 2 * DAY_MS)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
+    assert hours(report)["idle-held"] == pytest.approx(2.5)
+    assert len(report.warnings) == 1
+    assert path in report.warnings[0]
+    assert "upgrade" in report.warnings[0]
+
+
+def test_an_empty_partition_is_passed_over_in_silence(tmp_path: Path) -> None:
+    three_days(tmp_path)
+    Path(partition(tmp_path, MONDAY_MS + 3 * DAY_MS)).touch()
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
+    assert hours(report)["idle-held"] == pytest.approx(3.5)
+    assert report.warnings == []
+
+
+def test_a_partition_outside_the_window_is_not_even_looked_at(tmp_path: Path) -> None:
+    write(tmp_path, [one for day in range(-9, 9) for one in minutes(day * 24 * 60, 60)])
+    for day in (-6, 6):
+        Path(partition(tmp_path, MONDAY_MS + day * DAY_MS)).write_bytes(b"broken" * 1000)
+    report = report_minutes(tmp_path, 0, 60)
+    assert hours(report)["idle-held"] == pytest.approx(1)
+    assert report.warnings == []
+
+
+def damage(path: str, table: str) -> None:
+    """Overwrite the pages of one table: the file opens, its other tables can be read."""
+    with closing(sqlite3.connect(path)) as connection:
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+
+
+@pytest.mark.parametrize("table", ["tick", "card_sample", "process_sample", "card"])
+def test_a_partition_with_a_damaged_table_costs_no_other_day(tmp_path: Path, table: str) -> None:
+    three_days(tmp_path)
+    path = partition(tmp_path, MONDAY_MS + DAY_MS)
+    damage(path, table)
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
+    assert hours(report)["idle-held"] == pytest.approx(2)
+    assert len(report.warnings) == 1
+    assert path in report.warnings[0]
+
+
+def test_a_day_that_can_not_be_read_is_not_called_observed(tmp_path: Path) -> None:
+    three_days(tmp_path)
+    damage(partition(tmp_path, MONDAY_MS + DAY_MS), "card_sample")
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
+    assert report.observed_seconds == pytest.approx(2 * 3600)
+
+
+@pytest.mark.parametrize("table", ["tick", "card_sample", "process_sample"])
+def test_the_only_partition_damaged_is_an_error_that_names_it(tmp_path: Path, table: str) -> None:
+    write(tmp_path, minutes(0, 60))
+    damage(partition(tmp_path), table)
+    with pytest.raises(GuaError) as caught:
+        report_minutes(tmp_path, 0, 60)
+    assert partition(tmp_path) in str(caught.value)
+
+
+def test_the_only_partition_corrupt_is_an_error_that_names_it(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 60))
+    Path(partition(tmp_path)).write_bytes(b"broken" * 1000)
+    with pytest.raises(StoreError) as caught:
+        report_minutes(tmp_path, 0, 60)
+    assert partition(tmp_path) in str(caught.value)
+
+
+def test_a_partition_that_only_its_owner_may_read_is_named(tmp_path: Path) -> None:
+    three_days(tmp_path)
+    path = partition(tmp_path, MONDAY_MS + DAY_MS)
+    os.unlink(path)
+    os.mkdir(path)  # root, too, can't read that as a file
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
+    assert hours(report)["idle-held"] == pytest.approx(2)
+    assert [path in warning for warning in report.warnings] == [True]
+
+
+def test_a_tick_that_comes_late_while_a_report_is_made_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, series(MONDAY_MS, 10, busy()))
+    timeline = History.timeline
+
+    def look_and_then_wait(self: History, days: list[str]) -> pd.DataFrame:
+        found = timeline(self, days)
+        monkeypatch.undo()
+        # What a run had to leave beside the partition is taken in by a later one.
+        store.append_history(samples_dir(str(tmp_path)), [tick(MONDAY_MS + 5 * MINUTE_MS + 1, free(), free(1))])
+        return found
+
+    monkeypatch.setattr(History, "timeline", look_and_then_wait)
+    assert hours(report_minutes(tmp_path, 0, 10)) == pytest.approx(
+        {"active": 1 / 6, "idle-held": 0, "truly-idle": 0, "unknown": 0}
+    )
+
+
+def test_a_history_of_one_tick_is_a_report(tmp_path: Path) -> None:
+    write(tmp_path, [tick(MONDAY_MS, held())])
+    report = report_minutes(tmp_path, -60, 60)
+    assert hours(report)["idle-held"] == pytest.approx(30 / 3600)
+    assert gap_seconds(report) == {NOT_RUNNING: 3570}
+
+
+def test_what_lies_in_a_partition_that_can_not_be_read_says_so() -> None:
+    gaps = pd.DataFrame(
+        [(10, 50, "sampler not running"), (60, 70, "host down")], columns=["start_ms", "end_ms", "kind"]
+    )
+    marked = mark_unreadable(gaps, [(20, 30), (65, 100)])
+    assert list(marked.itertuples(index=False, name=None)) == [
+        (10, 20, "sampler not running"),
+        (20, 30, "partition not readable"),
+        (30, 50, "sampler not running"),
+        (60, 70, "host down"),
+    ]
