@@ -20,7 +20,8 @@ if version("pandas") >= "3":
 
     del sys.modules["pyarrow"]
 
-pytest.register_assert_rewrite("tests.machine")  # so that a failed tick shows what it said
+# So that a failed tick shows what it said, and two reports in what they differ.
+pytest.register_assert_rewrite("tests.import_target", "tests.lab", "tests.machine", "tests.rolling")
 
 from tests.driver import build  # noqa: E402 - after what is above
 from tests.machine import Machine  # noqa: E402

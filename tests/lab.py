@@ -98,6 +98,9 @@ def mig(index: int, mig_index: int, utilization: float | None = 0.0, jobs: tuple
     return Gpu(index, utilization, jobs, total_mib=9856, mig_index=mig_index, parent=f"GPU-{index}")
 
 
+HIDDEN = Gpu(0, 0.0, (), used_mib=20_000)  # memory that no process shows
+
+
 def at(text: str, zone: str = "UTC") -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
 

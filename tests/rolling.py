@@ -1,4 +1,4 @@
-"""A week of a laboratory that ends today, and gua rollup on it: the real commands, in this process."""
+"""Days of a laboratory, and what rolls them up: the real command, or the parts of it, in this process."""
 
 from __future__ import annotations
 
@@ -11,19 +11,33 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pytest
+
+from gua_report.config import Config, Retention
 from gua_report.main import main
+from gua_report.rollups.closed_day import roll_up_day
+from gua_report.rollups.index import Stored, origin_of, path_of
+from gua_report.rollups.writer import RollupWriter
+from gua_report.ticks.history import History
+from gua_report.upkeep.nightly import Done, Upkeep
 from gua_sample import store
-from gua_sample.partition_names import DAY_MS, day_of
+from gua_sample.partition_names import day_of
+from gua_sample.policy import DEFAULT
 from gua_sample.simulate import Laboratory
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Report
 from tests.machine import query
 
 TODAY_MS = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
 WEEK = [day_of(TODAY_MS - days * DAY_MS) for days in range(7, 0, -1)]
+KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
+FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
+FIGURES = ("driver_versions", "newest_ms", "window")
 TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
 
 
 def write_week(folder: Path) -> None:
-    """All of it and the first ticks of today, one every five minutes, none of them on a midnight."""
+    """Write the week before today and the first ticks of today: one every five minutes, none on a midnight."""
     start_ms = TODAY_MS - 7 * DAY_MS + 100_000
     ticks = Laboratory(1, 3).history(start_ms, TODAY_MS + 700_000, 300_000)
     store.append_history(store.prepare(str(folder)), ticks)
@@ -91,3 +105,59 @@ def days_left(data_dir: Path) -> list[str]:
 
 def edges_left(data_dir: Path) -> list[str]:
     return [path.stem for path in sorted((data_dir / "edges").glob("*.sqlite"))]
+
+
+def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
+    """Store those of the history's days that are at these positions, or all."""
+    history = History(folder)
+    done = []
+    with RollupWriter(path_of(folder)) as writer:
+        for position, day in enumerate(history.days):
+            if days is None or position in days:
+                made = roll_up_day(history, day, DEFAULT)
+                if made is not None:
+                    writer.write(
+                        day, made.sums, Stored(origin_of(history.paths[day], DEFAULT)), made.edges, made.beside
+                    )
+                    done.append(day)
+    return done
+
+
+def upkeep(folder: Path, now_ms: int, config: Config = CONFIG, rebuild: bool = False, dry_run: bool = False) -> Done:
+    """Run what gua rollup runs, at a time of the test's choosing."""
+    return Upkeep(str(folder), config, now_ms, dry_run, print).run(rebuild, False, None)
+
+
+def assert_same(one: Report, other: Report) -> None:
+    """Compare all figures of two reports, wherever they have them from."""
+    for name in FIGURES:
+        assert (
+            getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6)
+            if name in FIGURES[:3]
+            else getattr(one, name) == getattr(other, name)
+        ), name
+    for name in FRAMES:
+        left, right = getattr(one, name), getattr(other, name)
+        assert (left is None) == (right is None), name
+        if left is not None:
+            order = {"identities": "identity", "gpus": "uuid"}.get(name)
+            if order:
+                left, right = (frame.sort_values(order, ignore_index=True) for frame in (left, right))
+            if name == "episodes" and len(left):
+                keys = ["gpu_uuid", "pid", "start_ms"]
+                left, right = (frame.sort_values(keys, ignore_index=True) for frame in (left, right))
+            pd.testing.assert_frame_equal(left, right, check_dtype=False, atol=1e-4, rtol=1e-6, obj=name)
+
+
+def lab_days(folder: Path, days: int = 3, seed: int = 1) -> tuple[int, int]:
+    """Write days of the simulated laboratory, a tick every five minutes; returns when they start and end."""
+    end = MONDAY_MS + 12 * HOUR_MS
+    start = end - days * DAY_MS
+    store.append_history(store.prepare(str(folder)), Laboratory(seed).history(start, end, 5 * MINUTE_MS))
+    return start, end
+
+
+def expire(folder: Path, *days: str) -> None:
+    """Remove the ticks of these days."""
+    for day in days:
+        (folder / "samples" / f"{day}.sqlite").unlink()

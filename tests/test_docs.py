@@ -17,8 +17,8 @@ from gua_report.live.json import SCHEMA_VERSION
 from gua_sample import policy, schema
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate_plan import EXAMPLE_END_MS
+from tests.json_keys import key_paths
 from tests.machine import SCRIPTS
-from tests.test_json_docs import key_paths
 
 ROOT = Path(__file__).parents[1]
 

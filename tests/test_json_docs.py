@@ -11,7 +11,6 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from gua_report.render.json import SCHEMA_VERSION
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES
 from gua_sample.simulate_plan import EXAMPLE_END_MS
+from tests.json_keys import key_paths
 from tests.machine import SCRIPTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "json.md"
@@ -57,19 +57,6 @@ def run_report(folder: Path, *options: str) -> str:
 def read_json(folder: Path, *options: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(run_report(folder, "--format", "json", *options))
     return document
-
-
-def key_paths(value: Any, path: str = "") -> Iterator[str]:
-    """Every key that has a plain value, as the page spells it: gpus[].states.<state>.share."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            name = "<state>" if key in STATES else key
-            yield from key_paths(item, f"{path}.{name}" if path else name)
-    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        for item in value:
-            yield from key_paths(item, f"{path}[]")
-    else:
-        yield path
 
 
 def documented_keys(page: str) -> list[str]:

@@ -20,6 +20,7 @@ PYTHON = "/usr/bin/python3"
 DRIVER = "/usr/local/lib/libnvidia-ml.so.1"
 SCENARIO = "/etc/gua-stand-in-scenario"
 SAMPLES = "/var/lib/gua/samples"
+UNIT = "gua-sample.service"
 # What pip may need to reach the package index from here.
 INDEX_VARIABLES = ("PIP_", "SSL_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "https_proxy")
 
@@ -76,7 +77,7 @@ def show_boot_id(guest: Guest) -> None:
     """In the unit's fresh /proc the boot id is the kernel's, that is, the host's; make it the guest's."""
     boot_id = "/proc/sys/kernel/random/boot_id"
     guest.run("cp", boot_id, "/run/guest-boot-id")
-    drop_in(guest, "gua-sample.service", "Service", f"BindReadOnlyPaths=/run/guest-boot-id:{boot_id}", name="boot.conf")
+    drop_in(guest, UNIT, "Service", f"BindReadOnlyPaths=/run/guest-boot-id:{boot_id}", name="boot.conf")
 
 
 HOLD = "/usr/lib/systemd/system/gua-sample.timer.d"
@@ -95,7 +96,7 @@ def release_timer(guest: Guest) -> None:
 
 def sample(guest: Guest) -> int:
     """One run of the unit; 0 if systemd calls it a success."""
-    return guest.run("systemctl", "start", "gua-sample.service", check=False, timeout=120).returncode
+    return guest.run("systemctl", "start", UNIT, check=False, timeout=120).returncode
 
 
 # Not with the host's SQLite: it follows /proc/PID/root to the host's own files.
@@ -118,6 +119,12 @@ def rows(guest: Guest, view: str) -> list[dict[str, Any]]:
 
 def errors(guest: Guest) -> list[str | None]:
     return [tick["error"] for tick in rows(guest, "ticks")]
+
+
+def our_lines(guest: Guest) -> list[str]:
+    """What the sampler itself logged, with the priority of each line."""
+    entries = [json.loads(line) for line in guest.journal(UNIT, output="json")]
+    return [f"<{one['PRIORITY']}>{one['MESSAGE']}" for one in entries if one.get("_TRANSPORT") == "stdout"]
 
 
 def report(guest: Guest, *arguments: str, user: str | None = None) -> dict[str, Any]:

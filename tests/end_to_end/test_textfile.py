@@ -8,7 +8,7 @@ import pytest
 
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import REPOSITORY, Guest
-from tests.end_to_end.test_trouble import UNIT, our_lines
+from tests.end_to_end.laboratory import UNIT, our_lines
 
 FOLDER = "/var/lib/prometheus/node-exporter"
 FILE = f"{FOLDER}/gua.prom"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -11,15 +10,9 @@ import pytest
 from tests.driver import Scenario
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
+from tests.end_to_end.laboratory import UNIT, our_lines
 
-UNIT = "gua-sample.service"
 HANGING_FILES = Path(__file__).with_name("hanging_files.py")
-
-
-def our_lines(guest: Guest) -> list[str]:
-    """What the sampler itself logged, with the priority of each line."""
-    entries = [json.loads(line) for line in guest.journal(UNIT, output="json")]
-    return [f"<{one['PRIORITY']}>{one['MESSAGE']}" for one in entries if one.get("_TRANSPORT") == "stdout"]
 
 
 def test_a_driver_that_comes_after_the_boot_is_used_as_soon_as_it_is_there(guest: Guest) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gua_sample import schema
-from tests.integration.test_storage import DAMAGES, damage_header
+from tests.damage import DAMAGES, damage_header
 from tests.machine import SCRIPTS, Machine, one_line, query
 from tests.systemctl import install, replace_systemctl
 from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody

@@ -43,7 +43,7 @@ from tests.lab import (
     write,
 )
 from tests.machine import SCRIPTS, Machine, one_line, query
-from tests.unit.rollups.test_closed_day import roll_up_days
+from tests.rolling import roll_up_days
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
 DAYS = ["2026-11-16", "2026-11-17", "2026-11-18"]

@@ -23,9 +23,10 @@ from benchmarks.peer import find_python
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import EmptyPartition
 from gua_sample.partition_names import list_partitions
+from tests.gpu_usage_audit import NOON_MS, PeerDatabase, Seen, times
+from tests.import_target import photograph
 from tests.lab import DAY_MS, HOUR_MS, SECOND_MS
 from tests.machine import SCRIPTS, Machine, one_line, query
-from tests.unit.importing.test_sources import NOON_MS, PeerDatabase, Seen, photograph, times
 from tests.users import SOMEBODY, needs_mounts, needs_root, reachable_python
 
 # Run by the tool's own Python: a day and a half of five cards, two runs of its daemon, written by its own code.

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from gua_sample.processes import describe, printable, read_boot
 from tests.machine import Machine
+from tests.processes import process_named
 from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
-
-NAME_ITSELF = (
-    "import sys, time; open('/proc/self/comm', 'wb').write(bytes.fromhex(sys.argv[1]));"
-    " print('ready', flush=True); time.sleep(60)"
-)
-
-
-@contextmanager
-def process_named(name: bytes) -> Iterator[int]:
-    """A real process that has given itself this command name."""
-    with subprocess.Popen([sys.executable, "-c", NAME_ITSELF, name.hex()], stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        try:
-            yield process.pid
-        finally:
-            process.kill()
 
 
 def test_a_process_is_described_by_its_owner_start_command_and_cgroup(machine: Machine) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from gua_sample import store
 from gua_sample.simulate import Laboratory
-from tests.integration.test_processes import process_named
 from tests.lab import HOUR_MS, at
 from tests.machine import Machine
 from tests.monitoring import Monitoring, monitoring, needs_prometheus, promtool, wait_for
+from tests.processes import process_named
 
 pytestmark = needs_prometheus
 

@@ -31,7 +31,7 @@ from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, Report, report_of
 from tests.machine import SCRIPTS, one_line, query
-from tests.unit.rollups.test_closed_day import assert_same
+from tests.rolling import assert_same
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
 # Two days that retention finds too old, two that it does not, and one that is not over; with days between them, so that
@@ -388,7 +388,7 @@ def test_a_dry_run_on_what_is_rolled_up_touches_nothing(rolled_up: Path, tmp_pat
 RUNS = """
 import os, sys
 from gua_report.main import main
-from gua_report.rolling import upkeep  # with all it needs
+from gua_report.upkeep import nightly  # with all it needs
 
 def start(data_dir, moment):
     child = os.fork()

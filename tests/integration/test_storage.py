@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gua_sample import schema
+from tests.damage import DAMAGES, damage_header
 from tests.machine import Machine, one_line
 from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
 
@@ -148,43 +149,6 @@ def test_a_partition_of_a_newer_version_is_left_untouched(machine: Machine) -> N
     assert f"schema version {schema.VERSION + 1}" in done.stderr
     assert digest(partition) == before
     assert machine.files() == [partition.name]
-
-
-def damage_header(partition: Path) -> None:
-    partition.write_bytes(b"not a database at all, " * 100)
-
-
-def damage_pages(partition: Path) -> None:
-    """The header is fine, the trees are not."""
-    content = bytearray(partition.read_bytes())
-    content[4096:] = b"\xde\xad" * ((len(content) - 4096) // 2)
-    partition.write_bytes(bytes(content))
-
-
-def damage_schema(partition: Path) -> None:
-    content = bytearray(partition.read_bytes())
-    content[100:4096] = b"\xff" * 3996
-    partition.write_bytes(bytes(content))
-
-
-def damage_names(partition: Path) -> None:
-    """The trees are fine, what is written in the schema is not."""
-    content = partition.read_bytes()
-    partition.write_bytes(content.replace(b"CREATE TABLE session", b"CREATE TABLE sess\xfeon", 1))
-
-
-def damage_texts(partition: Path) -> None:
-    partition.write_bytes(partition.read_bytes().replace(b"GPU-0000", b"GPU-\xff\xfe00"))
-
-
-def replace_with_another_database(partition: Path) -> None:
-    partition.unlink()
-    connection = sqlite3.connect(partition)
-    connection.execute("CREATE TABLE somebody_elses (x)")
-    connection.close()
-
-
-DAMAGES = [damage_header, damage_pages, damage_schema, damage_names, damage_texts, replace_with_another_database]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from gua_report.commands import import_
-from gua_report.commands import report as report_cli
 from gua_report.config import Retention, load_config
 from gua_report.importing import foreign_file
 from gua_report.upkeep.nightly import Done, Upkeep
 from gua_sample import store
 from gua_sample.partition_names import list_partitions
 from gua_sample.records import Tick
+from tests.gpu_usage_audit import FIRST_SEEN_MS, NOON_MS, PeerDatabase, Seen, text_of, times
+from tests.import_target import Target, left_out, photograph
 from tests.lab import (
     DAY_MS,
     HOUR_MS,
@@ -40,142 +39,6 @@ from tests.lab import (
 )
 from tests.machine import query
 
-MONDAY_MS = at("2026-10-05")
-NOON_MS = at("2026-10-05 12:00")
-
-OLD_TABLES = """
-    CREATE TABLE host (hostname TEXT, env_kind TEXT, driver_version TEXT, first_seen DATETIME, last_seen DATETIME);
-    CREATE TABLE gpu_sample (ts DATETIME NOT NULL, gpu_uuid TEXT NOT NULL, util_pct INTEGER NOT NULL);
-    CREATE TABLE proc_sample (ts DATETIME NOT NULL, gpu_uuid TEXT NOT NULL, pid INTEGER NOT NULL,
-                              mem_used_mb INTEGER NOT NULL, loginuid_user TEXT);
-"""
-NEW_TABLES = """
-    CREATE TABLE host (hostname TEXT, env_kind TEXT, driver_version TEXT, first_seen DATETIME, last_seen DATETIME);
-    CREATE TABLE daemon_run (id INTEGER PRIMARY KEY AUTOINCREMENT, started_at DATETIME, interval_seconds REAL);
-    CREATE TABLE gpu_sample (ts DATETIME NOT NULL, gpu_uuid TEXT NOT NULL, util_pct INTEGER NOT NULL, run_id INTEGER,
-                             usage_state TEXT, gpu_index INTEGER, memory_used_mb INTEGER, temperature_c INTEGER,
-                             power_w INTEGER);
-    CREATE TABLE proc_sample (ts DATETIME NOT NULL, gpu_uuid TEXT NOT NULL, pid INTEGER NOT NULL, mem_used_mb INTEGER,
-                              loginuid_user TEXT, owner_user TEXT, run_id INTEGER, gpu_index INTEGER,
-                              process_name TEXT, process_type TEXT NOT NULL DEFAULT 'compute');
-    CREATE TABLE gpu_device (gpu_uuid TEXT, name TEXT, memory_total_mb INTEGER, first_seen TEXT, last_seen TEXT);
-"""
-INDEXES = """
-    CREATE INDEX idx_gpu_sample_uuid_ts ON gpu_sample (gpu_uuid, ts);
-    CREATE INDEX idx_proc_sample_uuid_ts ON proc_sample (gpu_uuid, ts);
-"""
-
-
-class Seen(NamedTuple):
-    """A card at a tick, as gpu-usage-audit sees it."""
-
-    utilization: Any = 0
-    processes: tuple[tuple[Any, ...], ...] = ()  # pid, memory, login user, owner, command, type
-    used: Any = 500
-    uuid: Any = None
-    state: Any = "idle"
-
-
-class PeerDatabase:
-    """A gpu-usage-audit database, written as its daemon writes: a transaction for each tick."""
-
-    def __init__(self, path: Path, is_old: bool = False) -> None:
-        self.path, self.is_old = path, is_old
-        self.run_id: int | None = None
-        with self.open() as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript((OLD_TABLES if is_old else NEW_TABLES) + INDEXES)
-            host = ("lab7", "bare", "570.86.10", text_of(MONDAY_MS), text_of(NOON_MS))
-            connection.execute("INSERT INTO host VALUES (?, ?, ?, ?, ?)", host)
-
-    def open(self) -> closing[sqlite3.Connection]:
-        return closing(sqlite3.connect(self.path, isolation_level=None))
-
-    def start(self, started_ms: int, interval_seconds: Any = 30.0) -> None:
-        sql = "INSERT INTO daemon_run (started_at, interval_seconds) VALUES (?, ?)"
-        with self.open() as connection:
-            self.run_id = connection.execute(sql, (text_of(started_ms), interval_seconds)).lastrowid
-
-    def add(self, moments: list[Any], *cards: Seen) -> None:
-        """The same at each of these times, which may be texts."""
-        with self.open() as connection:
-            connection.execute("BEGIN")
-            for moment in moments:
-                self._add_tick(connection, text_of(moment) if isinstance(moment, int) else moment, cards)
-            connection.execute("COMMIT")
-
-    def _add_tick(self, connection: sqlite3.Connection, ts: Any, cards: tuple[Seen, ...]) -> None:
-        for index, card in enumerate(cards):
-            uuid = f"GPU-{index}" if card.uuid is None else card.uuid
-            row: tuple[Any, ...] = (ts, uuid, card.utilization)
-            if not self.is_old:
-                row += (self.run_id, card.state, index, card.used, 41, 77)
-            connection.execute(f"INSERT INTO gpu_sample VALUES ({', '.join('?' * len(row))})", row)
-            for process in card.processes:
-                pid, memory, login, owner, command, kind = (
-                    process + ("u1", None, "python", "compute")[len(process) - 2 :]
-                )
-                row = (ts, uuid, pid, memory, login)
-                if not self.is_old:
-                    row += (owner, self.run_id, index, command, kind)
-                connection.execute(f"INSERT INTO proc_sample VALUES ({', '.join('?' * len(row))})", row)
-
-
-def text_of(ts_ms: int) -> str:
-    """As its daemon writes a time, to the microsecond."""
-    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ts_ms, microseconds=7)
-    return moment.isoformat()
-
-
-def times(start_ms: int, count: int, every_ms: int = 30 * SECOND_MS) -> list[Any]:
-    return [start_ms + number * every_ms for number in range(count)]
-
-
-class Target:
-    """A data folder that things are imported into."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self._capsys = folder, capsys
-        self.errors = ""
-
-    def imports(self, source: Path, *options: str, status: int = 0) -> dict[str, Any]:
-        """What the command says, as JSON; the source must be as it was."""
-        before = photograph(source)
-        self._capsys.readouterr()
-        found = import_.main([str(source), "--data-dir", str(self.folder), "--json", *options])
-        said = self._capsys.readouterr()
-        self.errors = said.err
-        assert found == status, said
-        assert photograph(source) == before
-        document: dict[str, Any] = json.loads(said.out) if said.out else {}
-        return document
-
-    def rows(self, view: str) -> list[dict[str, Any]]:
-        found = []
-        for path in list_partitions(str(self.folder / "samples")):
-            found += query(Path(path), f"SELECT * FROM {view} ORDER BY ts_ms")
-        return found
-
-    def report(self, start_ms: int, end_ms: int) -> dict[str, Any]:
-        window = ["--from", iso(start_ms), "--to", iso(end_ms), "--tz", "UTC"]
-        assert report_cli.main(["--data-dir", str(self.folder), "--format", "json", *window]) == 0
-        document: dict[str, Any] = json.loads(self._capsys.readouterr().out)
-        return document
-
-
-def iso(ts_ms: int) -> str:
-    return datetime.fromtimestamp(ts_ms / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def photograph(path: Path) -> dict[str, Any]:
-    """What is in a folder; or in a file, and in those beside it whose names begin like its own."""
-    found = path.rglob("*") if path.is_dir() else path.parent.glob(f"{path.name}*")
-    return {str(file): (file.stat().st_mtime_ns, file.read_bytes()) for file in found if file.is_file()}
-
-
-def left_out(document: dict[str, Any]) -> dict[str, int]:
-    return {f"{left['what']} {left['reason']}": left["count"] for left in document["left_out"]}
-
 
 @pytest.fixture
 def target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Target:
@@ -186,7 +49,7 @@ def target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Target:
 def new(tmp_path: Path) -> PeerDatabase:
     """A database of 1.8.0, with one run of its daemon."""
     database = PeerDatabase(tmp_path / "gua.db")
-    database.start(MONDAY_MS)
+    database.start(FIRST_SEEN_MS)
     return database
 
 
@@ -223,7 +86,7 @@ def test_a_database_of_1_8_0_tells_cards_and_processes(new: PeerDatabase, target
     assert first == {
         "ts_ms": NOON_MS,
         "interval_ms": 30_000,
-        "boot_id": f"imported:gpu-usage-audit:{text_of(MONDAY_MS)}",
+        "boot_id": f"imported:gpu-usage-audit:{text_of(FIRST_SEEN_MS)}",
         "driver_version": "570.86.10",
         "nvml_ms": None,
         "error": None,
@@ -253,7 +116,7 @@ def test_a_database_of_1_0_2_tells_what_it_can(old: PeerDatabase, target: Target
     assert target.imports(old.path)["kind"] == "gpu-usage-audit database (schema of 1.0.2)"
     first = target.rows("ticks")[0]
     assert (first["interval_ms"], first["driver_version"]) == (None, None)
-    assert first["boot_id"] == f"imported:gpu-usage-audit:{text_of(MONDAY_MS)}"  # since when the host is known
+    assert first["boot_id"] == f"imported:gpu-usage-audit:{text_of(FIRST_SEEN_MS)}"  # since when the host is known
     cards = target.rows("card_ticks")[:3]
     # Cards are written in the order of their index, which has no column.
     assert [(card["gpu_uuid"], card["gpu_index"]) for card in cards] == [("GPU-0", 0), ("GPU-b", 1), ("GPU-a", 2)]
@@ -562,6 +425,7 @@ def test_days_with_another_hosts_ticks_are_refused(new: PeerDatabase, target: Ta
 
 
 # gpu_stats_service ----------------------------------------------------------------------------------------------------
+
 
 HEADER = "timestamp,user,pid,gpu,usage\n"
 NOON = NOON_MS // 1000
@@ -948,7 +812,7 @@ def test_a_partition_that_is_held_is_refused_after_some_tries(
     new.add(times(NOON_MS + DAY_MS, 3), Seen(50))
     target.imports(new.path, "--dry-run")
     samples = store.prepare(str(target.folder))
-    write(target.folder, [tick(MONDAY_MS, Gpu(uuid="GPU-0"))])
+    write(target.folder, [tick(FIRST_SEEN_MS, Gpu(uuid="GPU-0"))])
     with closing(sqlite3.connect(Path(samples) / "2026-10-05.sqlite", isolation_level=None)) as reader:
         cursor = reader.execute("SELECT * FROM sqlite_master")
         reader.execute("BEGIN IMMEDIATE")

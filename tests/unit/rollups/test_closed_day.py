@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gua_report.config import Config, Retention
-from gua_report.rollups.closed_day import roll_up_day
-from gua_report.rollups.index import Stored, origin_of, path_of
+from gua_report.config import Retention
+from gua_report.rollups.index import Stored
 from gua_report.rollups.reader import Day
 from gua_report.rollups.writer import RollupWriter
 from gua_report.summary.usable_days import Archive
@@ -26,13 +25,14 @@ from gua_sample import store
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.policy import DEFAULT
 from gua_sample.simulate import Laboratory
+from tests.damage import overwrite_table
+from tests.histories import Moment, histories, many, part, span, ticks_of
 from tests.lab import (
     CONFIG,
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
     MONDAY_MS,
-    Report,
     busy,
     gap_seconds,
     held,
@@ -41,50 +41,7 @@ from tests.lab import (
     write,
     written,
 )
-from tests.unit.summary.test_build import Moment, histories, many, part, span, ticks_of
-
-FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
-FIGURES = ("driver_versions", "newest_ms", "window")
-
-
-def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
-    """Store those of the history's days that are at these positions, or all."""
-    history = History(folder)
-    done = []
-    with RollupWriter(path_of(folder)) as writer:
-        for position, day in enumerate(history.days):
-            if days is None or position in days:
-                made = roll_up_day(history, day, DEFAULT)
-                if made is not None:
-                    writer.write(
-                        day, made.sums, Stored(origin_of(history.paths[day], DEFAULT)), made.edges, made.beside
-                    )
-                    done.append(day)
-    return done
-
-
-def upkeep(folder: Path, now_ms: int, config: Config = CONFIG, rebuild: bool = False, dry_run: bool = False) -> Done:
-    return Upkeep(str(folder), config, now_ms, dry_run, print).run(rebuild, False, None)
-
-
-def assert_same(one: Report, other: Report) -> None:
-    for name in FIGURES:
-        assert (
-            getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6)
-            if name in FIGURES[:3]
-            else getattr(one, name) == getattr(other, name)
-        ), name
-    for name in FRAMES:
-        left, right = getattr(one, name), getattr(other, name)
-        assert (left is None) == (right is None), name
-        if left is not None:
-            order = {"identities": "identity", "gpus": "uuid"}.get(name)
-            if order:
-                left, right = (frame.sort_values(order, ignore_index=True) for frame in (left, right))
-            if name == "episodes" and len(left):
-                keys = ["gpu_uuid", "pid", "start_ms"]
-                left, right = (frame.sort_values(keys, ignore_index=True) for frame in (left, right))
-            pd.testing.assert_frame_equal(left, right, check_dtype=False, atol=1e-4, rtol=1e-6, obj=name)
+from tests.rolling import KEEP_LAST_TWO, assert_same, days_left, expire, lab_days, roll_up_days, upkeep
 
 
 @many
@@ -111,14 +68,6 @@ def test_a_report_from_rollups_is_the_report_from_ticks(
         roll_up_days(folder, days)
         from_rollups = report_of(folder, start, end + 1 - on_the_hour, zone)
     assert_same(from_ticks, from_rollups)
-
-
-def lab_days(folder: Path, days: int = 3, seed: int = 1) -> tuple[int, int]:
-    """Some days of the simulated laboratory, a tick every five minutes."""
-    end = MONDAY_MS + 12 * HOUR_MS
-    start = end - days * DAY_MS
-    store.append_history(store.prepare(str(folder)), Laboratory(seed).history(start, end, 5 * MINUTE_MS))
-    return start, end
 
 
 @pytest.mark.parametrize(
@@ -188,11 +137,6 @@ def test_a_late_tick_next_to_midnight_makes_the_day_beside_it_anew_too(
     found = report_of(tmp_path, MONDAY_MS + HOUR_MS, end)
     assert found.from_ticks_seconds == 0
     assert_same(expected, found)
-
-
-def expire(folder: Path, *days: str) -> None:
-    for day in days:
-        (folder / "samples" / f"{day}.sqlite").unlink()
 
 
 def test_days_whose_ticks_have_expired_are_still_reported(tmp_path: Path) -> None:
@@ -325,13 +269,6 @@ def test_a_kill_at_any_day_leaves_whole_days_and_the_next_run_goes_on(
     assert_same(expected, report_of(tmp_path, start, end))
 
 
-def days_left(folder: Path) -> list[str]:
-    return [path.stem for path in sorted((folder / "samples").glob("*.sqlite"))]
-
-
-KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
-
-
 def test_ticks_that_come_when_their_day_has_expired_change_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -413,17 +350,6 @@ def test_what_expires_takes_its_names_along(tmp_path: Path) -> None:
         report_of(tmp_path, end - DAY_MS, end)
 
 
-def overwrite(path: Path, table: str) -> None:
-    """The table's first page with noise."""
-    with sqlite3.connect(path) as connection:
-        page = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
-        size = connection.execute("PRAGMA page_size").fetchone()[0]
-    connection.close()
-    with path.open("r+b") as file:
-        file.seek((page - 1) * size)
-        file.write(b"\xa5" * size)
-
-
 def test_days_without_ticks_survive_a_damaged_file_where_they_can_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -431,7 +357,7 @@ def test_days_without_ticks_survive_a_damaged_file_where_they_can_be_read(
     expected = report_of(tmp_path, start, end)
     upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
     rollups = tmp_path / "rollups.sqlite"
-    overwrite(rollups, "sqlite_autoindex_day_1")  # which no report reads
+    overwrite_table(rollups, "sqlite_autoindex_day_1")  # which no report reads
     before = rollups.read_bytes()
     done = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
     said = capsys.readouterr().out
@@ -449,7 +375,7 @@ def test_a_report_does_without_rollups_that_are_damaged(
     start, end = lab_days(tmp_path)
     expected = report_of(tmp_path, start, end)
     upkeep(tmp_path, end + 2 * DAY_MS)
-    overwrite(tmp_path / "rollups.sqlite", table)
+    overwrite_table(tmp_path / "rollups.sqlite", table)
     found = report_of(tmp_path, start, end)
     assert_same(expected, found)
     (note,) = found.notes
@@ -502,7 +428,7 @@ def test_a_day_that_can_not_be_mapped_costs_that_day_alone(
 def test_days_that_only_damaged_rollups_knew_are_a_gap_with_a_reason(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
     upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
-    overwrite(tmp_path / "rollups.sqlite", "card_hour")
+    overwrite_table(tmp_path / "rollups.sqlite", "card_hour")
     report = report_of(tmp_path, start, end)
     assert "rollups are not used" in report.notes[0]
     assert (
@@ -609,7 +535,7 @@ def test_who_is_held_at_the_end_of_an_expired_history_is_told_by_its_last_tick(t
 def test_samples_that_can_not_be_read_cost_their_day_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Though the last tick of the day before reaches into it, and its own times can be read."""
     write(tmp_path, series(MONDAY_MS + 10_000, 3 * 1440, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS))
-    overwrite(tmp_path / "samples/2026-11-17.sqlite", "card_sample")
+    overwrite_table(tmp_path / "samples/2026-11-17.sqlite", "card_sample")
     start, end = MONDAY_MS + 10_000, MONDAY_MS + 3 * DAY_MS
     for _ in range(2):
         report = report_of(tmp_path, start, end)

@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gua_report
@@ -20,9 +20,11 @@ from gua_sample.errors import NothingToReport, UsageError
 from gua_sample.partition_names import day_of
 from gua_sample.policy import STATES
 from gua_sample.records import Tick
+from tests.histories import Moment, histories, many, part, span, ticks_of
 from tests.lab import (
     CONFIG,
     DAY_MS,
+    HIDDEN,
     HOUR_MS,
     MINUTE_MS,
     MONDAY_MS,
@@ -54,7 +56,6 @@ from tests.lab import (
 
 ALICE = Job(100, "alice", sm_percent=0)
 BOB = Job(200, "bob", sm_percent=95)
-HIDDEN = Gpu(0, 0.0, (), used_mib=20_000)
 
 
 def hour(*gpus: Gpu, start_ms: int = MONDAY_MS) -> list[Tick]:
@@ -567,77 +568,8 @@ def test_progress_is_told_up_to_the_end(tmp_path: Path) -> None:
 
 # --- any history: adding up, and counting again without pandas ---
 
-KINDS: list[Any] = [
-    lambda index, pid: busy(Job(pid, f"user{pid % 3}"), index=index),
-    lambda index, pid: held(Job(pid, f"user{pid % 3}"), Job(pid + 50, f"user{pid % 2}"), index=index),
-    lambda index, pid: free(index),
-    lambda index, pid: lost(index),
-    lambda index, pid: HIDDEN._replace(place=index),
-    lambda index, pid: Gpu(index, None, (Job(pid),)),
-    lambda index, pid: None,  # not there at all
-]
 
-
-class Moment(NamedTuple):
-    """One tick, in few words: failing examples are printed."""
-
-    gap: int  # seconds since the tick before
-    told: int | None
-    boot: int
-    error: str | None
-    ran: int  # seconds until it ended or was killed
-    kinds: tuple[int, int]  # of KINDS, a card each
-    pid: int
-    has_mig: bool
-
-    def tick(self, ts_ms: int) -> Tick:
-        gpus = [KINDS[kind](index, self.pid + 10 * index) for index, kind in enumerate(self.kinds)]
-        gpus = [gpu for gpu in gpus if gpu is not None]
-        if self.has_mig:
-            gpus += [mig(2, 0, 90.0, (Job(90, "mig"),)), mig(2, 1)._replace(total_mib=20_000)]
-        error = self.error or (None if gpus else "no_cards")
-        interval_ms = None if self.told is None else self.told * SECOND_MS
-        boot, nvml_ms = f"boot-{self.boot}", self.ran * SECOND_MS
-        return tick(ts_ms, *([] if error else gpus), interval_ms=interval_ms, boot=boot, error=error, nvml_ms=nvml_ms)
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[Moment]:
-    """Ticks around Monday's midnight: late, missing and slow ones, reboots, driver errors, cards that fail, MIG."""
-    base = draw(st.sampled_from([10, 60, 300, 1800]))
-    told = draw(st.sampled_from([None, base]))
-    moments: list[Moment] = []
-    boot = 0
-    for _ in range(draw(st.integers(1, 14))):
-        kinds = draw(st.tuples(st.integers(0, len(KINDS) - 1), st.integers(0, len(KINDS) - 1)))
-        error = draw(st.sampled_from([None] * 6 + ["unknown", "timeout"]))
-        pid, has_mig = draw(st.integers(1, 4)), draw(st.integers(0, 5)) == 5
-        for _ in range(draw(st.integers(1, 4))):  # the same for a while
-            gap = round(base * draw(st.sampled_from([1, 1, 1, 1, 0.5, 1.3, 2, 2.5, 2.6, 9])))
-            interval = None if draw(st.integers(0, 7)) == 7 else told
-            ran = round(base * draw(st.sampled_from([0, 0, 0, 0.5, 1.2, 3, 7, 20])))
-            moments.append(Moment(gap, interval, boot, error, ran, kinds, pid, has_mig))
-        boot += draw(st.integers(0, 7)) == 7
-    return moments
-
-
-def ticks_of(moments: list[Moment], before_midnight: float) -> list[Tick]:
-    """With midnight at some part of the history."""
-    length = sum(moment.gap for moment in moments) * SECOND_MS
-    ticks, ts_ms = [], MONDAY_MS - round(before_midnight * length)
-    for moment in moments:
-        ts_ms += moment.gap * SECOND_MS
-        ticks.append(moment.tick(ts_ms))
-    return ticks
-
-
-part = st.integers(0, 100).map(lambda percent: percent / 100)
 ZONES = st.sampled_from(["UTC", "Asia/Kolkata", "America/New_York", "Asia/Kathmandu"])
-many = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
-
-
-def span(ticks: list[Tick]) -> tuple[int, int]:
-    return ticks[0].ts_ms, ticks[-1].ts_ms + HOUR_MS
 
 
 @many
