@@ -34,6 +34,7 @@ SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+NOON_MS = MONDAY_MS + 12 * HOUR_MS
 
 CONFIG = Config(DEFAULT, None, None, "USD", {})
 
@@ -76,6 +77,11 @@ class Gpu(NamedTuple):
         usages = [Usage(job.pid, job.type, job.memory_mib, job.sm_percent) for job in self.jobs]
         source = None if self.utilization is None else "samples"
         return Card(facts, self.utilization, source, used, None, self.energy, 40, usages)
+
+
+# Of these two on a busy card, it is Bob who keeps it busy.
+ALICE = Job(100, "alice", sm_percent=0)
+BOB = Job(200, "bob", sm_percent=95)
 
 
 def busy(*jobs: Job, index: int = 0, energy: int | None = None) -> Gpu:
@@ -132,9 +138,22 @@ def series(
     boot: str = "boot-1",
     error: str | None = None,
 ) -> list[Tick]:
-    """The same again and again."""
+    """Ticks that all see the same."""
     times = (start_ms + number * every_ms for number in range(count))
     return [tick(ts_ms, *gpus, interval_ms=interval_ms, boot=boot, error=error) for ts_ms in times]
+
+
+def minutes(
+    start: int,
+    end: int,
+    *gpus: Gpu,
+    interval_ms: int | None = None,
+    boot: str = "boot-1",
+    error: str | None = None,
+) -> list[Tick]:
+    """Ticks a minute apart that all see the same; start and end in minutes from Monday's midnight on."""
+    start_ms = MONDAY_MS + start * MINUTE_MS
+    return series(start_ms, end - start, *gpus, interval_ms=interval_ms, boot=boot, error=error)
 
 
 def write(folder: Path | str, ticks: Sequence[Tick]) -> None:
@@ -163,6 +182,11 @@ def report_of(
     reclaim_after_ms: tuple[int, ...] = RECLAIM_AFTER_MS,
 ) -> Report:
     return build_report(str(folder), window(start_ms, end_ms, zone), config, reclaim_after_ms)
+
+
+def report_minutes(folder: Path | str, start: int, end: int) -> Report:
+    """The report of a window in minutes from Monday's midnight on."""
+    return report_of(folder, MONDAY_MS + start * MINUTE_MS, MONDAY_MS + end * MINUTE_MS)
 
 
 def hours(report: Report) -> dict[str, float]:

@@ -14,6 +14,7 @@ from gua_sample.partition_names import list_partitions
 from tests.driver import Scenario, environment, with_clock
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
+GUA = str(SCRIPTS / "gua")
 
 
 class Machine:

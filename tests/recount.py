@@ -13,8 +13,8 @@ from gua_report.rollups.reader import Day
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES, card_state, process_states
 from gua_sample.records import Tick
+from tests.lab import HOUR_MS
 
-HOUR_MS = 3_600_000
 TRULY_IDLE = "truly-idle"
 MOST_ACTIVE_FIRST = ("active", "idle-held", "unknown")
 

@@ -30,10 +30,17 @@ from tests.machine import query
 
 TODAY_MS = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
 WEEK = [day_of(TODAY_MS - days * DAY_MS) for days in range(7, 0, -1)]
+# Two days that are too old for `raw_days = 6` and two that are not, with some between: midnight may pass meanwhile.
+OLD = [day_of(TODAY_MS - days * DAY_MS) for days in (9, 8)]
+RECENT = [day_of(TODAY_MS - days * DAY_MS) for days in (5, 4)]
 KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
 FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
 FIGURES = ("driver_versions", "newest_ms", "window")
 TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
+
+
+class Killed(BaseException):
+    """Raised where a kill is to happen: nobody catches it."""
 
 
 def write_week(folder: Path) -> None:

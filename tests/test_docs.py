@@ -18,14 +18,13 @@ from gua_sample import policy, schema
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.json_keys import key_paths
-from tests.machine import SCRIPTS
-
-ROOT = Path(__file__).parents[1]
+from tests.machine import GUA, SCRIPTS
+from tests.repository import ROOT
 
 
 def test_the_readme_shows_what_the_demo_prints() -> None:
     shown = (ROOT / "README.md").read_text().split("$ make demo\n")[1].split("...\n")[0]
-    printed = subprocess.run([str(SCRIPTS / "gua"), "demo"], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run([GUA, "demo"], capture_output=True, text=True, check=True).stdout
     # Only the name of the machine differs.
     assert printed.partition(":")[2].startswith(shown.rstrip("\n").partition(":")[2])
     assert 15 < shown.count("\n") < 30  # the first screen
@@ -50,7 +49,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def simulated(day: Path, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [str(SCRIPTS / "gua"), verb, "--simulate", "--data-dir", str(day), *options]
+    command = [GUA, verb, "--simulate", "--data-dir", str(day), *options]
     variables = os.environ | {"TZ": "UTC"}
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 

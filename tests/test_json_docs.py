@@ -27,8 +27,9 @@ from gua_sample.policy import IDLE_HELD, STATES
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.json_keys import key_paths
 from tests.machine import SCRIPTS
+from tests.repository import DOCS
 
-PAGE = Path(__file__).parents[1] / "docs" / "json.md"
+PAGE = DOCS / "json.md"
 END = "2026-11-11T12:00:00Z"
 MORE = "..."
 

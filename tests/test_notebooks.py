@@ -25,8 +25,8 @@ from gua_report import notebook
 from gua_sample.errors import NothingToReport
 from gua_sample.records import Tick
 from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, busy, free, held, series, write
+from tests.repository import DOCS
 
-DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLE = DOCS / "example.ipynb"
 REPORT_FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
 # The example does not tell whose machine it was run on.

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ALLOWED_SKIPS
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 HOOKS = "from tests.conftest import pytest_runtest_logreport, pytest_sessionfinish, pytest_terminal_summary\n"
 SKIPPING = "import pytest\n\ndef test_it():\n    pytest.skip('there is no moon')\n"
 

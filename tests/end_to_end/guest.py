@@ -26,7 +26,8 @@ from typing import TypeVar
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.repository import ROOT
+
 KEEPER = Path(__file__).with_name("keeper.py")
 
 # The kernel has no namespaces for these: what a guest did to them, it would do to the host.
@@ -53,11 +54,11 @@ class Guest:
         self, folder: Path, layers: Iterable[Path] = (), binds: Iterable[Path] = (), network: bool = False
     ) -> None:
         self.folder = folder
-        is_elsewhere = REPOSITORY.stat().st_dev != Path("/").stat().st_dev
+        is_elsewhere = ROOT.stat().st_dev != Path("/").stat().st_dev
         self._plan = {
             "folder": str(folder),
             "layers": [str(layer) for layer in layers],
-            "read_only": [str(REPOSITORY)] if is_elsewhere else [],
+            "read_only": [str(ROOT)] if is_elsewhere else [],
             "binds": [str(directory) for directory in binds],
             "network": network,
         }

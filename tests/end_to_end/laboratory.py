@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.driver import Scenario, build
-from tests.end_to_end.guest import REPOSITORY, Guest
+from tests.end_to_end.guest import Guest
+from tests.repository import ROOT
 
 SOURCE = "/usr/local/src/gua"
 WHEELS = "/usr/local/src/wheels"
@@ -32,13 +33,13 @@ def index_environment() -> dict[str, str]:
 
 def clone(guest: Guest) -> None:
     """The files that a fresh clone has, in their present state."""
-    command = ["git", "-C", str(REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
     for name in filter(None, listed):
-        if (REPOSITORY / name).is_file():  # not one that was just deleted
+        if (ROOT / name).is_file():  # not one that was just deleted
             path = Path(f"/proc/{guest.pid}/root{SOURCE}/{name}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(REPOSITORY / name, path)
+            shutil.copy2(ROOT / name, path)
 
 
 def make(guest: Guest, target: str, *variables: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -149,7 +150,7 @@ def files(guest: Guest) -> set[str]:
 
 def readme_output(command: str) -> list[str]:
     """What README's section on installing shows for a command."""
-    readme = (REPOSITORY / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     (block,) = [block for block in readme.split("```") if "$ sudo make install\n" in block]
     parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
     (output,) = [output for shown, _, output in parts if shown == command]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.guest import REPOSITORY, Guest, prepare_layer
+from tests.end_to_end.guest import Guest, prepare_layer
+from tests.repository import ROOT
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NOTE = "/etc/gua-test-note"
@@ -29,7 +30,7 @@ def test_a_guest_boots_with_all_of_its_units_well(guest: Guest) -> None:
 
 def test_a_guest_sees_the_checkout(guest: Guest) -> None:
     assert guest.read(Path(__file__)) == Path(__file__).read_text()
-    assert guest.run("pwd", cwd=REPOSITORY).stdout == f"{REPOSITORY}\n"
+    assert guest.run("pwd", cwd=ROOT).stdout == f"{ROOT}\n"
 
 
 def test_there_is_no_network_but_the_loopback_unless_asked_for(guest: Guest, tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_nothing_is_left_of_a_guest_whose_tests_were_killed(tmp_path: Path) -> N
             time.sleep(100)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), *SLEEP]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as tests:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout
         pid = int(tests.stdout.readline())
         cgroups = cgroups_of(pid)

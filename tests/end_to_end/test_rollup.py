@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 from gua_sample.partition_names import DAY_MS, day_of
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
+from tests.rolling import OLD, RECENT, TODAY_MS
 
 UNIT = "gua-rollup.service"
-# Two days that are too old for `raw_days = 6` and two that are not, with some between: midnight may pass meanwhile.
-TODAY_MS = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
-OLD = [day_of(TODAY_MS - days * DAY_MS) for days in (9, 8)]
-RECENT = [day_of(TODAY_MS - days * DAY_MS) for days in (5, 4)]
 HISTORY = """
 import sys
 from gua_sample import store

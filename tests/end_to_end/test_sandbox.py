@@ -11,7 +11,8 @@ import pytest
 
 from tests.driver import Scenario
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import REPOSITORY, Guest
+from tests.end_to_end.guest import Guest
+from tests.repository import ROOT
 
 # Everybody may open it, and no machine has a driver for it: major 60 is for experiments (the kernel's devices.txt). So
 # whoever is told more than that there is none was stopped by the unit's device policy, which is asked first.
@@ -129,7 +130,7 @@ def test_settings_that_must_stay_off_take_away_what_the_history_is_for(
 
 def test_private_devices_would_take_the_cards_away() -> None:
     """There is no card here to lose; that the setting is off, and only NVIDIA's devices are allowed, can be seen."""
-    unit = (REPOSITORY / "systemd" / "gua-sample.service").read_text()
+    unit = (ROOT / "systemd" / "gua-sample.service").read_text()
     assert not re.search("^PrivateDevices=", unit, re.M)
     assert re.findall("^DeviceAllow=(.*)", unit, re.M) == ["char-nvidia* rw"]
     assert re.findall("^DevicePolicy=(.*)", unit, re.M) == ["closed"]
@@ -143,7 +144,7 @@ def test_the_units_verify_without_a_word(guest: Guest) -> None:
 
 @pytest.mark.parametrize("unit", ["gua-sample.service", "gua-rollup.service"])
 def test_the_exposure_of_the_units_is_low(unit: str) -> None:
-    command = ["systemd-analyze", "security", "--offline=true", str(REPOSITORY / "systemd" / unit)]
+    command = ["systemd-analyze", "security", "--offline=true", str(ROOT / "systemd" / unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     match = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
     assert match

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from tests.end_to_end import laboratory
-from tests.end_to_end.guest import REPOSITORY, Guest
+from tests.end_to_end.guest import Guest
 from tests.end_to_end.laboratory import UNIT, our_lines
+from tests.repository import ROOT
 
 FOLDER = "/var/lib/prometheus/node-exporter"
 FILE = f"{FOLDER}/gua.prom"
@@ -17,7 +18,7 @@ needs_node_exporter = pytest.mark.needs("prometheus-node-exporter")
 
 def commands() -> list[str]:
     """What docs/metrics.md says is to be done."""
-    page = (REPOSITORY / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "metrics.md").read_text()
     block = page.split("in the folder of this repository:\n\n")[1].split("\n\n")[0]
     return [line.strip() for line in block.splitlines()]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gua_sample import __version__
-from tests.machine import SCRIPTS, Machine, one_line
+from tests.machine import GUA, SCRIPTS, Machine, one_line
 from tests.users import SOMEBODY, needs_root
 
 
@@ -64,7 +64,7 @@ def test_versions_are_told(command: list[str]) -> None:
 
 def test_gua_runs_the_verbs(machine: Machine) -> None:
     machine.scenario.add_card()
-    command = [str(SCRIPTS / "gua"), "sample", "--data-dir", str(machine.data_dir)]
+    command = [GUA, "sample", "--data-dir", str(machine.data_dir)]
     done = subprocess.run(command, env=machine.environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(machine.ticks()) == 1
@@ -369,7 +369,7 @@ def test_the_demo_keeps_its_history_if_asked_to(tmp_path: Path) -> None:
 
 
 def test_the_demo_keeps_its_history_in_a_folder_below_this_one(tmp_path: Path) -> None:
-    command = [str(SCRIPTS / "gua"), "demo", "--days", "1", "--keep", "try"]
+    command = [GUA, "demo", "--days", "1", "--keep", "try"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(list((tmp_path / "try" / "samples").iterdir())) == 2

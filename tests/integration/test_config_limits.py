@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gua_report.config import MOST_BYTES, PIPE_SECONDS
-from tests.machine import SCRIPTS, Machine, one_line
+from tests.machine import GUA, SCRIPTS, Machine, one_line
+from tests.odd_files import endless, fifo, folder
 
 COMMANDS = [["gua", "status"], ["gua", "free"], ["gua-report"], ["gua", "rollup"], ["gua", "export"]]
 LONGEST_SECONDS = 20
@@ -26,14 +27,6 @@ def run(machine: Machine, command: list[str], config: Path | str, text: str = ""
     )
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
 def huge(path: Path) -> None:
     path.write_text(POLICY)
     os.truncate(path, 4 << 30)
@@ -41,10 +34,6 @@ def huge(path: Path) -> None:
 
 def too_large(path: Path) -> None:
     path.write_text(POLICY + "#" * MOST_BYTES)
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -86,7 +75,7 @@ def test_a_pipe_that_does_not_end_is_not_waited_for(machine: Machine) -> None:
     machine.scenario.add_card()
     read_end, write_end = os.pipe()
     os.write(write_end, POLICY.encode())
-    command = ["timeout", str(LONGEST_SECONDS), str(SCRIPTS / "gua"), "status", "--config", f"/dev/fd/{read_end}"]
+    command = ["timeout", str(LONGEST_SECONDS), GUA, "status", "--config", f"/dev/fd/{read_end}"]
     variables = machine.environment()
     done = subprocess.run(command, env=variables, pass_fds=[read_end], stderr=subprocess.PIPE, text=True, check=False)
     os.close(read_end)

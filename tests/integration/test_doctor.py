@@ -18,13 +18,11 @@ import pytest
 
 from gua_sample import schema
 from tests.damage import DAMAGES, damage_header
-from tests.machine import SCRIPTS, Machine, one_line, query
+from tests.disks import mounted
+from tests.lab import DAY_MS, HOUR_MS
+from tests.machine import GUA, Machine, one_line, query
 from tests.systemctl import install, replace_systemctl
 from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
-
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
-GUA = str(SCRIPTS / "gua")
 
 Finding = dict[str, str]
 
@@ -439,12 +437,8 @@ def test_a_file_where_the_folder_should_be_is_an_error(machine: Machine) -> None
 
 @pytest.fixture
 def small_disk(machine: Machine, request: pytest.FixtureRequest) -> Iterator[Path]:
-    machine.data_dir.mkdir()
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"mode=755,{request.param}", "tmpfs", str(machine.data_dir)], check=True
-    )
-    yield machine.data_dir
-    subprocess.run(["umount", str(machine.data_dir)], check=True)
+    with mounted(machine.data_dir, request.param) as folder:
+        yield folder
 
 
 @needs_mounts

@@ -25,6 +25,7 @@ from gua_sample import store
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import day_of
 from gua_sample.simulate import Laboratory
+from tests.disks import mounted
 from tests.driver import with_clock
 from tests.lab import (
     CONFIG,
@@ -42,7 +43,7 @@ from tests.lab import (
     tick,
     write,
 )
-from tests.machine import SCRIPTS, Machine, one_line, query
+from tests.machine import GUA, SCRIPTS, Machine, one_line, query
 from tests.rolling import roll_up_days
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
@@ -67,7 +68,7 @@ def data_dir(open_folder: Path) -> Path:
 
 
 def export(data_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), *arguments]
+    command = [GUA, "export", "--data-dir", str(data_dir), *arguments]
     return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
 
 
@@ -214,7 +215,7 @@ def test_a_database_is_not_replaced(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout"])
 def test_standard_output_may_be_given_by_its_name(data_dir: Path, tmp_path: Path, name: str) -> None:
-    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), "-o", name, *ALL]
+    command = [GUA, "export", "--data-dir", str(data_dir), "-o", name, *ALL]
     expected = exported(data_dir, *ALL)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
@@ -233,7 +234,7 @@ def test_a_pipe_with_a_name_is_written_to(data_dir: Path, tmp_path: Path) -> Non
 
 def test_two_at_once_leave_one_whole_file(data_dir: Path, tmp_path: Path) -> None:
     target = tmp_path / "cards.csv"
-    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), "-o", str(target), *ALL]
+    command = [GUA, "export", "--data-dir", str(data_dir), "-o", str(target), *ALL]
     running = [subprocess.Popen(command) for _ in range(3)]
     assert [one.wait() for one in running] == [0] * 3
     assert target.read_text() == exported(data_dir, *ALL)
@@ -255,7 +256,7 @@ def test_a_place_that_can_not_be_written_is_said_in_one_line(data_dir: Path, tmp
         assert one_line(done.stderr)
         assert place in done.stderr
     with open("/dev/full", "w") as full:
-        command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), *ALL]
+        command = [GUA, "export", "--data-dir", str(data_dir), *ALL]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert one_line(done.stderr)
@@ -264,11 +265,8 @@ def test_a_place_that_can_not_be_written_is_said_in_one_line(data_dir: Path, tmp
 
 @pytest.fixture
 def small_disk(open_folder: Path) -> Iterator[Path]:
-    folder = open_folder / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=16k", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(open_folder / "small", "size=16k") as folder:
+        yield folder
 
 
 @needs_mounts
@@ -359,7 +357,7 @@ def test_a_closed_pipe_is_no_error(data_dir: Path) -> None:
 def test_a_reader_that_takes_its_time_costs_no_tick(machine: Machine) -> None:
     """More rows than a pipe holds, and nobody takes them: the partition is not held meanwhile."""
     write(machine.data_dir, series(MONDAY_MS, 1000, *(busy(index=index) for index in range(4)), every_ms=30_000))
-    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(machine.data_dir), *ALL]
+    command = [GUA, "export", "--data-dir", str(machine.data_dir), *ALL]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as slow:
         assert slow.stdout is not None
         assert slow.stdout.read(1)  # it has begun to write, and soon waits
@@ -460,7 +458,7 @@ def test_mistakes_are_named_with_what_was_expected(data_dir: Path, arguments: li
 
 
 def test_help_has_examples_fits_a_narrow_terminal_and_needs_no_pandas() -> None:
-    command = [sys.executable, "-X", "importtime", str(SCRIPTS / "gua"), "export", "--help"]
+    command = [sys.executable, "-X", "importtime", GUA, "export", "--help"]
     done = subprocess.run(command, env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=True)
     assert "examples" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
@@ -508,7 +506,7 @@ def test_more_days_take_no_more_memory(tmp_path: Path) -> None:
         shutil.copy(samples / f"{DAYS[0]}.sqlite", copy)
         with closing(sqlite3.connect(copy)) as connection, connection:
             connection.execute("UPDATE tick SET ts_ms = ts_ms + ?", (day * DAY_MS,))
-    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(tmp_path), "--format", "jsonl", "--tz", "UTC"]
+    command = [GUA, "export", "--data-dir", str(tmp_path), "--format", "jsonl", "--tz", "UTC"]
     sizes, peaks = [], []
     for end in ("2026-11-22", "2026-12-04"):
         arguments = [sys.executable, "-c", MEASURE, *command, "--from", DAYS[0], "--to", end]
@@ -663,7 +661,7 @@ def test_a_full_disk_leaves_no_half_parquet_file(data_dir: Path, small_disk: Pat
 
 
 def test_two_exports_at_once_into_one_folder(data_dir: Path, tmp_path: Path, parquet: Any) -> None:
-    command = [str(SCRIPTS / "gua"), "export", "--data-dir", str(data_dir), "--format", "parquet"]
+    command = [GUA, "export", "--data-dir", str(data_dir), "--format", "parquet"]
     command += ["-o", str(tmp_path), *ALL]
     running = [subprocess.Popen([*command, "--host", host]) for host in ("lab7", "lab7", "lab8")]
     assert [one.wait() for one in running] == [0] * 3
@@ -762,7 +760,7 @@ def test_closed_days_that_are_not_rolled_up_are_named_with_what_to_do(
     assert (done.returncode, done.stderr) == (1, f"gua export: warning: {DAYS[2]}: {todo}")
     assert lines(done.stdout) == rollup_view(data_dir, "card_hours")
     # The command that is named does it.
-    subprocess.run([str(SCRIPTS / "gua"), "rollup", "--data-dir", str(data_dir)], env=os.environ | later, check=True)
+    subprocess.run([GUA, "rollup", "--data-dir", str(data_dir)], env=os.environ | later, check=True)
     done = export(data_dir, *options, **later)
     assert (done.returncode, done.stderr) == (0, "")
     assert {row["hour_ms"] // DAY_MS for row in lines(done.stdout)} == {MONDAY_MS // DAY_MS + day for day in range(3)}
@@ -812,7 +810,7 @@ def test_ticks_that_came_when_those_of_their_day_had_expired_are_left_out_and_na
     data_dir: Path, later: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "gua.toml").write_text("[retention]\nraw_days = 7\n")  # the first two days go
-    rollup = [str(SCRIPTS / "gua"), "rollup", "--data-dir", str(data_dir), "--config", str(tmp_path / "gua.toml")]
+    rollup = [GUA, "rollup", "--data-dir", str(data_dir), "--config", str(tmp_path / "gua.toml")]
     subprocess.run(rollup, env=os.environ | later, capture_output=True, check=True)
     last_day = view(data_dir, "ticks")
     assert {row["ts_ms"] // DAY_MS for row in last_day} == {MONDAY_MS // DAY_MS + 2}

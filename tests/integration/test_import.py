@@ -26,7 +26,7 @@ from gua_sample.partition_names import list_partitions
 from tests.gpu_usage_audit import NOON_MS, PeerDatabase, Seen, times
 from tests.import_target import photograph
 from tests.lab import DAY_MS, HOUR_MS, SECOND_MS
-from tests.machine import SCRIPTS, Machine, one_line, query
+from tests.machine import GUA, SCRIPTS, Machine, one_line, query
 from tests.users import SOMEBODY, needs_mounts, needs_root, reachable_python
 
 # Run by the tool's own Python: a day and a half of five cards, two runs of its daemon, written by its own code.
@@ -112,7 +112,7 @@ def tool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def run(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str]:
-    command = [str(SCRIPTS / "gua"), "import", *arguments]
+    command = [GUA, "import", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, **keywords)
 
 
@@ -276,7 +276,7 @@ WHOLE = {"2026-10-05": 200, "2026-10-06": 200, "2026-10-07": 200}
 def test_killed_at_any_moment_there_are_whole_days_and_a_second_run_completes_them(
     machine: Machine, three_days: PeerDatabase
 ) -> None:
-    command = [str(SCRIPTS / "gua"), "import", str(three_days.path), "--data-dir", str(machine.data_dir)]
+    command = [GUA, "import", str(three_days.path), "--data-dir", str(machine.data_dir)]
     killed = 0
     for moment in [1, 2, 5, 9, 15, 23, 40, 58, 77, 95, 120, 10_000]:
         shutil.rmtree(machine.data_dir, ignore_errors=True)
@@ -291,7 +291,7 @@ def test_killed_at_any_moment_there_are_whole_days_and_a_second_run_completes_th
 
 
 def test_two_imports_at_once_take_each_tick_once(three_days: PeerDatabase, tmp_path: Path) -> None:
-    command = [str(SCRIPTS / "gua"), "import", str(three_days.path), "--data-dir", str(tmp_path / "data")]
+    command = [GUA, "import", str(three_days.path), "--data-dir", str(tmp_path / "data")]
     importers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(4)]
     assert [importer.wait() for importer in importers] == [0] * 4
     assert ticks_by_day(tmp_path / "data") == WHOLE
@@ -396,7 +396,7 @@ def test_the_sampler_goes_on_meanwhile(machine: Machine, tmp_path: Path) -> None
     database = PeerDatabase(tmp_path / "gua.db")
     database.start(start_ms, 1.0)
     database.add(times(start_ms, count, SECOND_MS), *[Seen(50, uuid=f"GPU-{index}") for index in range(8)])
-    command = [str(SCRIPTS / "gua"), "import", str(database.path), "--data-dir", str(machine.data_dir)]
+    command = [GUA, "import", str(database.path), "--data-dir", str(machine.data_dir)]
     importer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     sampled = 1
     while importer.poll() is None:

@@ -19,9 +19,9 @@ import pytest
 
 from gua_report import config
 from gua_sample.policy import DEFAULT
+from tests.repository import ROOT
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
-ROOT = Path(__file__).parents[2]
 SOURCES = ("Makefile", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "constraints.txt")
 SOURCE_FOLDERS = ("gua_sample", "gua_report", "install", "systemd", "docs")
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0"}

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from gua_report.ticks.open_partition import open_partition
+from tests.lab import DAY_MS, MONDAY_MS
 from tests.machine import Machine, query
+from tests.repository import ROOT
 from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
 
-DAY_MS = 86_400_000
-MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16 00:00 UTC
 CARDS = 4
 KILLED = -signal.SIGKILL
 
@@ -58,7 +58,7 @@ def test_samplers_at_the_same_time_each_record_their_tick(lab: Machine) -> None:
     assert_whole(lab, 8)
 
 
-@pytest.mark.parametrize("clock_ms", [MIDNIGHT_MS, MIDNIGHT_MS - 1, MIDNIGHT_MS + DAY_MS // 3])
+@pytest.mark.parametrize("clock_ms", [MONDAY_MS, MONDAY_MS - 1, MONDAY_MS + DAY_MS // 3])
 def test_samplers_in_the_same_millisecond_each_record_their_tick_in_their_day(lab: Machine, clock_ms: int) -> None:
     variables = lab.environment(clock_ms=clock_ms)
     samplers = [subprocess.Popen(lab.command(), env=variables, stdout=subprocess.DEVNULL) for _ in range(4)]
@@ -82,10 +82,10 @@ def test_a_clock_set_back_loses_and_doubles_nothing(lab: Machine) -> None:
 
 def test_midnight_separates_the_files_and_nothing_else(lab: Machine) -> None:
     lab.scenario.cards[0].update(samples=[(1000, 10)], utilization_percent=7)
-    lab.tick(clock_ms=MIDNIGHT_MS - 1)
-    lab.tick(clock_ms=MIDNIGHT_MS)
+    lab.tick(clock_ms=MONDAY_MS - 1)
+    lab.tick(clock_ms=MONDAY_MS)
     assert [path.name for path in lab.partitions()] == ["2026-11-15.sqlite", "2026-11-16.sqlite"]
-    assert [tick["ts_ms"] for tick in lab.ticks()] == [MIDNIGHT_MS - 1, MIDNIGHT_MS]
+    assert [tick["ts_ms"] for tick in lab.ticks()] == [MONDAY_MS - 1, MONDAY_MS]
     # The new day knows how far the old one had read the driver's buffer.
     assert [row["utilization_source"] for row in lab.cards("gpu_index = 0")] == ["samples", "rate"]
 
@@ -127,14 +127,14 @@ def test_a_kept_tick_holds_all_that_a_written_one_does(lab: Machine) -> None:
 
 
 def test_ticks_kept_yesterday_are_taken_into_yesterday(lab: Machine) -> None:
-    lab.tick(clock_ms=MIDNIGHT_MS - 60_000)
+    lab.tick(clock_ms=MONDAY_MS - 60_000)
     with closing(sqlite3.connect(lab.partitions()[0], isolation_level=None)) as reader:
         cursor = reader.execute("SELECT * FROM card_ticks")
         cursor.fetchone()
-        assert "kept in" in lab.sample(clock_ms=MIDNIGHT_MS - 30_000).stdout
-        lab.tick(clock_ms=MIDNIGHT_MS)  # still held: it waits on, and today is not held up by it
+        assert "kept in" in lab.sample(clock_ms=MONDAY_MS - 30_000).stdout
+        lab.tick(clock_ms=MONDAY_MS)  # still held: it waits on, and today is not held up by it
         cursor.close()
-    lab.tick(clock_ms=MIDNIGHT_MS + 30_000)
+    lab.tick(clock_ms=MONDAY_MS + 30_000)
     assert_whole(lab, 4)
     assert [len(query(path, "SELECT * FROM ticks")) for path in lab.partitions()] == [2, 2]
 
@@ -246,10 +246,10 @@ def leave_hot_journal(machine: Machine, clock_ms: int) -> Path:
 
 @pytest.mark.real
 def test_hot_journals_of_today_and_yesterday_are_healed_by_the_next_run_and_readable_meanwhile(lab: Machine) -> None:
-    yesterday = leave_hot_journal(lab, MIDNIGHT_MS - 60_000)
+    yesterday = leave_hot_journal(lab, MONDAY_MS - 60_000)
     # Until then nobody rolls it back: today's first tick would, so its journal is put back.
     hot = {path: path.read_bytes() for path in (yesterday, yesterday.with_name(yesterday.name + "-journal"))}
-    today = leave_hot_journal(lab, MIDNIGHT_MS + 60_000)
+    today = leave_hot_journal(lab, MONDAY_MS + 60_000)
     for path, content in hot.items():
         path.write_bytes(content)
     before = {name: (lab.samples / name).read_bytes() for name in lab.files()}
@@ -259,16 +259,16 @@ def test_hot_journals_of_today_and_yesterday_are_healed_by_the_next_run_and_read
     assert count_read_by_report(today) == 1
     assert {name: (lab.samples / name).read_bytes() for name in lab.files()} == before  # reading wrote nothing
 
-    lab.tick(clock_ms=MIDNIGHT_MS + 90_000)
+    lab.tick(clock_ms=MONDAY_MS + 90_000)
     assert lab.files() == [yesterday.name, today.name]
     assert_whole(lab, 3)
 
 
 @needs_root
 def test_a_hot_journal_is_readable_without_write_access(lab: Machine, open_folder: Path) -> None:
-    partition = leave_hot_journal(lab, MIDNIGHT_MS)
+    partition = leave_hot_journal(lab, MONDAY_MS)
     command = sampler_for_others(open_folder)
-    package = Path(__file__).parents[2] / "gua_report"
+    package = ROOT / "gua_report"
     subprocess.run(["cp", "-r", str(package), str(open_folder / "library")], check=True)
     code = command[2].split("from gua_sample")[0] + (
         "from gua_report.ticks.open_partition import open_partition\n"

@@ -16,8 +16,9 @@ import pytest
 from gua_report.commands.demo import simulate
 from tests.lab import HOUR_MS, busy, free, series, write
 from tests.machine import SCRIPTS, one_line
+from tests.repository import ROOT
 
-RECIPES = Path(__file__).parents[2] / "contrib" / "mail"
+RECIPES = ROOT / "contrib" / "mail"
 CRON, SERVICE, TIMER = (RECIPES / name for name in ("gua-report.cron", "gua-mail.service", "gua-mail.timer"))
 TEN_MINUTES_MS = 600_000
 # It takes a mail as mail(1) does, and remembers what it was given.

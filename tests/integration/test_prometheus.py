@@ -18,10 +18,10 @@ from tests.lab import HOUR_MS, at
 from tests.machine import Machine
 from tests.monitoring import Monitoring, monitoring, needs_prometheus, promtool, wait_for
 from tests.processes import process_named
+from tests.repository import ROOT
 
 pytestmark = needs_prometheus
 
-ROOT = Path(__file__).parents[2]
 RULES = ROOT / "contrib" / "prometheus"
 DASHBOARD = ROOT / "contrib" / "grafana" / "gua.json"
 # A Wednesday on which the laboratory's last card is lost; long ago, so that nobody can take it for a live sampler.

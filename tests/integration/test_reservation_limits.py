@@ -16,6 +16,7 @@ from gua_report.reservations.cards import UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.hostile_redis import BEHAVIOURS, MIB, PASSWORD, Behaviour, hostile_server
 from tests.machine import SCRIPTS, Machine
+from tests.odd_files import endless, fifo, folder
 
 PID = os.getpid()
 HEADER = "gpu,user,from,to,note\n"
@@ -198,18 +199,6 @@ def test_as_many_rows_as_may_be_take_seconds_and_few_lines(
     assert done.memory_mib < 300
     assert len(done.warnings()) == lines
     assert last in done.warnings()[-1]
-
-
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
 
 
 def one_long_line(path: Path) -> None:

@@ -20,12 +20,12 @@ from gua_report.people.identities import resolve
 from gua_report.reservations.cards import AVAILABLE, CONFIRMED, KINDS, SEVERAL_USERS, UNRESERVED, UNUSED
 from gua_sample.policy import UNKNOWN
 from gua_sample.processes import describe, read_boot, user_names
-from tests.machine import SCRIPTS, Machine
+from tests.machine import GUA, SCRIPTS, Machine
 from tests.redis_server import CERTIFICATE, KEY, Canhazgpu, free_port, needs_redis, redis_server
+from tests.repository import ROOT
 from tests.users import needs_root
 
 PID = os.getpid()
-ROOT = Path(__file__).parents[2]
 HOUR = 3600
 GPU_IS_LOST = 15
 
@@ -64,7 +64,7 @@ def process_of(user: str) -> Iterator[int]:
 def gua(machine: Machine, config: str, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
     path = machine.folder / "gua.toml"
     path.write_text(config)
-    command = [str(SCRIPTS / "gua"), verb, "--config", str(path), "--data-dir", str(machine.data_dir), *options]
+    command = [GUA, verb, "--config", str(path), "--data-dir", str(machine.data_dir), *options]
     return subprocess.run(command, env=machine.environment(), capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -610,7 +610,7 @@ def test_a_directory_of_users_that_hangs_holds_up_nobody(machine: Machine) -> No
     machine.scenario.add_card()
     environment = machine.environment() | {"GUA_TEST_SLOW_FROM_UID": "0"}
     environment["LD_PRELOAD"] = str(machine.driver / "slow_names.so")
-    command = [str(SCRIPTS / "gua"), "free", "--config", "/dev/null", "--data-dir", str(machine.data_dir)]
+    command = [GUA, "free", "--config", "/dev/null", "--data-dir", str(machine.data_dir)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stdout) == (0, "0\n")
 

@@ -29,16 +29,12 @@ from gua_sample import store
 from gua_sample.partition_names import day_of
 from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
+from tests.disks import fill, mounted
 from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, Report, report_of
-from tests.machine import SCRIPTS, one_line, query
-from tests.rolling import assert_same
+from tests.machine import GUA, SCRIPTS, one_line, query
+from tests.rolling import OLD, RECENT, TABLES, TODAY_MS, assert_same, partition
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
-# Two days that retention finds too old, two that it does not, and one that is not over; with days between them, so that
-# it makes no difference if midnight passes meanwhile.
-TODAY_MS = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
-OLD = [day_of(TODAY_MS - days * DAY_MS) for days in (9, 8)]
-RECENT = [day_of(TODAY_MS - days * DAY_MS) for days in (5, 4)]
 CLOSED = [*OLD, *RECENT]
 TODAY = day_of(TODAY_MS)
 KEPT_DAYS = 6
@@ -116,7 +112,7 @@ def copy(source: Path, target: Path) -> Path:
 
 
 def command(data_dir: Path, *arguments: str) -> list[str]:
-    return [str(SCRIPTS / "gua"), "rollup", "--data-dir", str(data_dir), *arguments]
+    return [GUA, "rollup", "--data-dir", str(data_dir), *arguments]
 
 
 def rollup(data_dir: Path, *arguments: str) -> Done:
@@ -150,10 +146,6 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes | None]]:
     }
 
 
-def partition(data_dir: Path, day: str) -> Path:
-    return data_dir / "samples" / f"{day}.sqlite"
-
-
 def but_for_empty(stderr: str) -> str:
     """A run that is cut short as it begins rollups.sqlite leaves no more than its name, and the next one says so."""
     return re.sub(r"^gua rollup: warning: .*/rollups\.sqlite is empty: it is made again .*\n", "", stderr)
@@ -168,8 +160,7 @@ def stored(data_dir: Path, day: str) -> dict[str, list[dict[str, Any]]]:
     """All that rollups.sqlite holds of a day, but for what became of its ticks."""
     path = data_dir / "rollups.sqlite"
     (row,) = query(path, f"SELECT id FROM day WHERE day = '{day}'")
-    tables = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
-    return {table: query(path, f"SELECT * FROM {table} WHERE day_id = {row['id']}") for table in tables}
+    return {table: query(path, f"SELECT * FROM {table} WHERE day_id = {row['id']}") for table in TABLES}
 
 
 def stored_days(data_dir: Path) -> list[str]:
@@ -223,9 +214,7 @@ def test_the_report_takes_closed_days_from_rollups(untouched: Path, finished: Pa
     names = ["report", "--json", "--tz", "UTC", "--from", OLD[0], "--to", day_of(END_MS)]
     documents = []
     for folder in (untouched, finished):
-        done = subprocess.run(
-            [str(SCRIPTS / "gua"), *names, "--data-dir", str(folder)], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([GUA, *names, "--data-dir", str(folder)], capture_output=True, text=True, check=True)
         assert done.stderr == ""
         documents.append(json.loads(done.stdout))
     from_ticks, from_rollups = (document.pop("sources") for document in documents)
@@ -244,7 +233,7 @@ def test_an_empty_folder_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_help_has_examples_fits_a_narrow_terminal_and_needs_no_pandas() -> None:
-    words = [sys.executable, "-X", "importtime", str(SCRIPTS / "gua"), "rollup", "--help"]
+    words = [sys.executable, "-X", "importtime", GUA, "rollup", "--help"]
     done = subprocess.run(words, env=os.environ | {"COLUMNS": "80"}, capture_output=True, text=True, check=True)
     assert "examples" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
@@ -497,19 +486,8 @@ def test_a_day_that_was_stored_and_not_looked_at_again_is_made_anew(
 
 @pytest.fixture
 def small_disk(untouched: Path, tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=1m", "tmpfs", str(folder)], check=True)
-    yield copy(untouched, folder)
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def fill(folder: Path, leave: int) -> None:
-    with open(folder / "ballast", "wb", buffering=0) as file:
-        with suppress(OSError):
-            while True:
-                file.write(b"x" * 4096)
-        file.truncate(max(0, file.tell() - leave))
+    with mounted(tmp_path / "disk", "size=1m") as folder:
+        yield copy(untouched, folder)
 
 
 @needs_mounts

@@ -19,6 +19,7 @@ from tests.machine import query
 from tests.rolling import (
     TODAY_MS,
     WEEK,
+    Killed,
     days_left,
     edges_left,
     partition,
@@ -31,10 +32,6 @@ from tests.rolling import (
 )
 
 KEEP_THREE = {"raw_days": 3}
-
-
-class Killed(BaseException):
-    """Nobody catches it."""
 
 
 @pytest.fixture(scope="module")

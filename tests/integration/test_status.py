@@ -20,14 +20,11 @@ from typing import Any
 import pytest
 
 from gua_report.commands.status import CLEAR
-from tests.machine import SCRIPTS, Machine, one_line
+from tests.lab import MINUTE_MS, MONDAY_MS, SECOND_MS
+from tests.machine import GUA, Machine, one_line
 from tests.systemctl import install, replace_systemctl
 from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
 
-SECOND_MS = 1000
-MINUTE_MS = 60 * SECOND_MS
-MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16
-GUA = str(SCRIPTS / "gua")
 NOBODY = 4_194_303  # the largest pid there can be, and no process of ours
 
 Document = dict[str, Any]
@@ -179,7 +176,7 @@ def test_several_users_share_a_card(machine: Machine, sleeper: int) -> None:
 
 def test_durations_come_from_the_history(machine: Machine, sleeper: int) -> None:
     card = machine.scenario.add_card(utilization_percent=80, compute=[(sleeper, 4000)])
-    start_ms = MIDNIGHT_MS - 2 * MINUTE_MS  # so that midnight is within
+    start_ms = MONDAY_MS - 2 * MINUTE_MS  # so that midnight is within
     for number in range(7):
         card.update(utilization_percent=80 if number < 2 else 0)
         machine.tick(clock_ms=start_ms + number * 30 * SECOND_MS)
@@ -584,7 +581,7 @@ def test_without_a_history_the_order_is_that_of_the_indices(machine: Machine) ->
 
 def test_too_few_free_cards_are_an_error_that_says_who_holds_them(machine: Machine, sleeper: int) -> None:
     cards = [machine.scenario.add_card() for _ in range(3)]
-    start_ms = MIDNIGHT_MS
+    start_ms = MONDAY_MS
     for number in range(6):
         for card in cards[1:]:
             card.update(compute=[(sleeper, 4000)] if number else ())

@@ -14,6 +14,7 @@ import pytest
 
 from gua_sample import schema
 from tests.damage import DAMAGES, damage_header
+from tests.disks import fill, mounted
 from tests.machine import Machine, one_line
 from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
 
@@ -25,20 +26,8 @@ def digest(path: Path) -> str:
 @pytest.fixture
 def small_disk(machine: Machine) -> Iterator[Path]:
     """The machine's data folder on a file system of 256 KiB."""
-    machine.data_dir.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=256k", "tmpfs", str(machine.data_dir)], check=True)
-    yield machine.data_dir
-    subprocess.run(["umount", str(machine.data_dir)], check=True)
-
-
-def fill(folder: Path, leave: int = 0) -> None:
-    with open(folder / "ballast", "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            pass
-        file.truncate(max(0, file.tell() - leave))
+    with mounted(machine.data_dir, "size=256k") as folder:
+        yield folder
 
 
 @needs_mounts

@@ -15,11 +15,11 @@ import pytest
 
 from gua_sample import idleness
 from gua_sample.whole_file import ABANDONED_SECONDS
+from tests.lab import MONDAY_MS
 from tests.machine import Machine, one_line
 from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
 
 PID = os.getpid()
-MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16 00:00 UTC
 EVERY_MS = 30_000
 
 
@@ -223,7 +223,7 @@ def idle_run(machine: Machine, file: Path, number: int, sm_percent: int = 0) -> 
     """A run so many intervals after five minutes to midnight; returns for how long the process idles."""
     card = machine.scenario.cards[0]
     card.update(process_utilization=[(PID, 1_000_000 * (number + 1), sm_percent)])
-    machine.tick("--textfile", str(file), clock_ms=MIDNIGHT_MS - 300_000 + number * EVERY_MS)
+    machine.tick("--textfile", str(file), clock_ms=MONDAY_MS - 300_000 + number * EVERY_MS)
     (seconds,) = series(file, "gpu_idle_process_idle_seconds").values()
     return seconds
 
@@ -263,7 +263,7 @@ def test_what_is_carried_cannot_be_written_is_said_and_looked_up_instead(machine
     (machine.data_dir / idleness.NAME).mkdir(parents=True)
     for number in range(4):
         machine.scenario.cards[0].update(process_utilization=[(PID, 1_000_000 * (number + 1), 0)])
-        done = machine.sample("--textfile", str(file), clock_ms=MIDNIGHT_MS + number * EVERY_MS)
+        done = machine.sample("--textfile", str(file), clock_ms=MONDAY_MS + number * EVERY_MS)
         assert done.returncode == 0
         assert one_line(done.stderr)
         assert f"/{idleness.NAME} can't be written (Is a directory): " in done.stderr

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.repository import ROOT
 from tests.torture.table import COLUMNS
 
 pytestmark = pytest.mark.timeout(900)  # on a machine that runs four at a time
-ROOT = Path(__file__).parents[2]
 WRITES = r'(\S+)\("BEGIN IMMEDIATE"\)'
 RUNS = r"def run\(options: argparse.Namespace\) -> int:\n"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.repository import ROOT
 from tests.torture.folders import SEEDS
 
 pytestmark = pytest.mark.timeout(900)  # on a machine that runs four at a time
-ROOT = Path(__file__).parents[2]
 FINISHED = " minutes, seed 0"
 SHARES = ["--kills", "150", "--faults", "32", "--cuts", "24", "--folders", "40", "--minutes", "3"]
 SECONDS = "10"  # that a command may take: what hangs must not take as many minutes as there are cases

@@ -37,10 +37,9 @@ from gua_report.upkeep.nightly import Upkeep
 from gua_sample import pending, store
 from gua_sample.partition_names import DAY_MS
 from gua_sample.records import Boot, Tick
+from tests.lab import NOON_MS, SECOND_MS
 from tests.users import SOMEBODY, needs_root
 
-NOON_MS = 1_794_830_400_000  # 2026-11-16, 12:00 UTC
-SECOND_MS = 1000
 GUA = User(990, 990, (990, 44), "gua")
 
 

@@ -21,6 +21,8 @@ from gua_sample.policy import DEFAULT, NAN, STATES, Policy, card_states
 from gua_sample.records import Boot, Process, Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import (
+    ALICE,
+    BOB,
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
@@ -31,19 +33,13 @@ from tests.lab import (
     free,
     held,
     lost,
+    minutes,
     report_of,
     series,
     tick,
     write,
     written,
 )
-
-ALICE = Job(100, "alice", sm_percent=0)
-BOB = Job(200, "bob", sm_percent=95)
-
-
-def minutes(start: int, end: int, *gpus: Gpu, boot: str = "boot-1", error: str | None = None) -> list[Tick]:
-    return series(MONDAY_MS + start * MINUTE_MS, end - start, *gpus, boot=boot, error=error)
 
 
 def look_back(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -24,14 +25,13 @@ from tests.lab import (
     held,
     lost,
     mig,
+    minutes,
     report_of,
     series,
     write,
 )
 
-
-def minutes(start: int, end: int, *gpus: Gpu, error: str | None = None) -> list[Tick]:
-    return series(MONDAY_MS + start * MINUTE_MS, end - start, *gpus, interval_ms=MINUTE_MS, error=error)
+told = partial(minutes, interval_ms=MINUTE_MS)
 
 
 def found(folder: Path, ticks: list[Tick], start: int = 0, end: int = 600, longest_ms: int = HOUR_MS) -> list[str]:
@@ -41,35 +41,35 @@ def found(folder: Path, ticks: list[Tick], start: int = 0, end: int = 600, longe
 
 
 def report_of_held(folder: Path) -> Report:
-    write(folder, minutes(0, 120, held()))
+    write(folder, told(0, 120, held()))
     return report_of(folder, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS)
 
 
 def test_cards_at_work_and_free_ones_are_nothing_to_act_on(tmp_path: Path) -> None:
-    assert found(tmp_path, minutes(0, 600, busy(), free(1))) == []
+    assert found(tmp_path, told(0, 600, busy(), free(1))) == []
 
 
 @pytest.mark.parametrize(("length", "expected"), [(59, []), (60, ["1 idle-held episode of 1h or more (alice 1h)"])])
 def test_an_episode_counts_from_the_given_length_on(tmp_path: Path, length: int, expected: list[str]) -> None:
     until = 100 + length
-    ticks = minutes(0, 100, busy()) + minutes(100, until, held()) + minutes(until, 600, busy())
+    ticks = told(0, 100, busy()) + told(100, until, held()) + told(until, 600, busy())
     assert found(tmp_path, ticks) == expected
 
 
 def test_the_length_may_be_another(tmp_path: Path) -> None:
-    ticks = minutes(0, 100, busy()) + minutes(100, 190, held()) + minutes(190, 600, busy())
+    ticks = told(0, 100, busy()) + told(100, 190, held()) + told(190, 600, busy())
     assert found(tmp_path, ticks, longest_ms=90 * MINUTE_MS) == ["1 idle-held episode of 1h 30m or more (alice 1h 30m)"]
     assert found(tmp_path, [], longest_ms=91 * MINUTE_MS) == []
 
 
 def test_an_episode_that_goes_on_counts(tmp_path: Path) -> None:
-    assert found(tmp_path, minutes(0, 530, busy()) + minutes(530, 600, held())) == [
+    assert found(tmp_path, told(0, 530, busy()) + told(530, 600, held())) == [
         "1 idle-held episode of 1h or more (alice 1h 10m)"
     ]
 
 
 def test_an_episode_counts_with_all_its_length_though_the_window_has_little_of_it(tmp_path: Path) -> None:
-    ticks = minutes(0, 120, held()) + minutes(120, 600, busy())
+    ticks = told(0, 120, held()) + told(120, 600, busy())
     assert found(tmp_path, ticks, 115) == ["1 idle-held episode of 1h or more (alice 2h)"]
     assert found(tmp_path, [], 121) == []
 
@@ -80,8 +80,8 @@ def test_those_who_hold_longest_are_named_once_each_and_the_others_counted(tmp_p
     def held_by(*pids: int) -> list[Gpu]:
         return [held(job, index=place) if job.pid in pids else free(place) for place, job in enumerate(jobs)]
 
-    ticks = minutes(0, 200, *held_by(1, 2, 3, 4, 5, 6)) + minutes(200, 300, *held_by(2, 3, 4, 5))
-    ticks += minutes(300, 600, *held_by(4))
+    ticks = told(0, 200, *held_by(1, 2, 3, 4, 5, 6)) + told(200, 300, *held_by(2, 3, 4, 5))
+    ticks += told(300, 600, *held_by(4))
     assert found(tmp_path, ticks) == ["6 idle-held episodes of 1h or more (kim 10h, ben 5h, eva 5h and 2 more)"]
 
 
@@ -93,32 +93,32 @@ def test_names_are_made_printable(tmp_path: Path) -> None:
 
 
 def test_a_sampler_that_did_not_run_is_something_to_act_on(tmp_path: Path) -> None:
-    assert found(tmp_path, minutes(0, 300, busy()) + minutes(331, 600, busy())) == [
+    assert found(tmp_path, told(0, 300, busy()) + told(331, 600, busy())) == [
         "94.8% observed (sampler not running 31m)"
     ]
 
 
 def test_a_little_time_that_was_not_observed_is_not(tmp_path: Path) -> None:
     assert LEAST_COVERAGE == 0.95
-    assert found(tmp_path, minutes(0, 300, busy()) + minutes(330, 600, busy())) == []
+    assert found(tmp_path, told(0, 300, busy()) + told(330, 600, busy())) == []
 
 
 def test_what_kept_it_from_being_observed_is_told_the_most_first(tmp_path: Path) -> None:
-    ticks = minutes(0, 300, busy()) + minutes(300, 400, error="driver_not_loaded") + minutes(420, 590, busy())
+    ticks = told(0, 300, busy()) + told(300, 400, error="driver_not_loaded") + told(420, 590, busy())
     assert found(tmp_path, ticks) == ["78.3% observed (driver error 1h 40m, sampler not running 30m)"]
 
 
 def test_a_driver_that_never_answers_is_something_to_act_on(tmp_path: Path) -> None:
-    assert found(tmp_path, minutes(0, 600, error="unknown")) == ["0.0% observed (driver error 10h)"]
+    assert found(tmp_path, told(0, 600, error="unknown")) == ["0.0% observed (driver error 10h)"]
 
 
 def test_a_young_history_is_nothing_to_act_on(tmp_path: Path) -> None:
-    assert found(tmp_path, minutes(540, 600, busy()), -7 * 24 * 60) == []
+    assert found(tmp_path, told(540, 600, busy()), -7 * 24 * 60) == []
     assert found(tmp_path, [], -7 * 24 * 60, 1200) == ["9.1% observed (sampler not running 10h)"]
 
 
 def test_a_hole_before_the_window_is_nothing_to_act_on_but_one_at_its_start_is(tmp_path: Path) -> None:
-    ticks = minutes(0, 60, busy()) + minutes(300, 600, busy())
+    ticks = told(0, 60, busy()) + told(300, 600, busy())
     assert found(tmp_path, ticks, 300) == []
     assert found(tmp_path, [], 200) == ["75.0% observed (sampler not running 1h 40m)"]
 
@@ -126,13 +126,13 @@ def test_a_hole_before_the_window_is_nothing_to_act_on_but_one_at_its_start_is(t
 def test_cards_that_are_unknown_for_long_are_something_to_act_on(tmp_path: Path) -> None:
     assert MOST_UNKNOWN == 0.05
     slices = (mig(2, 0, 90.0), mig(2, 1, None)._replace(status="gpu_is_lost"))
-    ticks = minutes(0, 30, lost(), lost(1), *slices) + minutes(30, 31, busy(), lost(1), *slices)
-    ticks += minutes(31, 600, busy(), busy(index=1), *slices)
+    ticks = told(0, 30, lost(), lost(1), *slices) + told(30, 31, busy(), lost(1), *slices)
+    ticks += told(31, 600, busy(), busy(index=1), *slices)
     assert found(tmp_path, ticks) == ["2 cards unknown for over 5% of the time (GPU 2:1 100.0%, GPU 1 5.2%)"]
 
 
 def test_a_card_is_measured_by_its_own_time(tmp_path: Path) -> None:
-    ticks = minutes(0, 10, busy(), lost(1)) + minutes(10, 20, busy(), busy(index=1)) + minutes(20, 600, busy())
+    ticks = told(0, 10, busy(), lost(1)) + told(10, 20, busy(), busy(index=1)) + told(20, 600, busy())
     assert found(tmp_path, ticks) == ["1 card unknown for over 5% of the time (GPU 1 50.0%)"]
 
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import unicodedata
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -33,8 +32,9 @@ from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
 from gua_report.window import HOUR_MS, Window
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, STATES
+from tests.repository import ROOT
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = ROOT / "tests" / "golden"
 NAN = float("nan")
 BERLIN = ZoneInfo("Europe/Berlin")
 END_MS = 1_794_783_600_000  # 2026-11-16 00:00 in Berlin

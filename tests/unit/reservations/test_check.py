@@ -54,6 +54,7 @@ from tests.lab import (
     written,
 )
 from tests.machine import SCRIPTS
+from tests.repository import page
 
 ALICE, BOB = Job(100, "alice"), Job(200, "bob", start_time_ms=6000)
 HEADER = "gpu,user,from,to,note\n"
@@ -77,7 +78,7 @@ def read(tmp_path: Path) -> Read:
 # -- the page
 
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reservations.md").read_text()
+PAGE = page("reservations.md")
 
 
 def test_the_page_shows_what_a_report_shows(tmp_path: Path) -> None:

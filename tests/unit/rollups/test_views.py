@@ -17,9 +17,10 @@ from gua_report.rollups.reader import Day, read_days
 from gua_report.ticks.episodes import join_episodes
 from gua_sample.policy import DEFAULT, STATES
 from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Gpu, Job, busy, free, held, lost, mig, series, write
+from tests.repository import page
 from tests.rolling import lab_days, roll_up_days
 
-PAGE = (Path(__file__).parents[3] / "docs" / "schema.md").read_text().split("\n## rollups.sqlite")[1]
+PAGE = page("schema.md").split("\n## rollups.sqlite")[1]
 CARDS = ["hour_ms", "gpu_uuid", "state"]
 
 

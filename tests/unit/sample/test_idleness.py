@@ -15,6 +15,8 @@ from gua_sample.partition_names import samples_dir
 from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import (
+    ALICE,
+    BOB,
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
@@ -34,8 +36,6 @@ from tests.lab import (
 )
 
 EVERY_MS = 30 * SECOND_MS
-ALICE = Job(100, "alice", sm_percent=0)
-BOB = Job(200, "bob", sm_percent=95)
 KEY = ("GPU-0", 100, 5000)
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from gua_sample.idleness import NOTHING, follow
 from gua_sample.metrics import FAMILIES, describe
 from gua_sample.records import Tick
+from tests import lab, repository
 from tests.lab import MONDAY_MS, SECOND_MS, Gpu, Job, busy, free, held, lost, mig, series, tick
 
 EVERY_MS = 30 * SECOND_MS
 GIB = 1 << 30
-ALICE = Job(100, "alice", memory_mib=2048, sm_percent=0)
-BOB = Job(200, "bob", memory_mib=1024, sm_percent=95)
-PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+ALICE, BOB = lab.ALICE._replace(memory_mib=2048), lab.BOB._replace(memory_mib=1024)
+PAGE = repository.page("metrics.md")
 
 
 def page(ticks: list[Tick], **environment: str) -> str:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from gua_sample.policy import ACTIVE, DEFAULT, IDLE_HELD, STATES, TRULY_IDLE, UN
 from gua_sample.records import Card, Process, Tick, Usage
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import A100, DAY_MS, DOWN_MS, HOUR_MS, MINUTE_MS, NAMES, WEEK_MS
+from tests.repository import ROOT
 
 REBOOT_MS = int(datetime.datetime(2026, 11, 2, 4, tzinfo=datetime.timezone.utc).timestamp() * 1000)  # a Monday
 BOOT_MS = REBOOT_MS + DOWN_MS
@@ -80,7 +80,7 @@ def test_the_week_does_not_depend_on_hashing_or_on_the_process(week: list[Tick],
         "from gua_sample.simulate import Laboratory\n"
         f"print(next(Laboratory(0, 8).history({week[500].ts_ms}, {week[500].ts_ms + 1}, {INTERVAL_MS})))"
     )
-    root = str(Path(__file__).resolve().parents[3])
+    root = str(ROOT.resolve())
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": root}
     printed = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from gua_sample import pending, schema, store
 from gua_sample.errors import CorruptPartition
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Process, Tick, Usage
+from tests.lab import DAY_MS, MONDAY_MS
 from tests.machine import query
-
-MIDNIGHT_MS = 1_794_787_200_000
-DAY_MS = 86_400_000
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 maybe_texts = st.none() | texts
@@ -68,7 +66,7 @@ def ticks(draw: st.DrawFn) -> Tick:
     found = [draw(cards(index)) for index in range(draw(st.integers(0, 3)))]
     cursors = [Cursor(card.facts.uuid, card.facts.gpu_index, None, None, 7, None, 9) for card in found]
     return Tick(
-        ts_ms=draw(st.integers(MIDNIGHT_MS, MIDNIGHT_MS + DAY_MS - 1)),
+        ts_ms=draw(st.integers(MONDAY_MS, MONDAY_MS + DAY_MS - 1)),
         interval_ms=draw(st.none() | st.integers(1, DAY_MS)),
         boot=Boot(draw(st.sampled_from(["a", "b"])), 5),
         driver_version=draw(st.none() | st.sampled_from(["580", "590"])),
@@ -135,26 +133,26 @@ def test_a_kept_tick_is_the_tick(tick: Tick) -> None:
 def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_last_day(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
     warnings: list[str] = []
-    assert store.read_previous(folder, MIDNIGHT_MS, "boot", warnings.append) is None
+    assert store.read_previous(folder, MONDAY_MS, "boot", warnings.append) is None
     facts = CardFacts("GPU-0", 0, None, None, None, None, None, None, "ok", None)
     card = Card(facts, None, None, None, None, None, None, [])
     cursor = Cursor("GPU-0", 0, None, None, 11, 22, 33)
     boot = Boot("boot", 5)
-    store.append(folder, Tick(MIDNIGHT_MS - DAY_MS, None, boot, "580", 1, None, [card], {}, [cursor]), pytest.fail)
+    store.append(folder, Tick(MONDAY_MS - DAY_MS, None, boot, "580", 1, None, [card], {}, [cursor]), pytest.fail)
     # A driver error after it leaves the cursors as they were.
-    failed = Tick(MIDNIGHT_MS - 1, None, boot, None, 1, "driver_not_loaded", [], {}, [])
+    failed = Tick(MONDAY_MS - 1, None, boot, None, 1, "driver_not_loaded", [], {}, [])
     store.append(folder, failed, pytest.fail)
     # On that day, later, or earlier: the clock may have been set back.
-    for ts_ms in (MIDNIGHT_MS - 1, MIDNIGHT_MS, MIDNIGHT_MS + 40 * DAY_MS, MIDNIGHT_MS - 2 * DAY_MS):
+    for ts_ms in (MONDAY_MS - 1, MONDAY_MS, MONDAY_MS + 40 * DAY_MS, MONDAY_MS - 2 * DAY_MS):
         previous = store.read_previous(folder, ts_ms, "boot", warnings.append)
         assert previous is not None
         assert (previous.boot, previous.driver_version, previous.cursors) == (boot, "580", [cursor])
-    assert store.read_previous(folder, MIDNIGHT_MS, "another boot", warnings.append) is None
+    assert store.read_previous(folder, MONDAY_MS, "another boot", warnings.append) is None
 
 
 def test_a_partition_says_what_it_is_and_its_tables_are_strict(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    store.append(folder, Tick(MIDNIGHT_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
+    store.append(folder, Tick(MONDAY_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
     path = Path(folder) / "2026-11-16.sqlite"
     assert query(path, "PRAGMA application_id") == [{"application_id": schema.APPLICATION_ID}]
     assert query(path, "PRAGMA user_version") == [{"user_version": schema.VERSION}]
@@ -174,7 +172,7 @@ def test_a_partition_says_what_it_is_and_its_tables_are_strict(tmp_path: Path) -
 
 def test_a_window_of_a_view_is_read_through_the_index(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    store.append(folder, Tick(MIDNIGHT_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
+    store.append(folder, Tick(MONDAY_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
     connection = sqlite3.connect(Path(folder) / "2026-11-16.sqlite")
     for view in ("card_ticks", "process_ticks"):
         plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM {view} WHERE ts_ms BETWEEN 1 AND 2").fetchall()
@@ -191,18 +189,18 @@ def make_tick(ts_ms: int, energy: int | None = None) -> Tick:
 def test_energy_that_is_known_only_later_is_kept(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
     for second, energy in enumerate([None, 5000, 7000]):
-        store.append(folder, make_tick(MIDNIGHT_MS + second, energy), pytest.fail)
+        store.append(folder, make_tick(MONDAY_MS + second, energy), pytest.fail)
     rows = query(Path(folder) / "2026-11-16.sqlite", "SELECT energy_joules FROM card_ticks ORDER BY ts_ms")
     assert [row["energy_joules"] for row in rows] == [None, 5000, 7000]
 
 
 def test_a_partition_that_another_run_has_already_replaced_is_not_set_aside(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    store.append(folder, make_tick(MIDNIGHT_MS), pytest.fail)
+    store.append(folder, make_tick(MONDAY_MS), pytest.fail)
     path = Path(folder) / "2026-11-16.sqlite"
     corrupt = store._identity(str(path))
     path.rename(path.with_name("aside"))
-    store.append(folder, make_tick(MIDNIGHT_MS), pytest.fail)
+    store.append(folder, make_tick(MONDAY_MS), pytest.fail)
     store._set_aside(str(path), corrupt, CorruptPartition("x"), pytest.fail)
     assert path.exists()
 
@@ -269,7 +267,7 @@ def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(tmp_path
     folder = store.prepare(str(tmp_path))
     (Path(folder) / "2026-11-16.00000000000001.pending").write_text(poison)
     warnings: list[str] = []
-    outcome = store.append(folder, make_tick(MIDNIGHT_MS), warnings.append)
+    outcome = store.append(folder, make_tick(MONDAY_MS), warnings.append)
     assert not outcome.kept
     assert len(query(Path(outcome.path), "SELECT * FROM ticks")) == 1
     assert len(warnings) == 1
@@ -278,7 +276,7 @@ def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(tmp_path
 
 def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = store.prepare(str(tmp_path))
-    kept = pending.keep(folder, make_tick(MIDNIGHT_MS))
+    kept = pending.keep(folder, make_tick(MONDAY_MS))
     opened = os.open
 
     def fail(path: str, *arguments: int) -> int:
@@ -288,17 +286,17 @@ def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path, mo
 
     monkeypatch.setattr(os, "open", fail)
     warnings: list[str] = []
-    store.append(folder, make_tick(MIDNIGHT_MS + 1), warnings.append)
+    store.append(folder, make_tick(MONDAY_MS + 1), warnings.append)
     assert len(warnings) == 1
     assert os.path.exists(kept)
 
 
 def test_trouble_with_another_day_is_a_warning_only(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
-    pending.keep(folder, make_tick(MIDNIGHT_MS - 1))
+    pending.keep(folder, make_tick(MONDAY_MS - 1))
     (Path(folder) / "2026-11-15.sqlite").mkdir()
     warnings: list[str] = []
-    store.append(folder, make_tick(MIDNIGHT_MS), warnings.append)
+    store.append(folder, make_tick(MONDAY_MS), warnings.append)
     assert len(warnings) == 1
     assert "2026-11-15" in warnings[0]
     assert len(query(Path(folder) / "2026-11-16.sqlite", "SELECT * FROM ticks")) == 1
@@ -312,7 +310,7 @@ def test_trouble_with_another_day_is_a_warning_only(tmp_path: Path) -> None:
 def test_a_partition_with_a_damaged_byte_never_costs_the_tick(position: int, value: int) -> None:
     with tempfile.TemporaryDirectory() as data_dir:
         folder = store.prepare(data_dir)
-        store.append(folder, make_tick(MIDNIGHT_MS), pytest.fail)
+        store.append(folder, make_tick(MONDAY_MS), pytest.fail)
         path = Path(folder) / "2026-11-16.sqlite"
         content = bytearray(path.read_bytes())
         content[position % len(content)] = value
@@ -320,7 +318,7 @@ def test_a_partition_with_a_damaged_byte_never_costs_the_tick(position: int, val
         content[60:64] = schema.VERSION.to_bytes(4, "big")
         path.write_bytes(bytes(content))
         warnings: list[str] = []
-        outcome = store.append(folder, make_tick(MIDNIGHT_MS + 1), warnings.append)
+        outcome = store.append(folder, make_tick(MONDAY_MS + 1), warnings.append)
         assert Path(outcome.path) == path
         assert len(warnings) <= 1
         if warnings:

@@ -22,6 +22,8 @@ from gua_sample.policy import STATES
 from gua_sample.records import Tick
 from tests.histories import Moment, histories, many, part, span, ticks_of
 from tests.lab import (
+    ALICE,
+    BOB,
     CONFIG,
     DAY_MS,
     HIDDEN,
@@ -53,9 +55,6 @@ from tests.lab import (
     write,
     written,
 )
-
-ALICE = Job(100, "alice", sm_percent=0)
-BOB = Job(200, "bob", sm_percent=95)
 
 
 def hour(*gpus: Gpu, start_ms: int = MONDAY_MS) -> list[Tick]:

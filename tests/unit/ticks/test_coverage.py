@@ -27,6 +27,8 @@ from tests.lab import (
     gap_seconds,
     held,
     hours,
+    minutes,
+    report_minutes,
     report_of,
     series,
     tick,
@@ -42,17 +44,14 @@ def gaps(report: Report) -> list[tuple[int, int, str]]:
     ]
 
 
-def minutes(start: int, count: int, boot: str = "boot-1", error: str | None = None) -> list[Tick]:
+def watched(start: int, end: int, boot: str = "boot-1", error: str | None = None) -> list[Tick]:
+    """Minutes of a card that is held, or of a driver that fails."""
     cards = [] if error else [held()]
-    return series(MONDAY_MS + start * MINUTE_MS, count, *cards, interval_ms=MINUTE_MS, boot=boot, error=error)
-
-
-def report_minutes(folder: Path, start: int, end: int) -> Report:
-    return report_of(folder, MONDAY_MS + start * MINUTE_MS, MONDAY_MS + end * MINUTE_MS)
+    return minutes(start, end, *cards, interval_ms=MINUTE_MS, boot=boot, error=error)
 
 
 def test_a_window_that_was_watched_all_the_time_has_no_gaps(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 60))
+    write(tmp_path, watched(0, 60))
     report = report_minutes(tmp_path, 0, 60)
     assert gaps(report) == []
     assert report.coverage_share == 1
@@ -60,32 +59,34 @@ def test_a_window_that_was_watched_all_the_time_has_no_gaps(tmp_path: Path) -> N
 
 
 def test_a_hole_between_two_ticks_of_a_boot_is_a_sampler_that_did_not_run(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 20) + minutes(50, 10))
+    write(tmp_path, watched(0, 20) + watched(50, 60))
     report = report_minutes(tmp_path, 0, 60)
     assert gaps(report) == [(20, 50, NOT_RUNNING)]
     assert report.coverage_share == pytest.approx(0.5)
 
 
 def test_a_hole_between_two_boots_is_a_host_that_was_down(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 20) + minutes(30, 30, boot="boot-2"))
+    write(tmp_path, watched(0, 20) + watched(30, 60, boot="boot-2"))
     assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, HOST_DOWN)]
 
 
 def test_a_hole_between_two_boots_that_an_import_made_up_says_nothing_of_the_host(tmp_path: Path) -> None:
     imported = [IMPORTED_BOOT + name for name in ("one", "two")]
-    write(tmp_path, minutes(0, 20, boot=imported[0]) + minutes(30, 10, boot=imported[1]) + minutes(50, 10))
+    write(tmp_path, watched(0, 20, boot=imported[0]) + watched(30, 40, boot=imported[1]) + watched(50, 60))
     assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, NOT_RUNNING), (40, 50, NOT_RUNNING)]
 
 
 def test_ticks_without_cards_are_a_driver_error_and_have_no_card_time(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 20) + minutes(20, 10, error="driver_not_loaded") + minutes(30, 30))
+    write(tmp_path, watched(0, 20) + watched(20, 30, error="driver_not_loaded") + watched(30, 60))
     report = report_minutes(tmp_path, 0, 60)
     assert gaps(report) == [(20, 30, DRIVER_ERROR)]
     assert sum(hours(report).values()) == pytest.approx(50 / 60)
 
 
 def test_ticks_that_had_to_be_killed_are_told_apart(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 20) + minutes(20, 5, error=TIMEOUT) + minutes(25, 5, error="unknown") + minutes(30, 30))
+    write(
+        tmp_path, watched(0, 20) + watched(20, 25, error=TIMEOUT) + watched(25, 30, error="unknown") + watched(30, 60)
+    )
     assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 25, KILLED), (25, 30, DRIVER_ERROR)]
 
 
@@ -177,8 +178,8 @@ def test_a_run_that_hung_over_midnight_is_one_gap_whatever_the_window(tmp_path: 
 
 
 def test_all_kinds_together_add_up_to_what_was_not_observed(tmp_path: Path) -> None:
-    ticks = minutes(0, 10) + minutes(10, 3, error="unknown") + minutes(13, 7) + minutes(20, 2, error=TIMEOUT)
-    ticks += minutes(22, 8) + minutes(35, 5) + minutes(45, 10, boot="boot-2")
+    ticks = watched(0, 10) + watched(10, 13, error="unknown") + watched(13, 20) + watched(20, 22, error=TIMEOUT)
+    ticks += watched(22, 30) + watched(35, 40) + watched(45, 55, boot="boot-2")
     write(tmp_path, ticks)
     report = report_minutes(tmp_path, 0, 60)
     assert gap_seconds(report) == {DRIVER_ERROR: 180, KILLED: 120, NOT_RUNNING: 600, HOST_DOWN: 300}
@@ -188,30 +189,30 @@ def test_all_kinds_together_add_up_to_what_was_not_observed(tmp_path: Path) -> N
 
 
 def test_gaps_are_cut_to_the_window(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 10) + minutes(50, 10))
+    write(tmp_path, watched(0, 10) + watched(50, 60))
     assert gaps(report_minutes(tmp_path, 5, 30)) == [(10, 30, NOT_RUNNING)]
     assert gaps(report_minutes(tmp_path, 5, 55)) == [(10, 50, NOT_RUNNING)]
 
 
 def test_time_after_the_newest_tick_is_a_gap_once_its_interval_is_over(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 30))
+    write(tmp_path, watched(0, 30))
     assert gaps(report_minutes(tmp_path, 0, 30)) == []
     assert gaps(report_minutes(tmp_path, 0, 45)) == [(30, 45, NOT_RUNNING)]
 
 
 def test_a_gap_over_midnight_is_one(tmp_path: Path) -> None:
-    write(tmp_path, minutes(-60, 30) + minutes(30, 30))
+    write(tmp_path, watched(-60, -30) + watched(30, 60))
     assert gaps(report_minutes(tmp_path, -60, 60)) == [(-30, 30, NOT_RUNNING)]
 
 
 def test_days_without_a_partition_are_a_gap(tmp_path: Path) -> None:
     day = DAY_MS // MINUTE_MS
-    write(tmp_path, minutes(0, 10) + minutes(5 * day, 10))
+    write(tmp_path, watched(0, 10) + watched(5 * day, 5 * day + 10))
     assert gaps(report_minutes(tmp_path, 0, 5 * day + 10)) == [(10, 5 * day, NOT_RUNNING)]
 
 
 def test_a_late_tick_is_no_gap(tmp_path: Path) -> None:
-    ticks = [one for one in minutes(0, 60) if one.ts_ms != MONDAY_MS + 30 * MINUTE_MS]
+    ticks = [one for one in watched(0, 60) if one.ts_ms != MONDAY_MS + 30 * MINUTE_MS]
     write(tmp_path, ticks)
     report = report_minutes(tmp_path, 0, 60)
     assert gaps(report) == []
@@ -219,7 +220,7 @@ def test_a_late_tick_is_no_gap(tmp_path: Path) -> None:
 
 
 def test_the_window_starts_at_the_oldest_sample_if_that_is_younger(tmp_path: Path) -> None:
-    write(tmp_path, minutes(10, 20))
+    write(tmp_path, watched(10, 30))
     report = report_minutes(tmp_path, -1000, 30)
     assert report.window.start_ms == MONDAY_MS + 10 * MINUTE_MS
     assert report.requested.start_ms == MONDAY_MS - 1000 * MINUTE_MS
@@ -235,7 +236,7 @@ def test_a_window_that_begins_in_the_middle_of_a_tick_has_its_rest(tmp_path: Pat
 
 
 def test_only_driver_errors_are_a_report_of_gaps(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 30, error="driver_not_loaded"))
+    write(tmp_path, watched(0, 30, error="driver_not_loaded"))
     report = report_minutes(tmp_path, 0, 30)
     assert gaps(report) == [(0, 30, DRIVER_ERROR)]
     assert report.coverage_share == 0
@@ -250,7 +251,7 @@ def test_only_driver_errors_are_a_report_of_gaps(tmp_path: Path) -> None:
 
 def test_a_day_of_driver_errors_does_not_spoil_the_others(tmp_path: Path) -> None:
     day = DAY_MS // MINUTE_MS
-    write(tmp_path, minutes(0, 30) + minutes(day, 30, error="unknown") + minutes(2 * day, 30))
+    write(tmp_path, watched(0, 30) + watched(day, day + 30, error="unknown") + watched(2 * day, 2 * day + 30))
     report = report_minutes(tmp_path, 0, 3 * day)
     assert hours(report)["idle-held"] == pytest.approx(1)
     assert report.gpus["uuid"].tolist() == ["GPU-0"]
@@ -266,14 +267,14 @@ def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(-600, -60), (-60, 0), (30, 60), (500, 600), (9000, 9060)])
 def test_a_window_without_a_tick_is_nothing_to_report(tmp_path: Path, start: int, end: int) -> None:
-    write(tmp_path, minutes(0, 30))
+    write(tmp_path, watched(0, 30))
     with pytest.raises(NothingToReport):
         report_minutes(tmp_path, start, end)
 
 
 def test_a_window_in_a_hole_of_days_is_nothing_to_report(tmp_path: Path) -> None:
     day = DAY_MS // MINUTE_MS
-    write(tmp_path, minutes(0, 30) + minutes(9 * day, 30))
+    write(tmp_path, watched(0, 30) + watched(9 * day, 9 * day + 30))
     with pytest.raises(NothingToReport):
         report_minutes(tmp_path, 4 * day, 5 * day)
 
@@ -284,7 +285,12 @@ def partition(folder: Path, ts_ms: int = MONDAY_MS) -> str:
 
 def three_days(folder: Path) -> None:
     """Monday to Wednesday, an hour's idle holding on each, up to and from midnight on."""
-    ticks = minutes(24 * 60 - 60, 60) + minutes(24 * 60, 60) + minutes(48 * 60 - 30, 30) + minutes(48 * 60, 60)
+    ticks = (
+        watched(24 * 60 - 60, 24 * 60)
+        + watched(24 * 60, 24 * 60 + 60)
+        + watched(48 * 60 - 30, 48 * 60)
+        + watched(48 * 60, 48 * 60 + 60)
+    )
     write(folder, ticks)
 
 
@@ -329,7 +335,7 @@ def test_an_empty_partition_is_passed_over_in_silence(tmp_path: Path) -> None:
 
 
 def test_a_partition_outside_the_window_is_not_even_looked_at(tmp_path: Path) -> None:
-    write(tmp_path, [one for day in range(-9, 9) for one in minutes(day * 24 * 60, 60)])
+    write(tmp_path, [one for day in range(-9, 9) for one in watched(day * 24 * 60, day * 24 * 60 + 60)])
     for day in (-6, 6):
         Path(partition(tmp_path, MONDAY_MS + day * DAY_MS)).write_bytes(b"broken" * 1000)
     report = report_minutes(tmp_path, 0, 60)
@@ -367,7 +373,7 @@ def test_a_day_that_can_not_be_read_is_not_called_observed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("table", ["tick", "card_sample", "process_sample"])
 def test_the_only_partition_damaged_is_an_error_that_names_it(tmp_path: Path, table: str) -> None:
-    write(tmp_path, minutes(0, 60))
+    write(tmp_path, watched(0, 60))
     damage(partition(tmp_path), table)
     with pytest.raises(GuaError) as caught:
         report_minutes(tmp_path, 0, 60)
@@ -375,7 +381,7 @@ def test_the_only_partition_damaged_is_an_error_that_names_it(tmp_path: Path, ta
 
 
 def test_the_only_partition_corrupt_is_an_error_that_names_it(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 60))
+    write(tmp_path, watched(0, 60))
     Path(partition(tmp_path)).write_bytes(b"broken" * 1000)
     with pytest.raises(StoreError) as caught:
         report_minutes(tmp_path, 0, 60)

@@ -13,6 +13,8 @@ from gua_sample.partition_names import samples_dir
 from gua_sample.records import Tick
 from gua_sample.store import append_history
 from tests.lab import (
+    ALICE,
+    BOB,
     CONFIG,
     DAY_MS,
     HOUR_MS,
@@ -25,6 +27,8 @@ from tests.lab import (
     free,
     held,
     lost,
+    minutes,
+    report_minutes,
     report_of,
     row,
     series,
@@ -32,18 +36,6 @@ from tests.lab import (
     write,
     written,
 )
-
-ALICE = Job(100, "alice", sm_percent=0)
-BOB = Job(200, "bob", sm_percent=95)
-
-
-def minutes(start: int, end: int, *gpus: Gpu, boot: str = "boot-1", error: str | None = None) -> list[Tick]:
-    """A tick a minute, from Monday's midnight on."""
-    return series(MONDAY_MS + start * MINUTE_MS, end - start, *gpus, boot=boot, error=error)
-
-
-def report_minutes(folder: Path | str, start: int, end: int) -> Report:
-    return report_of(folder, MONDAY_MS + start * MINUTE_MS, MONDAY_MS + end * MINUTE_MS)
 
 
 def spans(report: Report) -> list[tuple[int, int, int]]:

@@ -14,14 +14,13 @@ from gua_report.ticks.open_partition import open_partition
 from gua_sample import schema, store
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, StoreError
 from gua_sample.records import Boot, Tick
-
-MIDNIGHT_MS = 1_794_787_200_000
+from tests.lab import MONDAY_MS
 
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
     folder = store.prepare(str(tmp_path / "50% #1? ü"))
-    tick = Tick(MIDNIGHT_MS, None, Boot("boot", 5), None, None, "x", [], {}, [])
+    tick = Tick(MONDAY_MS, None, Boot("boot", 5), None, None, "x", [], {}, [])
     return Path(store.append(folder, tick, pytest.fail).path)
 
 
@@ -87,7 +86,7 @@ def test_a_reader_waits_for_a_writer_that_is_about_to_finish(partition: Path) ->
 
 def test_a_visit_sees_one_state_of_the_file(partition: Path) -> None:
     with open_partition(str(partition)) as connection:
-        tick = Tick(MIDNIGHT_MS + 1, None, Boot("boot", 5), None, None, "x", [], {}, [])
+        tick = Tick(MONDAY_MS + 1, None, Boot("boot", 5), None, None, "x", [], {}, [])
         outcome = store.append(str(partition.parent), tick, pytest.fail)
         assert outcome.kept  # a reader does not cost the tick
         assert connection.execute("SELECT count(*) FROM ticks").fetchone()[0] == 1

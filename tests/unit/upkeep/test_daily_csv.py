@@ -18,6 +18,7 @@ from gua_report.upkeep.daily_csv import csv_path, write_daily_csv
 from gua_sample.errors import CorruptPartition, StoreError
 from gua_sample.policy import DEFAULT
 from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, free, held, lost, mig, series, tick, write
+from tests.repository import page
 
 DAY = "2026-11-16"
 # A spreadsheet would run some of these, a terminal obey others, and some break lines.
@@ -189,7 +190,7 @@ def test_several_at_once_leave_one_whole_file(tmp_path: Path) -> None:
 
 
 def test_every_column_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "schema.md").read_text()
-    section = page.split("\n## The daily CSV")[1].split("\n## ")[0]
+    text = page("schema.md")
+    section = text.split("\n## The daily CSV")[1].split("\n## ")[0]
     documented = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))
     assert sorted(documented) == sorted(TABLES["csv"].columns)

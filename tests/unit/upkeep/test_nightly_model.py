@@ -41,6 +41,7 @@ from gua_sample.records import Tick
 from tests.lab import CONFIG, HOUR_MS, MONDAY_MS, Gpu, Job, busy, free, held, lost, tick
 from tests.machine import query
 from tests.recount import Recount, as_stored, differences
+from tests.rolling import Killed
 
 # To look further: GUA_TEST_MODEL_EXAMPLES=2000 GUA_TEST_MODEL_SEED=7 pytest tests/unit/upkeep/test_nightly_model.py
 EXAMPLES = int(os.environ.get("GUA_TEST_MODEL_EXAMPLES", "40"))
@@ -49,10 +50,6 @@ SEED = int(os.environ.get("GUA_TEST_MODEL_SEED", "1"))
 ALICE, BOB = Job(100, "alice"), Job(200, "bob", uid=1001)
 IDLE_ALICE, BUSY_BOB = ALICE._replace(sm_percent=0), BOB._replace(sm_percent=60)
 KINDS = ("busy", "held", "shared", "free", "lost", "error")
-
-
-class Killed(BaseException):
-    """Nobody catches it."""
 
 
 def gpus(kind: str, ts_ms: int) -> list[Gpu]:

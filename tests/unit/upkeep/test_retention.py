@@ -13,9 +13,7 @@ from gua_report.config import Retention
 from gua_report.upkeep.retention import find_expired, is_old, list_csvs, remove
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import day_of
-from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS
-
-NOON_MS = MONDAY_MS + 12 * HOUR_MS
+from tests.lab import DAY_MS, MONDAY_MS, NOON_MS
 
 numbers = st.integers(0, 40)
 lengths = st.none() | st.integers(1, 30)

@@ -1,0 +1,26 @@
+"""File systems of a test's own, and how they become full."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A folder that is made and has a file system in memory of its own, with options of mount such as size=256k."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,{options}", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path, leave: int = 0) -> None:
+    """Write a file, ballast, until so many bytes are left."""
+    with open(folder / "ballast", "wb", buffering=0) as file:
+        with suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+        file.truncate(max(0, file.tell() - leave))

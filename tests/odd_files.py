@@ -1,0 +1,18 @@
+"""What may be where a file is expected: each function puts it there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
