@@ -1,0 +1,45 @@
+"""What gua doctor makes of the data folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gua_report.doctor import data as doctor_data
+from gua_report.doctor import user as doctor_user
+from gua_report.doctor.findings import ERROR, OK
+from gua_report.doctor.user import User
+from tests.facts import newest, put, units
+
+
+def us() -> User:
+    return doctor_user.by_uid(os.geteuid(), os.getegid())
+
+
+def test_a_state_folder_that_is_a_link_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "gua"
+    link.symlink_to(tmp_path / "real")
+    found = doctor_data.check_folder(str(link), us(), units(StateDirectory=str(link)))
+    assert found.status == ERROR
+    assert "238/STATE_DIRECTORY" in found.text
+    typed, _, comment = str(found.remedy).partition("   # ")
+    assert typed == f"sudo rm {link} && sudo mkdir {link} && sudo mount --bind {tmp_path}/real {link}"
+    assert comment.endswith('docs/operations.md "Moving the data"')
+    # Without systemd's refusal it is a folder like any other; and for DynamicUser= systemd makes a link itself.
+    assert doctor_data.check_folder(str(link), us(), units()).status == OK
+    assert doctor_data.check_folder(str(link), us(), None).status == OK
+    link.unlink()
+    (tmp_path / "real").rename(tmp_path / "private")
+    (tmp_path / "private/gua").mkdir()
+    link.symlink_to("private/gua")
+    assert doctor_data.check_folder(str(link), us(), units(StateDirectory=str(link))).status == OK
+
+
+def test_a_folder_below_a_file_or_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
+    file = put(tmp_path / "file", "")
+    found = doctor_data.check_folder(f"{file}/x/y", us(), None)
+    assert (found.status, found.text) == (ERROR, f"{file} is no folder")
+    assert newest(f"{file}/x/y/samples").status == ERROR
+    (tmp_path / "circle").symlink_to("circle")
+    assert doctor_data.check_folder(f"{tmp_path}/circle", us(), None).status == ERROR

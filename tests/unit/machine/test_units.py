@@ -1,0 +1,116 @@
+"""What systemctl tells of the units: understood, or not waited for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gua_report.machine import units as doctor_units
+from gua_report.machine.units import Found, find_units
+from tests.facts import put, units
+from tests.lab import NOON_MS, SECOND_MS
+
+# Timer and service
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mon 2026-11-16 12:00:00 UTC", NOON_MS),
+        ("Mon 2026-11-16 12:00:00.123456 UTC", NOON_MS),
+        ("Mon 2026-11-16 12:00:00 CET", None),
+        ("n/a", None),
+        ("", None),
+        ("48y 3w 3d 15h", None),  # systemd before 237
+    ],
+)
+def test_times_of_systemctl_are_understood(text: str, expected: int | None) -> None:
+    assert doctor_units.parse_time(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("service", "of_user", "expected"),
+    [
+        ({"StateDirectory": "gua"}, False, "/var/lib/gua"),
+        ({"StateDirectory": "gua other"}, False, "/var/lib/gua"),
+        ({"StateDirectory": "gua", "Environment": "A=b GUA_DATA_DIR=/srv/gua"}, False, "/srv/gua"),
+        ({"ExecStart": "{ path=/x ; argv[]=/x --data-dir /home/a/gua ; ignore_errors=no }"}, True, "/home/a/gua"),
+        ({"ExecStart": "{ path=/x ; argv[]=/x ; ignore_errors=no }"}, True, None),
+        ({}, False, None),
+    ],
+)
+def test_the_folder_of_a_service_is_found_in_its_unit(
+    service: dict[str, str], of_user: bool, expected: str | None
+) -> None:
+    assert doctor_units.folder_of(service, of_user) == expected
+
+
+def systemctl(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    path = put(folder / "systemctl", f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_a_systemctl_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    systemctl(tmp_path, monkeypatch, "exec /bin/sleep 60")
+    began = time.monotonic()
+    assert find_units("/data", 0.3) == Found(None, "systemctl does not answer within 0.3 s")
+    assert time.monotonic() - began < 10
+
+
+def test_a_systemctl_that_is_not_there_or_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_units("/data") == Found(None, "there is no systemctl here")
+    systemctl(tmp_path, monkeypatch, "echo 'Failed to connect.' >&2; exit 1")
+    assert find_units("/data") == Found(None, "systemctl says: Failed to connect")
+
+
+def test_units_of_the_user_are_taken_if_they_write_to_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = (
+        'echo LoadState=loaded; echo; echo LoadState=loaded; case "$*" in'
+        ' *--user*service*) echo "ExecStart={ argv[]=/x --data-dir /data ; }";;'
+        " *service*) echo StateDirectory=gua; echo User=gua;; esac"
+    )
+    systemctl(tmp_path, monkeypatch, script)
+    own, of_system = find_units("/data").units, find_units("/var/lib/gua").units
+    assert own
+    assert of_system
+    assert (own.of_user, own.user) == (True, None)
+    assert (of_system.of_user, of_system.user) == (False, "gua")
+    neither = find_units("/elsewhere").units
+    assert neither
+    assert not neither.feed("/elsewhere")
+
+
+def test_systemctl_is_asked_in_a_language_and_a_zone_that_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl(tmp_path, monkeypatch, 'echo LoadState=loaded; echo "LastTriggerUSec=$LC_ALL $TZ"')
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    found = find_units("/data").units
+    assert found
+    assert found.timer["LastTriggerUSec"] == "C UTC"
+
+
+# The history
+
+
+@pytest.mark.parametrize(
+    ("timer", "age_seconds", "due"),
+    [
+        ({}, 12, True),
+        ({}, 15, True),  # recorded by a run that systemctl says began a little later
+        ({}, 42, False),  # the last run left none
+        ({"ActiveState": "inactive"}, 12, False),
+        ({"NextElapseUSecRealtime": "Mon 2026-11-16 12:00:00 UTC"}, 12, False),
+        ({"NextElapseUSecRealtime": ""}, 12, False),
+        ({"LastTriggerUSec": "n/a"}, 12, False),
+    ],
+)
+def test_a_timer_is_not_late_until_its_next_run(timer: dict[str, str], age_seconds: int, due: bool) -> None:
+    found = doctor_units.next_run_ms(units(timer), NOON_MS - age_seconds * SECOND_MS, NOON_MS)
+    assert found == (NOON_MS + 18 * SECOND_MS if due else None)
