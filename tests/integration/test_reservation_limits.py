@@ -14,12 +14,12 @@ import pytest
 
 from gua_report.reservations.cards import UNUSED
 from gua_sample.policy import UNKNOWN
+from tests.bookings import HEADER
 from tests.hostile_redis import BEHAVIOURS, MIB, PASSWORD, Behaviour, hostile_server
 from tests.machine import SCRIPTS, Machine
 from tests.odd_files import endless, fifo, folder
 
 PID = os.getpid()
-HEADER = "gpu,user,from,to,note\n"
 OWNER = "0,daemon,2026-01-01,,\n"
 LONGEST_SECONDS = 40  # of which the start of Python and pandas is a part, on a machine that does other things too
 

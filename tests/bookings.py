@@ -1,0 +1,17 @@
+"""Files of reservations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gua_report.config import Config, Reservations
+from tests.lab import CONFIG
+
+HEADER = "gpu,user,from,to,note\n"
+
+
+def configured(folder: Path | str, *rows: str, config: Config = CONFIG) -> Config:
+    """The configuration that names a file of these reservations, which is written."""
+    path = Path(folder) / "reservations.csv"
+    path.write_text(HEADER + "".join(f"{row}\n" for row in rows))
+    return config._replace(reservations=Reservations(file=str(path)))

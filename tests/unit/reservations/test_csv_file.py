@@ -1,0 +1,110 @@
+"""A file of reservations: what it says is read, and what makes no sense is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timezone
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gua_report.reservations import csv_file
+from gua_report.reservations.reservation import FOREVER_MS, Reservation
+from tests.bookings import HEADER
+from tests.lab import at
+
+Read = Callable[[str], tuple[list[Reservation] | None, list[str]]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def write_and_read(text: str) -> tuple[list[Reservation] | None, list[str]]:
+        path = tmp_path / "r.csv"
+        path.write_text(text, encoding="utf-8")
+        said: list[str] = []
+        rows = csv_file.read(str(path), ZoneInfo("Europe/Berlin"), said.append)
+        found = None if rows is None else rows.reservations
+        return found, [line.removeprefix(f"{path} ") for line in said]
+
+    return write_and_read
+
+
+def test_a_file_is_read_in_the_time_of_the_machine(read: Read) -> None:
+    found, said = read(
+        "\ufeffGPU, user ,from,to,note\r\n"
+        '0,alice,2026-11-16T08:30,2026-11-16T10:00Z,"a note, with a comma"\r\n'
+        "\r\n"
+        "GPU-1234,bob,2026-11-16,,\r\n"
+        "03,carol,2026-11-16,2026-11-17\r\n"
+    )
+    assert said == []
+    assert found
+    assert [one[:6] for one in found] == [
+        ("0", "alice", at("2026-11-16T07:30"), at("2026-11-16T10:00"), "file", "a note, with a comma"),
+        ("GPU-1234", "bob", at("2026-11-15T23:00"), FOREVER_MS, "file", ""),
+        ("3", "carol", at("2026-11-15T23:00"), at("2026-11-16T23:00"), "file", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("x,alice,2026-11-16,,", "bad gpu 'x': expected the index of a card, or its uuid"),
+        (",alice,2026-11-16,,", "bad gpu '': expected the index"),
+        ("-1,alice,2026-11-16,,", "bad gpu '-1': expected the index"),
+        ("²,alice,2026-11-16,,", "bad gpu '²': expected the index"),
+        ("0, ,2026-11-16,,", "no user: expected the name"),
+        ("0,alice,,,", "bad from '': expected a time such as"),
+        ("0,alice", "bad from '': expected a time such as"),
+        ("0,alice,2026-11-16,next week,", "bad to 'next week': expected a time such as"),
+        ("0,alice,2026-11-16,2026-11-16,", "bad to '2026-11-16': expected a time after '2026-11-16'"),
+        ("0,alice,2026-11-16,,a,b", "6 values, but 5 columns: put a text with commas in double quotes"),
+        ("0,alice,\x1b[31m,,", r"bad from '\\x1b[31m': expected"),
+        (f"0,alice,{'9' * 200000},,", "field larger than field limit"),
+    ],
+)
+def test_a_bad_row_is_named_and_the_others_count(read: Read, row: str, said: str) -> None:
+    found, lines = read(f"{HEADER}1,bob,2026-11-16,,\n{row}\n2,bob,2026-11-16,,\n")
+    assert found is not None
+    assert [one.gpu for one in found] == ["1", "2"]
+    (line,) = lines
+    assert line.startswith(f"line 3: {said}")
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("header", "usable", "said"),
+    [
+        ("gpu,user,from,to", True, []),
+        ("note,to,from,user,gpu", True, []),
+        ("gpu,user,from,to,why", True, ["line 1: unknown column 'why': expected gpu,user,from,to,note"]),
+        ("gpu,user,from,until", False, ["line 1: no column to; unknown column 'until': expected "]),
+        ("gpu,user,user,from,to", False, ["line 1: column user twice: expected "]),
+    ],
+)
+def test_columns_may_be_in_any_order_but_must_be_there(read: Read, header: str, usable: bool, said: list[str]) -> None:
+    found, lines = read(f"{header}\n")
+    assert (found is not None) == usable
+    assert len(lines) == len(said)
+    assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
+
+
+def test_an_empty_file_and_one_that_is_no_text_are_named(tmp_path: Path, read: Read) -> None:
+    found, (line,) = read("\n\n")
+    assert found is None
+    assert line.endswith("is empty: expected a first line gpu,user,from,to,note")
+    (tmp_path / "bytes.csv").write_bytes(b"gpu,user,from,to\n0,\xff,2026-11-16,\n")
+    said: list[str] = []
+    assert csv_file.read(str(tmp_path / "bytes.csv"), timezone.utc, said.append) is None
+    assert said == [f"{tmp_path / 'bytes.csv'}: expected a CSV file in UTF-8"]
+
+
+@given(st.text(alphabet="gpuserfomt,\n\r\"0aA-'\x00 2", max_size=80))
+def test_whatever_the_file_holds_is_read_or_complained_of(text: str) -> None:
+    said: list[str] = []
+    rows = csv_file._read_rows("f", iter((HEADER + text).splitlines(keepends=True)), True, timezone.utc, said.append)
+    assert rows is not None
+    assert all(line.isprintable() for line in said)

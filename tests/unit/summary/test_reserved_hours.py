@@ -1,0 +1,248 @@
+"""The hours of §8: what was reserved, used and left idle, counted again millisecond by millisecond."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gua_report.config import Reservations
+from gua_report.render import Options, renderer
+from gua_report.reservations.reservation import Reservation
+from gua_report.summary.build import Report
+from gua_report.summary.reserved_hours import RESERVATION_COLUMNS, SUMS
+from gua_report.upkeep.nightly import Upkeep
+from gua_sample.policy import ACTIVE, IDLE_HELD, card_state
+from gua_sample.records import Card, Tick
+from tests.bookings import configured
+from tests.lab import (
+    CONFIG,
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    MONDAY_MS,
+    Gpu,
+    Job,
+    Naive,
+    busy,
+    free,
+    held,
+    lost,
+    report_of,
+    series,
+    tick,
+    write,
+    written,
+)
+
+ALICE, BOB = Job(100, "alice"), Job(200, "bob", start_time_ms=6000)
+
+
+def iso(ts_ms: int) -> str:
+    return str(ts_ms)  # 13 digits: epoch milliseconds
+
+
+def hours_of(report: Report) -> dict[tuple[str, str], list[float]]:
+    assert report.reservations is not None
+    return {(row[0], row[1]): list(row[4:]) for row in report.reservations.itertuples(index=False)}
+
+
+def test_hours_by_hand(tmp_path: Path) -> None:
+    start = MONDAY_MS
+    ticks = series(start, 60, busy(ALICE), free(1))  # one hour at work,
+    ticks += series(start + HOUR_MS, 30, held(ALICE), busy(BOB, index=1))  # half an hour without,
+    ticks += series(start + HOUR_MS + 30 * MINUTE_MS, 30, lost(0), free(1))  # half an hour nobody knows
+    write(tmp_path, ticks)
+    config = configured(
+        tmp_path,
+        f"0,alice,{iso(start + 15 * MINUTE_MS + 1)},{iso(start + 3 * HOUR_MS)},",  # the last hour nobody looked
+        f"GPU-1,alice,{iso(start)},{iso(start + 90 * MINUTE_MS)},",
+        f"1,bob,{iso(start + 80 * MINUTE_MS)},,",
+    )
+    report = report_of(tmp_path, start, start + 3 * HOUR_MS, config=config)
+    ms = 1 / HOUR_MS
+    found = hours_of(report)
+    assert found.keys() == {("alice", "GPU-0"), ("alice", "GPU-1"), ("bob", "GPU-1")}
+    # reserved, used, idle, of which held, unknown, unreserved
+    assert found["alice", "GPU-0"] == pytest.approx([2.75 - ms, 0.75 - ms, 0.5, 0.5, 1.5, 0.25 + ms], abs=1e-12)
+    assert found["alice", "GPU-1"] == pytest.approx([1.5, 0, 1.5, 0, 0, 0], abs=1e-12)
+    assert found["bob", "GPU-1"] == pytest.approx([100 / 60, 10 / 60, 30 / 60, 0, 1, 20 / 60], abs=1e-12)
+    (overlap,) = report.reservation_problems
+    assert overlap.startswith("GPU-1 is reserved twice from ")
+
+
+def test_a_reservation_that_was_entered_twice_counts_once(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)))
+    rows = [f"0,alice,{iso(MONDAY_MS)},{iso(MONDAY_MS + HOUR_MS)},"] * 2
+    rows.append(f"GPU-0,alice,{iso(MONDAY_MS + 30 * MINUTE_MS)},{iso(MONDAY_MS + HOUR_MS)},")
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=configured(tmp_path, *rows))
+    assert hours_of(report) == {("alice", "GPU-0"): [1, 1, 0, 0, 0, 0]}
+    assert report.reservation_problems == []
+
+
+def test_who_works_where_nobody_is_seen_is_not_known(tmp_path: Path) -> None:
+    # The process list fails while the card is at work; and memory that no process shows.
+    ticks = series(MONDAY_MS, 30, Gpu(0, 90.0, (), 5000, "not_permitted"))
+    ticks += series(MONDAY_MS + 30 * MINUTE_MS, 30, Gpu(0, 0.0, (), 5000))
+    write(tmp_path, ticks)
+    end = MONDAY_MS + HOUR_MS
+    report = report_of(tmp_path, MONDAY_MS, end, config=configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,"))
+    assert hours_of(report) == {("alice", "GPU-0"): [1, 0, 0.5, 0, 0.5, 0]}
+    report = report_of(tmp_path, MONDAY_MS, end, config=configured(tmp_path))
+    assert hours_of(report) == {("(unattributed)", "GPU-0"): [0, 0, 0, 0, 0, 0.5]}
+
+
+def test_an_index_means_the_card_that_was_there_that_day(tmp_path: Path) -> None:
+    old, new = Gpu(0, 90.0, (ALICE,), uuid="GPU-old"), Gpu(0, 90.0, (ALICE,), uuid="GPU-new")
+    write(tmp_path, series(MONDAY_MS, 60, old) + series(MONDAY_MS + DAY_MS, 60, new, boot="boot-2"))
+    config = configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,")
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + DAY_MS + HOUR_MS, config=config)
+    assert hours_of(report) == {("alice", "GPU-old"): [24, 1, 0, 0, 23, 0], ("alice", "GPU-new"): [1, 1, 0, 0, 0, 0]}
+
+
+def test_a_card_that_is_gone_stays_reserved(tmp_path: Path) -> None:
+    tuesday = MONDAY_MS + DAY_MS
+    ticks = series(MONDAY_MS, 60, busy(ALICE), busy(BOB, index=1))
+    ticks += series(tuesday, 60, busy(ALICE)) + series(tuesday + DAY_MS, 60, error="driver_not_loaded")
+    write(tmp_path, ticks)
+    config = configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,", f"1,bob,{iso(MONDAY_MS)},,")
+    report = report_of(tmp_path, MONDAY_MS, tuesday + DAY_MS + HOUR_MS, config=config)
+    assert hours_of(report) == {("alice", "GPU-0"): [49, 2, 0, 0, 47, 0], ("bob", "GPU-1"): [49, 1, 0, 0, 48, 0]}
+
+
+def test_an_index_means_all_mig_instances(tmp_path: Path) -> None:
+    instances = [Gpu(0, 90.0, (ALICE,), mig_index=place, parent="GPU-0", total_mib=9856) for place in range(2)]
+    write(tmp_path, series(MONDAY_MS, 60, *instances))
+    config = configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,", f"MIG-0-1,bob,{iso(MONDAY_MS)},,")
+    found = hours_of(report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=config))
+    assert found == {
+        ("alice", "MIG-0-0"): [1, 1, 0, 0, 0, 0],
+        ("alice", "MIG-0-1"): [1, 1, 0, 0, 0, 0],
+        ("bob", "MIG-0-1"): [1, 0, 1, 0, 0, 0],
+    }
+
+
+def test_people_are_mapped_on_both_sides(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)))
+    config = configured(tmp_path, f"0,a.liddell,{iso(MONDAY_MS)},,")
+    config = config._replace(people={"alice": "Alice", "a.liddell": "Alice"})
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=config)
+    assert hours_of(report) == {("Alice", "GPU-0"): [1, 1, 0, 0, 0, 0]}
+
+
+def test_if_a_source_is_silent_nobody_is_called_unreserved(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)))
+    config = CONFIG._replace(reservations=Reservations(file=str(tmp_path / "none.csv")))
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=config)
+    assert report.reservations is not None
+    assert report.reservations["unreserved_hours"].isna().all()
+    (problem,) = report.reservation_problems
+    assert "none.csv (No such file or directory)" in problem
+    assert "—" in renderer("text")(report, Options(sections=("reservations",)))
+
+
+def test_without_a_source_there_is_no_section(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)))
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS)
+    assert report.reservations is None
+    assert "§8" not in renderer("text")(report, Options())
+    assert "None are configured" in renderer("text")(report, Options(sections=("reservations",)))
+
+
+def test_ticks_that_have_expired_are_said(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)) + series(MONDAY_MS + DAY_MS, 60, busy(ALICE)))
+    assert Upkeep(str(tmp_path), CONFIG, MONDAY_MS + 5 * DAY_MS, False, print).run(False, False, None).rolled_up
+    (tmp_path / "samples" / "2026-11-16.sqlite").unlink()
+    config = configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,")
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + DAY_MS + HOUR_MS, config=config)
+    assert hours_of(report) == {("alice", "GPU-0"): [25, 1, 0, 0, 24, 0]}
+    assert report.reservation_problems == ["ticks have expired: who used what in 2026-11-16 is not known here"]
+
+
+class Count:
+    """The same figures, in the order of SUMS, a tick at a time: cut at every boundary there is."""
+
+    def __init__(self, ticks: list[Tick], rows: list[Reservation], start: int, end: int) -> None:
+        self.rows = rows
+        self.sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(SUMS))
+        cuts = {start, end, *(cut for one in rows for cut in (one.start_ms, one.end_ms) if start < cut < end)}
+        for begin, until in pairwise(sorted(cuts)):
+            for place in range(2):
+                for who in self.owners(place, begin):
+                    self.sums[who, f"GPU-{place}"][0] += until - begin
+                    self.sums[who, f"GPU-{place}"][4] += until - begin
+            for one, _, length in Naive(ticks).pieces(begin, until, DAY_MS):
+                for card in one.cards:
+                    self.add(card, {one.processes[usage.pid].user or "" for usage in card.usages}, begin, length)
+
+    def owners(self, place: int, begin: int) -> set[str]:
+        return {one.user for one in self.rows if one.gpu == str(place) and one.start_ms <= begin < one.end_ms}
+
+    def add(self, card: Card, there: set[str], begin: int, length: int) -> None:
+        state, uuid, owners = card_state(card), card.facts.uuid, self.owners(card.facts.gpu_index, begin)
+        for who in owners if state != "unknown" else ():
+            sums = self.sums[who, uuid]
+            sums[4] -= length
+            sums[1 if who in there and state == ACTIVE else 2] += length
+            sums[3] += length if who in there and state == IDLE_HELD else 0
+        for who in there - owners:
+            self.sums[who, uuid][5] += length if state in (ACTIVE, IDLE_HELD) else 0
+
+
+JOBS = [ALICE, BOB, Job(300, "carol", start_time_ms=7000)]
+some_jobs = st.sets(st.sampled_from(JOBS), min_size=1).map(lambda jobs: tuple(sorted(jobs)))
+cards = (
+    st.sampled_from([free, lost])
+    | some_jobs.map(lambda jobs: lambda index: busy(*jobs, index=index))
+    | some_jobs.map(lambda jobs: lambda index: held(*jobs, index=index))
+)
+steps = st.lists(st.tuples(st.integers(1, 7 * MINUTE_MS), cards, cards), min_size=2, max_size=12)
+moments = st.integers(-HOUR_MS, HOUR_MS)
+bookings = st.lists(
+    st.tuples(st.integers(0, 1), st.sampled_from(["alice", "bob", "dora"]), moments, moments), max_size=6
+)
+
+
+@given(steps, bookings, moments, st.integers(1, HOUR_MS))
+@settings(max_examples=40, deadline=None)
+def test_used_and_idle_and_unknown_are_what_was_reserved_to_the_millisecond(
+    history: list[tuple[int, Callable[[int], Gpu], Callable[[int], Gpu]]],
+    booked: list[tuple[int, str, int, int]],
+    begin: int,
+    length: int,
+) -> None:
+    # Around midnight, so that ticks, reservations and windows are cut there too.
+    now, ticks = MONDAY_MS - 20 * MINUTE_MS, []
+    for step, one, other in history:
+        now += step
+        ticks.append(tick(now, one(0), other(1), interval_ms=MINUTE_MS))
+    rows = [
+        Reservation(str(card), who, MONDAY_MS + min(a, b), MONDAY_MS + max(a, b), "", "", "")
+        for card, who, a, b in booked
+        if a != b
+    ]
+    start = max(ticks[0].ts_ms, min(MONDAY_MS + begin, ticks[-1].ts_ms))
+    end = max(start + length, next(one.ts_ms for one in ticks if one.ts_ms >= start) + 1)  # there is a tick in it
+    with written(ticks) as folder:
+        lines = [f"{one.gpu},{one.user},{iso(one.start_ms)},{iso(one.end_ms)}," for one in rows]
+        report = report_of(folder, start, end, config=configured(folder, *lines))
+    found = {key: [round(hours * HOUR_MS) for hours in values] for key, values in hours_of(report).items()}
+    for reserved, used, idle, idle_held, unknown, _ in found.values():
+        assert used + idle + unknown == reserved
+        assert 0 <= idle_held <= idle
+        assert min(used, unknown) >= 0
+    again = Count(ticks, rows, start, end).sums
+    assert found == {key: values for key, values in again.items() if any(values)}
+
+
+def test_the_columns_are_there_without_rows(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, free()))
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=configured(tmp_path))
+    assert report.reservations is not None
+    assert list(report.reservations.columns) == RESERVATION_COLUMNS
+    assert "Nothing was reserved, and nothing used." in renderer("text")(report, Options())
