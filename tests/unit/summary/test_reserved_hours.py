@@ -28,7 +28,6 @@ from tests.lab import (
     MONDAY_MS,
     Gpu,
     Job,
-    Naive,
     busy,
     free,
     held,
@@ -39,6 +38,7 @@ from tests.lab import (
     write,
     written,
 )
+from tests.naive import Naive
 
 ALICE, BOB = Job(100, "alice"), Job(200, "bob", start_time_ms=6000)
 

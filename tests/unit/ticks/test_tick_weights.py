@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gua_report.ticks.tick_weights import DEFAULT_INTERVAL_MS, Pieces, cut, with_weights
-from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, SECOND_MS, Naive, tick
+from gua_sample.records import Tick
+from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, SECOND_MS, busy, expect, held, report_of, tick, write
+from tests.naive import Naive
 
 modest = settings(deadline=None, max_examples=40)
 
@@ -208,3 +211,51 @@ def test_what_lies_outside_the_window_gives_no_pieces() -> None:
     assert len(cut(ticks, 0, MONDAY_MS).tick) == 0
     assert len(cut(ticks, MONDAY_MS + 90_000, MONDAY_MS + 120_000).tick) == 0
     assert len(cut(ticks, MONDAY_MS, MONDAY_MS).tick) == 0
+
+
+def at_intervals(*stretches: tuple[int, int, bool]) -> list[Tick]:
+    """Stretches of (interval in seconds, length in minutes, told or not) of a card that idles, then works."""
+    ticks, ts_ms = [], MONDAY_MS
+    total = sum(length for _, length, _ in stretches) * MINUTE_MS
+    for seconds, length, told in stretches:
+        until = ts_ms + length * MINUTE_MS
+        while ts_ms < until:
+            gpu = held() if ts_ms < MONDAY_MS + total // 2 else busy()
+            ticks.append(tick(ts_ms, gpu, interval_ms=seconds * SECOND_MS if told else None))
+            ts_ms += seconds * SECOND_MS
+    return ticks
+
+
+@pytest.mark.parametrize(
+    "stretches",
+    [
+        [(60, 120, True)],
+        [(10, 120, False)],
+        [(10, 60, True), (60, 60, True)],
+        [(60, 60, True), (10, 60, True)],
+        [(10, 60, False), (60, 60, False)],
+        [(60, 60, False), (10, 60, False)],
+        [(10, 60, True), (60, 60, False)],
+        [(10, 60, False), (60, 60, True)],
+        [(30, 40, False), (10, 40, True), (60, 40, False)],
+    ],
+)
+def test_intervals_do_not_change_gpu_hours(tmp_path: Path, stretches: list[tuple[int, int, bool]]) -> None:
+    write(tmp_path, at_intervals(*stretches))
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS)
+    expect(report, idle_held=1, active=1)
+    assert report.coverage_share == 1
+
+
+def test_missed_ticks_do_not_change_gpu_hours(tmp_path: Path) -> None:
+    ticks = at_intervals((30, 120, False))
+    missed = [one for number, one in enumerate(ticks) if number % 7 != 3]
+    write(tmp_path, missed)
+    expect(report_of(tmp_path, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS), idle_held=1, active=1)
+
+
+def test_manual_runs_do_not_change_gpu_hours(tmp_path: Path) -> None:
+    ticks = at_intervals((60, 120, True))
+    manual = [one._replace(ts_ms=one.ts_ms + 7000 + 10 * number, interval_ms=None) for number, one in enumerate(ticks)]
+    write(tmp_path, sorted(ticks + manual[20:40], key=lambda one: one.ts_ms))
+    expect(report_of(tmp_path, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS), idle_held=1, active=1)

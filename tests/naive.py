@@ -1,0 +1,131 @@
+"""What a report says, counted again a tick at a time and without pandas, to have something to compare it with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from statistics import median
+from zoneinfo import ZoneInfo
+
+from gua_report.people.identities import resolve
+from gua_sample.policy import card_state
+from gua_sample.records import Card, Tick
+from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS
+
+
+class Naive:
+    """The rules of the design once more, for ticks in time order, without shortcuts."""
+
+    def __init__(self, ticks: Sequence[Tick]) -> None:
+        self.ticks = ticks
+        self.weights = [self._weight(position) for position in range(len(ticks))]
+
+    def _interval(self, position: int) -> float:
+        told = self.ticks[position].interval_ms
+        if told is not None:
+            return told
+        day = self.ticks[position].ts_ms // DAY_MS
+        times = [one.ts_ms for one in self.ticks if one.ts_ms // DAY_MS == day]
+        place = times.index(self.ticks[position].ts_ms)
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        around = gaps[max(0, place - 10) : place + 10]
+        if place == len(gaps):  # the day's last tick has no gap of its own there: as the one before
+            around = gaps[max(0, place - 11) : place + 9]
+        around = [gap for gap in around if gap <= 2 * HOUR_MS]  # a longer one is a hole
+        return median(around) if around else 30_000
+
+    def _weight(self, position: int) -> int:
+        interval = self._interval(position)
+        if position + 1 == len(self.ticks):
+            return round(interval)
+        this, following = self.ticks[position], self.ticks[position + 1]
+        gap = following.ts_ms - this.ts_ms
+        if gap <= 2.5 * interval and this.boot.id == following.boot.id:
+            return gap
+        return min(gap, round(interval))
+
+    def pieces(self, start_ms: int, end_ms: int, step_ms: int) -> Iterator[tuple[Tick, int, int]]:
+        """Parts of ticks that don't cross a multiple of `step_ms`: the tick, when the part begins, how long it is."""
+        for one, weight in zip(self.ticks, self.weights, strict=True):
+            begin, end = max(one.ts_ms, start_ms), min(one.ts_ms + weight, end_ms)
+            while begin < end:
+                until = min(end, (begin // step_ms + 1) * step_ms)
+                yield one, begin, until - begin
+                begin = until
+
+    def gpus(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
+        """GPU-hours by uuid and state."""
+        sums: dict[tuple[str, str], float] = defaultdict(float)
+        for one, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+            for card in one.cards:
+                sums[card.facts.uuid, card_state(card)] += length * _share(card, one) / HOUR_MS
+        return dict(sums)
+
+    def identities(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
+        """GPU-hours by identity and state, where nobody's own utilization is known and all processes are large."""
+        sums: dict[tuple[str, str], float] = defaultdict(float)
+        for one, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+            for card in one.cards:
+                state = card_state(card)
+                names = set()
+                for usage in card.usages:
+                    who = one.processes[usage.pid]
+                    names.add(resolve(who.uid, who.login_uid, who.user, who.login_user, who.cgroup))
+                known = sum(usage.memory_mib or 0 for usage in card.usages)
+                if state == "idle-held" and (card.memory_used_mib or 0) - known > 1024:
+                    names.add("(unattributed)")
+                for name in names:
+                    sums[name, state] += length * _share(card, one) / HOUR_MS
+        return dict(sums)
+
+    def heatmap(self, start_ms: int, end_ms: int, zone: str) -> dict[tuple[int, int], float]:
+        """The active share of what is known, by weekday and hour. Zones change by no less than 15 minutes."""
+        known: dict[tuple[int, int], float] = defaultdict(float)
+        active: dict[tuple[int, int], float] = defaultdict(float)
+        for one, begin, length in self.pieces(start_ms, end_ms, 15 * MINUTE_MS):
+            local = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=begin)
+            local = local.astimezone(ZoneInfo(zone))
+            for card in one.cards:
+                state = card_state(card)
+                key = (local.weekday(), local.hour)
+                if state != "unknown":
+                    known[key] += length * _share(card, one)
+                if state == "active":
+                    active[key] += length * _share(card, one)
+        return {key: active[key] / value for key, value in known.items()}
+
+    def gaps(self, start_ms: int, end_ms: int) -> dict[str, float]:
+        """Seconds without card time by kind, from the first tick on."""
+        sums: dict[str, float] = defaultdict(float)
+
+        def add(kind: str, begin: float, until: float) -> None:
+            begin, until = max(begin, start_ms), min(until, end_ms)
+            if begin < until:
+                sums[kind] += (until - begin) / 1000
+
+        for position, (one, weight) in enumerate(zip(self.ticks, self.weights, strict=True)):
+            following = self.ticks[position + 1] if position + 1 < len(self.ticks) else None
+            next_ms = following.ts_ms if following else float("inf")
+            rebooted = following is not None and following.boot.id != one.boot.id
+            known_until: float = one.ts_ms + weight
+            if one.error is not None:
+                run_end = one.ts_ms + (one.nvml_ms or 0)
+                if run_end > known_until:
+                    waits = next_ms - run_end <= 2.5 * self._interval(position) and not rebooted
+                    known_until = next_ms if waits else min(run_end, next_ms)
+                add("sampler killed (timeout)" if one.error == "timeout" else "driver error", one.ts_ms, known_until)
+            add("host down" if rebooted else "sampler not running", known_until, next_ms)
+        return dict(sums)
+
+    def observed_ms(self, start_ms: int, end_ms: int) -> int:
+        return sum(length for one, _, length in self.pieces(start_ms, end_ms, DAY_MS) if one.cards)
+
+
+def _share(card: Card, one: Tick) -> float:
+    parent = card.facts.parent_uuid
+    if parent is None:
+        return 1.0
+    sisters = [other for other in one.cards if other.facts.parent_uuid == parent]
+    return (card.facts.memory_total_mib or 0) / sum(other.facts.memory_total_mib or 0 for other in sisters)

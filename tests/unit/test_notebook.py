@@ -1,0 +1,129 @@
+"""Reports and rows in a notebook."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import gua_report
+from gua_sample.errors import NothingToReport, UsageError
+from tests.lab import ALICE, BOB, HOUR_MS, MINUTE_MS, MONDAY_MS, busy, expect, free, held, hours, lost, series, write
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    write(tmp_path, series(MONDAY_MS - HOUR_MS, 120, busy(ALICE, BOB), held(index=1), lost(2), free(3)))
+    return tmp_path
+
+
+WINDOW = {"start": "2026-11-15T23:30Z", "end": "2026-11-16T00:30Z", "tz": "UTC"}
+
+
+def test_a_notebook_gets_a_report_of_frames(notebook: Path) -> None:
+    report = gua_report.report(**WINDOW, data_dir=str(notebook))
+    expect(report, active=1, idle_held=1, unknown=1, truly_idle=1)
+    assert report.gpus["uuid"].tolist() == [f"GPU-{index}" for index in range(4)]
+    assert report.timezone == "UTC"
+    for frame in (report.gpus, report.identities, report.episodes, report.heatmap, report.headline, report.gaps):
+        assert isinstance(frame, pd.DataFrame)
+    html = report._repr_html_()
+    assert "<table" in html
+    assert "alice" in html
+
+
+def test_a_notebook_may_ask_again(notebook: Path) -> None:
+    """Modules must not take the place of the functions once they are imported."""
+    ask = "gua.report('1d', end='2026-11-17', tz='UTC'); gua.load('1d', end='2026-11-17', tz='UTC')"
+    program = f"import gua_report as gua; {ask}; {ask}"
+    environment = {**os.environ, "GUA_DATA_DIR": str(notebook)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_notebook_gets_the_rows_with_states_and_weights(notebook: Path) -> None:
+    rows = gua_report.load(**WINDOW, data_dir=str(notebook))
+    assert len(rows.ticks) == 60
+    assert len(rows.cards) == 240
+    assert len(rows.processes) == 180
+    states = rows.cards.groupby("gpu_uuid")["state"].agg(set).to_dict()
+    assert states == {"GPU-0": {"active"}, "GPU-1": {"idle-held"}, "GPU-2": {"unknown"}, "GPU-3": {"truly-idle"}}
+    mine = rows.processes[(rows.processes["gpu_uuid"] == "GPU-0") & (rows.processes["identity"] == "alice")]
+    assert set(mine["state"]) == {"idle-held"}
+    assert set(rows.ticks["weight_ms"]) == {MINUTE_MS}
+
+
+def test_the_frames_of_a_notebook_have_types(notebook: Path) -> None:
+    rows = gua_report.load(**{**WINDOW, "tz": "Asia/Kolkata"}, data_dir=str(notebook))
+    for frame in rows:
+        assert str(frame["time"].dt.tz) == "Asia/Kolkata"
+        assert frame["ts_ms"].dtype == "int64"
+        assert frame["weight_ms"].dtype == "int64"
+        assert frame["ts_ms"].is_monotonic_increasing
+        assert frame.index.tolist() == list(range(len(frame)))
+    assert rows.ticks["interval_ms"].dtype == "float64"
+    for name in ("utilization_percent", "memory_used_mib", "energy_joules", "memory_total_mib", "gpu_share"):
+        assert rows.cards[name].dtype == "float64", name
+    for name in ("memory_mib", "sm_percent", "start_time_ms", "uid"):
+        assert rows.processes[name].dtype == "float64", name
+    assert rows.processes["pid"].dtype == "int64"
+    assert rows.cards["gpu_index"].dtype == "int64"
+    assert set(rows.processes["user"]) == {"alice", "bob"}
+
+
+def test_the_types_are_the_same_in_a_window_with_nobody_on_the_cards(tmp_path: Path, notebook: Path) -> None:
+    empty = tmp_path / "empty"
+    write(empty, series(MONDAY_MS - HOUR_MS, 120, free(), free(1)))
+    rows = gua_report.load(**WINDOW, data_dir=str(notebook))
+    none = gua_report.load(**WINDOW, data_dir=str(empty))
+    assert len(none.processes) == 0
+    for one, other in zip(rows, none, strict=True):
+        assert list(one.columns) == list(other.columns)
+        assert {name: str(kind) for name, kind in one.dtypes.items()} == {
+            name: str(kind) for name, kind in other.dtypes.items()
+        }
+
+
+def test_the_rows_of_a_notebook_add_up_to_its_report(notebook: Path) -> None:
+    rows = gua_report.load(**WINDOW, data_dir=str(notebook))
+    report = gua_report.report(**WINDOW, data_dir=str(notebook))
+    weighed = (rows.cards["weight_ms"] * rows.cards["gpu_share"]).groupby(rows.cards["state"]).sum() / HOUR_MS
+    assert weighed.to_dict() == pytest.approx(hours(report))
+
+
+def test_rows_are_given_in_the_same_order_whatever_the_partitions(notebook: Path) -> None:
+    rows = gua_report.load(**WINDOW, data_dir=str(notebook))
+    assert rows.cards["gpu_uuid"].tolist()[:4] == [f"GPU-{index}" for index in range(4)]
+
+
+def test_a_notebook_without_data_is_told_so(tmp_path: Path) -> None:
+    for call in (gua_report.load, gua_report.report):
+        with pytest.raises(NothingToReport, match="no ticks"):
+            call(since="1h", data_dir=str(tmp_path))
+
+
+def test_a_notebook_with_a_bad_duration_is_told_so(tmp_path: Path) -> None:
+    for call in (gua_report.load, gua_report.report):
+        with pytest.raises(UsageError, match="7 days"):
+            call(since="7 days", data_dir=str(tmp_path))
+
+
+def test_a_window_of_driver_errors_alone_gives_rows_without_cards(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 10, error="unknown"))
+    rows = gua_report.load(start="2026-11-16", end="2026-11-17", tz="UTC", data_dir=str(tmp_path))
+    assert rows.ticks["error"].tolist() == ["unknown"] * 10
+    assert rows.cards.empty
+    assert rows.processes.empty
+
+
+def test_the_configuration_decides_in_a_notebook_too(notebook: Path) -> None:
+    config = notebook / "gua.toml"
+    config.write_text('[policy]\nutilization_percent = 95\n[people]\nbob = "Robert"\n')
+    report = gua_report.report(**WINDOW, data_dir=str(notebook), config=str(config))
+    expect(report, idle_held=2, unknown=1, truly_idle=1)
+    assert set(report.identities["identity"]) == {"alice", "Robert"}
