@@ -21,7 +21,11 @@ if version("pandas") >= "3":
     del sys.modules["pyarrow"]
 
 # So that a failed tick shows what it said, and two reports in what they differ.
-pytest.register_assert_rewrite("tests.import_target", "tests.lab", "tests.machine", "tests.rolling")
+pytest.register_assert_rewrite(
+    *("tests.import_target", "tests.lab", "tests.machine", "tests.rolling"),
+    *("tests.integration.doctor.examination", "tests.integration.export.exports"),
+    *("tests.integration.rollup.five_days", "tests.integration.rollup.runs"),
+)
 
 from tests.driver import build  # noqa: E402 - after what is above
 from tests.machine import Machine  # noqa: E402

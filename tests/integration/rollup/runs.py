@@ -1,0 +1,61 @@
+"""Many runs of gua rollup, some at a time, that may be killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+RUNS = """
+import os, sys
+from gua_report.main import main
+from gua_report.upkeep import nightly  # with all it needs
+
+def start(data_dir, moment):
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.environ["GUA_TEST_KILL_AT"] = moment
+        os._exit(main(["rollup", "--data-dir", data_dir, *sys.argv[1:]]))
+    return child
+
+for line in sys.stdin:
+    data_dir, count, moment = line.split()
+    children = [start(data_dir, moment) for _ in range(int(count))]
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    print(*statuses, flush=True)
+"""
+
+
+class Runs:
+    """Runs of gua rollup, some at a time, each a process of its own, but all with pandas from the first one."""
+
+    def __init__(self, driver: Path, folder: Path, *arguments: str) -> None:
+        variables = {"LD_PRELOAD": str(driver / "kill_at.so"), "GUA_TEST_KILL_DIR": str(folder)}
+        self._errors = folder / "stderr"
+        with self._errors.open("w") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", RUNS, *arguments],
+                env=os.environ | variables,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def run(self, data_dir: Path, count: int = 1, kill_at: int = 0) -> list[int]:
+        """How they ended."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(data_dir, count, kill_at, file=self._process.stdin, flush=True)
+        return [int(status) for status in self._process.stdout.readline().split()]
+
+    def errors(self) -> str:
+        return self._errors.read_text()
