@@ -1,0 +1,59 @@
+"""gua export as a person types it, and the rows that it should give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.machine import GUA, query
+
+DAYS = ["2026-11-16", "2026-11-17", "2026-11-18"]
+ALL = ("--from", "2026-11-16", "--to", "2026-11-19", "--tz", "UTC")
+
+
+def export(data_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [GUA, "export", "--data-dir", str(data_dir), *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+
+
+def exported(data_dir: Path, *arguments: str) -> str:
+    done = export(data_dir, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, Any]]:
+    order = {"ticks": "ts_ms", "card_ticks": "ts_ms, gpu_index, mig_index", "process_ticks": "ts_ms, gpu_index, pid"}
+    rows: list[dict[str, Any]] = []
+    for path in sorted((data_dir / "samples").glob("*.sqlite")):
+        rows += query(path, f"SELECT * FROM {name} WHERE {where} ORDER BY {order[name]}")
+    return rows
+
+
+def without(rows: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != column} for row in rows]
+
+
+def assert_leftovers_go(path: Path, write_again: Callable[[], object]) -> None:
+    """What killed runs left is hidden, and gone once it is certain that nobody is at work on it."""
+    assert {name.startswith(f".{path.name}.") for name in os.listdir(path.parent) if name != path.name} == {True}
+    before = os.listdir(path.parent)
+    write_again()
+    assert os.listdir(path.parent) == before
+    for name in before:
+        os.utime(path.parent / name, (0, time.time() - 2 * 3600))
+    write_again()
+    assert os.listdir(path.parent) == [path.name]
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]

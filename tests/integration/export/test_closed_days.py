@@ -1,0 +1,189 @@
+"""gua export of closed days, from rollups.sqlite."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report.exporting.rows import TABLES
+from tests.driver import with_clock
+from tests.integration.export.exports import ALL, DAYS, export, exported, files_in, lines, view, without
+from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, free, series, tick, write
+from tests.machine import GUA, one_line, query
+from tests.rolling import roll_up_days
+
+ROLLUPS = [name for name, table in TABLES.items() if table.is_of_rollups]
+
+
+def rollup_view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, Any]]:
+    order = "start_ms, gpu_index, pid" if name == "episode_days" else "start_ms"
+    if name.endswith("_hours"):
+        order = "hour_ms, gpu_index, mig_index" + (", identity" if name == "identity_hours" else "") + ", state"
+    return without(query(data_dir / "rollups.sqlite", f"SELECT * FROM {name} WHERE {where} ORDER BY {order}"), "day")
+
+
+@pytest.fixture
+def rolled_up(data_dir: Path) -> Path:
+    assert roll_up_days(str(data_dir)) == DAYS
+    return data_dir
+
+
+@pytest.fixture
+def later(driver: Path) -> dict[str, str]:
+    """Variables of a process for which all these days are long over."""
+    moved = with_clock(os.environ, driver, frozen_ms=MONDAY_MS + 9 * DAY_MS)
+    return {name: value for name, value in moved.items() if name not in os.environ or os.environ[name] != value}
+
+
+@pytest.mark.parametrize("name", ROLLUPS)
+def test_tables_of_closed_days_are_the_rows_of_the_views(rolled_up: Path, name: str) -> None:
+    expected = rollup_view(rolled_up, name)
+    assert expected
+    assert lines(exported(rolled_up, "--what", name, "--format", "jsonl", *ALL)) == expected
+    rows = list(csv.DictReader(io.StringIO(exported(rolled_up, "--what", name, *ALL))))
+    assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in expected]
+
+
+def test_rollups_are_card_hours(rolled_up: Path) -> None:
+    assert exported(rolled_up, "--what", "rollups", *ALL) == exported(rolled_up, "--what", "card_hours", *ALL)
+
+
+def test_an_hour_belongs_to_the_window_in_which_it_begins(rolled_up: Path) -> None:
+    window = ("--from", "2026-11-16T09:30Z", "--to", "2026-11-18T09:30Z")
+    start_ms, end_ms = MONDAY_MS + 9.5 * HOUR_MS, MONDAY_MS + 2 * DAY_MS + 9.5 * HOUR_MS
+    found = lines(exported(rolled_up, "--what", "card_hours", "--format", "jsonl", *window))
+    assert found == rollup_view(rolled_up, "card_hours", f"hour_ms >= {start_ms} AND hour_ms < {end_ms}")
+    assert found[0]["hour_ms"] == MONDAY_MS + 10 * HOUR_MS
+
+
+def test_identities_of_closed_days_are_people_and_hostile_ones_no_formulas(rolled_up: Path, tmp_path: Path) -> None:
+    (tmp_path / "gua.toml").write_text('[people]\nalice = "=Ada"\n')
+    for name in ("identity_hours", "episode_days"):
+        options = ("--what", name, "--config", str(tmp_path / "gua.toml"), *ALL)
+        before = [row["identity"] for row in rollup_view(rolled_up, name)]
+        mapped = ["=Ada" if identity == "alice" else identity for identity in before]
+        assert [row["identity"] for row in lines(exported(rolled_up, *options, "--format", "jsonl"))] == mapped
+        rows = csv.DictReader(io.StringIO(exported(rolled_up, *options)))
+        assert [row["identity"] for row in rows] == [identity.replace("=Ada", "'=Ada") for identity in mapped]
+    assert "alice" in {row["identity"] for row in rollup_view(rolled_up, "identity_hours")}
+
+
+@pytest.mark.parametrize("name", ROLLUPS)
+def test_closed_days_go_into_a_folder_of_parquet_files(
+    rolled_up: Path, tmp_path: Path, parquet: Any, name: str
+) -> None:
+    options = ("--what", name, "--format", "parquet", "--host", "lab7", "-o", str(tmp_path))
+    exported(rolled_up, *options, "--from", "2026-11-16T23:00Z", "--to", "2026-11-18T01:00Z")
+    found = files_in(tmp_path)
+    assert set(found) <= {f"host=lab7/day={day}/part.parquet" for day in DAYS}
+    rows: list[dict[str, Any]] = []
+    for path in found:
+        rows += parquet.read_table(tmp_path / path, partitioning=None).to_pylist()
+        assert "null" not in {str(kind) for kind in parquet.read_schema(tmp_path / path).types}
+    assert rows == rollup_view(rolled_up, name)
+    assert {"host", "day", *rows[0]} == set(parquet.read_table(tmp_path).column_names)
+
+
+def test_closed_days_that_are_not_rolled_up_are_named_with_what_to_do(
+    data_dir: Path, later: dict[str, str], tmp_path: Path
+) -> None:
+    options = ("--what", "card_hours", "--format", "jsonl", *ALL)
+    todo = f"not rolled up yet, or ticks or thresholds have changed since; run gua rollup --data-dir {data_dir}\n"
+    done = export(data_dir, *options, **later)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"gua export: error: no card_hours of {DAYS[0]} to {DAYS[2]} (3 days): {todo}"
+    roll_up_days(str(data_dir), {0, 1})
+    done = export(data_dir, *options, **later)
+    assert (done.returncode, done.stderr) == (1, f"gua export: warning: {DAYS[2]}: {todo}")
+    assert lines(done.stdout) == rollup_view(data_dir, "card_hours")
+    # The command that is named does it.
+    subprocess.run([GUA, "rollup", "--data-dir", str(data_dir)], env=os.environ | later, check=True)
+    done = export(data_dir, *options, **later)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {row["hour_ms"] // DAY_MS for row in lines(done.stdout)} == {MONDAY_MS // DAY_MS + day for day in range(3)}
+    # Thresholds that changed, and ticks that came, make days due again.
+    (tmp_path / "gua.toml").write_text("[policy]\nprocess_memory_mib = 5000\n")
+    done = export(data_dir, *options, "--config", str(tmp_path / "gua.toml"), **later)
+    assert (done.returncode, done.stderr) == (1, f"gua export: warning: {DAYS[0]} to {DAYS[2]} (3 days): {todo}")
+    write(data_dir, [tick(MONDAY_MS + DAY_MS + 22 * HOUR_MS, free())])
+    done = export(data_dir, *options, **later)
+    assert (done.returncode, done.stderr) == (1, f"gua export: warning: {DAYS[1]}: {todo}")
+
+
+def test_a_day_that_is_not_over_is_not_missed(data_dir: Path, driver: Path) -> None:
+    roll_up_days(str(data_dir), {0, 1})
+    now = with_clock(os.environ, driver, frozen_ms=MONDAY_MS + 2 * DAY_MS + 12 * HOUR_MS)
+    done = export(data_dir, "--what", "spans", *ALL, **now)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = export(data_dir, "--what", "spans", "--from", DAYS[2], "--to", "2026-11-19", "--tz", "UTC", **now)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert one_line(done.stderr)
+    assert "though there are ticks: a day is rolled up when it is over" in done.stderr
+
+
+def test_days_whose_ticks_have_expired_are_exported(rolled_up: Path, later: dict[str, str]) -> None:
+    expected = exported(rolled_up, "--what", "card_hours", *ALL)
+    for day in DAYS:
+        (rolled_up / "samples" / f"{day}.sqlite").unlink()
+    done = export(rolled_up, "--what", "card_hours", *ALL, **later)
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+
+
+def test_ticks_that_have_expired_are_named_and_where_their_sums_are(rolled_up: Path, later: dict[str, str]) -> None:
+    (rolled_up / "samples" / f"{DAYS[0]}.sqlite").unlink()
+    done = export(rolled_up, "--what", "ticks", *ALL, **later)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1 + len(view(rolled_up, "ticks")))
+    sums = "have expired; --what card_hours has their sums\n"
+    assert done.stderr == f"gua export: warning: the ticks of {DAYS[0]} {sums}"
+    for day in DAYS[1:]:
+        (rolled_up / "samples" / f"{day}.sqlite").unlink()
+    done = export(rolled_up, "--what", "ticks", *ALL, **later)
+    assert (done.returncode, done.stdout) == (3, "")
+    gone = f"the ticks of {DAYS[0]} to {DAYS[-1]} (3 days) {sums}"
+    assert done.stderr == f"gua export: error: no ticks from {DAYS[0]} 00:00 to 2026-11-19 00:00 UTC: {gone}"
+
+
+def test_ticks_that_came_when_those_of_their_day_had_expired_are_left_out_and_named(
+    data_dir: Path, later: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "gua.toml").write_text("[retention]\nraw_days = 7\n")  # the first two days go
+    rollup = [GUA, "rollup", "--data-dir", str(data_dir), "--config", str(tmp_path / "gua.toml")]
+    subprocess.run(rollup, env=os.environ | later, capture_output=True, check=True)
+    last_day = view(data_dir, "ticks")
+    assert {row["ts_ms"] // DAY_MS for row in last_day} == {MONDAY_MS // DAY_MS + 2}
+    write(data_dir, [tick(MONDAY_MS + DAY_MS + 22 * HOUR_MS, free())])
+    late = data_dir / "samples" / f"{DAYS[1]}.sqlite"
+    for name, expected in ("card_hours", rollup_view(data_dir, "card_hours")), ("ticks", last_day):
+        done = export(data_dir, "--what", name, "--format", "jsonl", *ALL, **later)
+        said = done.stderr.splitlines()
+        assert said[0] == f"gua export: warning: left out: {late}, as the ticks of its day have expired"
+        assert len(said) == (2 if name == "ticks" else 1)
+        assert (done.returncode, lines(done.stdout)) == (1, expected)
+    assert {row["hour_ms"] // DAY_MS for row in rollup_view(data_dir, "card_hours")} == {
+        MONDAY_MS // DAY_MS + day for day in range(3)
+    }
+
+
+def test_closed_days_without_what_was_asked_for(open_folder: Path) -> None:
+    write(open_folder, series(MONDAY_MS, 3, free()))
+    roll_up_days(str(open_folder))
+    done = export(open_folder, "--what", "episode_days", *ALL)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "gua export: error: no episode_days from 2026-11-16 00:00 to 2026-11-19 00:00 UTC\n"
+
+
+def test_rollups_that_can_not_be_read_are_said(rolled_up: Path) -> None:
+    (rolled_up / "rollups.sqlite").write_text("garbage, more than sixteen bytes of it")
+    done = export(rolled_up, "--what", "card_hours", *ALL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert "rollups.sqlite is not usable" in done.stderr
+    assert "gua rollup makes it anew" in done.stderr
+    (rolled_up / "rollups.sqlite").write_bytes(b"")  # it is just being begun
+    assert export(rolled_up, "--what", "card_hours", *ALL).returncode == 3

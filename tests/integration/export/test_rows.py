@@ -1,0 +1,117 @@
+"""The rows of gua export: what arrives is what was recorded, or it is said."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import gua_report
+from gua_report.exporting.rows import CARD_TICKS, PROCESS_TICKS, TICKS
+from gua_report.upkeep.daily_csv import write_daily_csv
+from tests.integration.export.exports import ALL, DAYS, export, exported, view, without
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, MONDAY_MS, Job, held, tick, write
+from tests.machine import one_line
+
+HOSTILE = ["=cmd|' /C calc'!A0", "+1", "-2", "@SUM(A1)", "a,b", 'say "hi"', "one\ntwo", "\x1b[2J", "Zoë 💾", "\x9b2J"]
+
+
+def test_the_columns_are_those_of_the_views(data_dir: Path) -> None:
+    with closing(sqlite3.connect(data_dir / "samples" / f"{DAYS[0]}.sqlite")) as connection:
+        for name, columns in ("ticks", TICKS), ("card_ticks", CARD_TICKS), ("process_ticks", PROCESS_TICKS):
+            assert tuple(row[1] for row in connection.execute(f"PRAGMA table_info({name})")) == columns
+
+
+def test_json_lines_are_the_rows_of_the_views(data_dir: Path) -> None:
+    for name, added in ("ticks", ""), ("card_ticks", "state"), ("process_ticks", "identity"):
+        text = exported(data_dir, "--what", name, "--format", "jsonl", *ALL)
+        rows = [json.loads(line) for line in text.splitlines()]
+        assert without(rows, added) == view(data_dir, name)
+        assert all(row[added] for row in rows if added)
+
+
+def test_csv_is_the_same_with_empty_fields_for_null(data_dir: Path) -> None:
+    for name, added in ("ticks", ""), ("card_ticks", "state"), ("process_ticks", "identity"):
+        rows = list(csv.DictReader(io.StringIO(exported(data_dir, "--what", name, *ALL))))
+        expected = [
+            {key: "" if value is None else str(value) for key, value in row.items()} for row in view(data_dir, name)
+        ]
+        assert without(rows, added) == expected
+
+
+def test_states_and_identities_are_those_of_the_report(data_dir: Path) -> None:
+    frames = gua_report.load(start=DAYS[0], end="2026-11-19", tz="UTC", data_dir=str(data_dir))
+    cards = map(json.loads, exported(data_dir, "--format", "jsonl", *ALL).splitlines())
+    expected = {(row.ts_ms, row.gpu_uuid, row.state) for row in frames.cards.itertuples()}
+    assert {(row["ts_ms"], row["gpu_uuid"], row["state"]) for row in cards} == expected
+    assert {state for *_, state in expected} == {"active", "idle-held", "truly-idle", "unknown"}
+    processes = map(json.loads, exported(data_dir, "--what", "process_ticks", "--format", "jsonl", *ALL).splitlines())
+    expected = {(row.ts_ms, row.pid, row.identity) for row in frames.processes.itertuples()}
+    assert {(row["ts_ms"], row["pid"], row["identity"]) for row in processes} == expected
+
+
+def test_thresholds_and_people_of_the_configuration_apply(data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "gua.toml").write_text('[policy]\nprocess_memory_mib = 5000\n[people]\nalice = "Ada"\n')
+    options = ("--config", str(tmp_path / "gua.toml"), "--format", "jsonl", *ALL)
+    assert '"idle-held"' not in exported(data_dir, *options)
+    assert '"identity":"Ada"' in exported(data_dir, "--what", "process_ticks", *options)
+
+
+@pytest.mark.parametrize("name", ["ticks", "card_ticks", "process_ticks"])
+def test_a_window_cuts_days_where_it_starts_and_ends(data_dir: Path, name: str) -> None:
+    start_ms, end_ms = MONDAY_MS + 9 * HOUR_MS, MONDAY_MS + 2 * DAY_MS + 9 * HOUR_MS
+    text = exported(
+        data_dir, "--what", name, "--format", "jsonl", "--from", "2026-11-16T09:00Z", "--to", "2026-11-18T09:00Z"
+    )
+    times = [json.loads(line)["ts_ms"] for line in text.splitlines()]
+    expected = [row["ts_ms"] for row in view(data_dir, name, f"ts_ms >= {start_ms} AND ts_ms < {end_ms}")]
+    assert times == expected
+    assert (times[0], times[-1]) == (start_ms, end_ms - 1_800_000)
+
+
+def test_the_daily_csv_of_a_window_is_the_daily_csvs_in_a_row(data_dir: Path) -> None:
+    files = [Path(str(write_daily_csv(str(data_dir), day, CONFIG))).read_text() for day in DAYS]
+    header, _, first = files[0].partition("\n")
+    text = exported(data_dir, "--what", "csv", *ALL)
+    assert text == header + "\n" + first + "".join(file.partition("\n")[2] for file in files[1:])
+    assert text.startswith("timestamp,user,pid,gpu,usage,")
+
+
+def test_hostile_names_arrive(open_folder: Path) -> None:
+    jobs = [Job(number, name, command=name, cgroup=name) for number, name in enumerate(HOSTILE, 1)]
+    write(open_folder, [tick(MONDAY_MS, held(*jobs))])
+    rows = [
+        json.loads(line)
+        for line in exported(open_folder, "--what", "process_ticks", "--format", "jsonl", *ALL).splitlines()
+    ]
+    for column in ("user", "command", "cgroup"):
+        assert [row[column] for row in rows] == HOSTILE
+    text = exported(open_folder, "--what", "process_ticks", *ALL)
+    assert text.count("\n") == len(HOSTILE) + 1
+    for row, name in zip(csv.DictReader(io.StringIO(text)), HOSTILE, strict=True):
+        printed = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+        assert row["command"] == ("'" if name[0] in "=+-@" else "") + printed
+
+
+def test_a_day_that_can_not_be_read_is_named_and_the_others_are_written(data_dir: Path, tmp_path: Path) -> None:
+    broken = data_dir / "samples" / f"{DAYS[1]}.sqlite"
+    broken.write_text("garbage, more than sixteen bytes of it")
+    target = tmp_path / "ticks.jsonl"
+    done = export(data_dir, "--what", "ticks", "-o", str(target), *ALL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert done.stderr.startswith(f"gua export: warning: skipped: {broken} is not usable")
+    days = {json.loads(line)["ts_ms"] // DAY_MS for line in target.read_text().splitlines()}
+    assert days == {MONDAY_MS // DAY_MS, MONDAY_MS // DAY_MS + 2}
+    for day in (DAYS[0], DAYS[2]):
+        (data_dir / "samples" / f"{day}.sqlite").unlink()
+    target.unlink()
+    done = export(data_dir, "-o", str(target), *ALL)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == "gua export: error: nothing was exported"
+    assert not target.exists()
