@@ -1,0 +1,49 @@
+"""gua doctor as a person runs it, and what it finds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from tests.lab import DAY_MS
+from tests.machine import GUA, Machine
+
+Finding = dict[str, str]
+
+
+def doctor(
+    machine: Machine, *arguments: str, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [GUA, "doctor", "--data-dir", str(machine.data_dir), *arguments]
+    return subprocess.run(
+        command, env=variables or machine.environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def examine(machine: Machine, *arguments: str, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    done = doctor(machine, "--json", *arguments, variables=variables)
+    assert done.stderr == ""
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (0 if document["ok"] else 1)
+    assert document["ok"] == all(finding["status"] != "error" for finding in document["findings"])
+    return document
+
+
+def of_check(document: dict[str, Any], check: str) -> list[Finding]:
+    return [finding for finding in document["findings"] if finding["check"] == check]
+
+
+def one(document: dict[str, Any], check: str) -> Finding:
+    (finding,) = of_check(document, check)
+    return finding
+
+
+def errors(document: dict[str, Any]) -> set[str]:
+    return {finding["check"] for finding in document["findings"] if finding["status"] == "error"}
+
+
+def sample_before(machine: Machine, days: int = 1) -> None:
+    """A tick of days ago. That there are later ones already is worth a warning, but not here."""
+    assert machine.sample(clock_offset_ms=-days * DAY_MS).returncode == 0
