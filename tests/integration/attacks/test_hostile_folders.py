@@ -18,12 +18,11 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import hostile
+from tests.integration.attacks.attempts import DAYS, WINDOW, partition
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
-DAYS = ("2026-11-09", "2026-11-10", "2026-11-11")  # of gua demo, which --simulate takes for now
 BAD = DAYS[1]
-WINDOW = ("--from", "2026-11-09", "--to", "2026-11-12", "--tz", "UTC")
 TEN_MINUTES_MS = 600_000
 
 # Each with the folder in the place of DIR; those that only read come first.
@@ -75,10 +74,6 @@ def rolled_up(history: Path, open_folder: Path) -> Path:
     path.chmod(0o755)
     give(path)
     return path
-
-
-def partition(folder: Path, day: str = BAD) -> Path:
-    return folder / "samples" / f"{day}.sqlite"
 
 
 def beside(path: Path, suffix: str) -> Path:

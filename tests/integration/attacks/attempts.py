@@ -1,0 +1,91 @@
+"""Attempts of a folder's owner, or of somebody who may write near it, on root or on whoever else reads it.
+
+Each was tried through the commands. What is attacked lies in temporary folders, and belongs to root.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from tests.users import SOMEBODY
+from tests.verbs import Done, give, run
+
+DAYS = ("2026-11-09", "2026-11-10", "2026-11-11")  # of gua demo, which --simulate takes for now
+WINDOW = ("--from", "2026-11-09", "--to", "2026-11-12", "--tz", "UTC")
+ANOTHER = SOMEBODY + 1
+
+READERS = {
+    "report": ("report", *WINDOW, "--data-dir", "DIR"),
+    "status": ("status", "-v", "--simulate", "--data-dir", "DIR"),
+    "free": ("free", "--simulate", "--data-dir", "DIR"),
+    "doctor": ("doctor", "--data-dir", "DIR"),
+    "export": ("export", *WINDOW, "--data-dir", "DIR"),
+    "export of processes": ("export", "--what", "process_ticks", *WINDOW, "--data-dir", "DIR"),
+    "export of sums": ("export", "--what", "rollups", *WINDOW, "--data-dir", "DIR"),
+    "rollup --dry-run": ("rollup", "--dry-run", "--data-dir", "DIR"),
+    "import --dry-run": ("import", "--dry-run", "--data-dir", "OTHER", "DIR"),
+}
+WRITERS = {
+    "rollup": ("rollup", "--compact", "--data-dir", "DIR"),
+    "import": ("import", "--data-dir", "OTHER", "DIR"),
+    "sample": ("gua-sample", "--simulate", "--data-dir", "DIR"),
+}
+COMMANDS = READERS | WRITERS
+IN_THE_FOLDER = [name for name in COMMANDS if not name.startswith("import")]
+
+
+def copy(history: Path, path: Path, uid: int) -> Path:
+    shutil.copytree(history, path)
+    path.chmod(0o755)
+    give(path, uid)
+    return path
+
+
+def command(name: str, folder: Path, uid: int = 0) -> Done:
+    other = folder.parent / "other"
+    words = [str(folder) if word == "DIR" else str(other) if word == "OTHER" else word for word in COMMANDS[name]]
+    return run(*words, uid=uid)
+
+
+def partition(folder: Path, day: str = DAYS[1]) -> Path:
+    return folder / "samples" / f"{day}.sqlite"
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@contextmanager
+def meanwhile(uid: int, act: Callable[[], None]) -> Iterator[None]:
+    """Somebody who does something again and again while the commands of a block run."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            while True:
+                with suppress(OSError):
+                    act()
+        finally:
+            os._exit(0)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\n\u202e\x00"
+
+
+def is_tame(text: str) -> bool:
+    return all(line.isprintable() for line in text.replace("\t", "").split("\n"))

@@ -1,0 +1,38 @@
+"""A folder of somebody's for root to read, and a file of root's that must stay as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gua_sample import store
+from gua_sample.partition_names import DAY_MS
+from gua_sample.simulate import Laboratory
+from gua_sample.simulate_plan import EXAMPLE_END_MS
+from tests.integration.attacks.attempts import copy
+from tests.users import SOMEBODY
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three days. Not to be changed."""
+    folder = tmp_path_factory.mktemp("history")
+    samples = store.prepare(str(folder))
+    ticks = Laboratory(0, 3).history(EXAMPLE_END_MS - 2 * DAY_MS - DAY_MS // 2, EXAMPLE_END_MS, 300_000)
+    store.append_history(samples, ticks)
+    return folder
+
+
+@pytest.fixture
+def folder(history: Path, open_folder: Path) -> Path:
+    """A copy of it, in a folder of root's, that belongs to somebody."""
+    return copy(history, open_folder / "data", SOMEBODY)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "victim"
+    path.write_text("of root's")
+    path.chmod(0o600)
+    return path
