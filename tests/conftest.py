@@ -24,7 +24,8 @@ if version("pandas") >= "3":
 pytest.register_assert_rewrite(
     *("tests.import_target", "tests.lab", "tests.machine", "tests.rolling"),
     *("tests.integration.doctor.examination", "tests.integration.export.exports"),
-    *("tests.integration.rollup.five_days", "tests.integration.rollup.runs"),
+    *("tests.integration.install.checkout", "tests.integration.reservations.reserving"),
+    *("tests.integration.rollup.five_days", "tests.integration.rollup.runs", "tests.integration.status.shown"),
 )
 
 from tests.driver import build  # noqa: E402 - after what is above

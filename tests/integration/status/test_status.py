@@ -1,70 +1,22 @@
-"""gua status and gua free as a person types them: the real commands on the stand-in driver and on real histories."""
+"""gua status as a person types it: the real command on the stand-in driver and on real histories."""
 
 from __future__ import annotations
 
-import json
 import os
-import pty
 import re
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gua_report.commands.status import CLEAR
+from tests.integration.status.shown import NOBODY, document, gua, states, status
 from tests.lab import MINUTE_MS, MONDAY_MS, SECOND_MS
 from tests.machine import GUA, Machine, one_line
-from tests.systemctl import install, replace_systemctl
+from tests.systemctl import install
 from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
-
-NOBODY = 4_194_303  # the largest pid there can be, and no process of ours
-
-Document = dict[str, Any]
-
-
-@pytest.fixture(autouse=True)
-def units(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return replace_systemctl(open_folder, monkeypatch)
-
-
-@pytest.fixture
-def sleeper() -> Iterator[int]:
-    process = subprocess.Popen(["sleep", "600"])
-    yield process.pid
-    process.kill()
-    process.wait()
-
-
-def gua(
-    machine: Machine, *arguments: str, clock_ms: int | None = None, variables: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    verb, *options = arguments
-    command = [GUA, verb, "--data-dir", str(machine.data_dir), *options]
-    environment = machine.environment(clock_ms=clock_ms) | dict(variables or {})
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-
-
-def status(machine: Machine, *arguments: str, clock_ms: int | None = None) -> str:
-    done = gua(machine, "status", *arguments, clock_ms=clock_ms)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def document(machine: Machine, *arguments: str, clock_ms: int | None = None) -> Document:
-    found: Document = json.loads(status(machine, "--json", *arguments, clock_ms=clock_ms))
-    return found
-
-
-def states(found: Document) -> list[str]:
-    return [gpu["state"] for gpu in found["gpus"]]
 
 
 def add_all_states(machine: Machine, pid: int) -> None:
@@ -443,186 +395,3 @@ def test_help_has_examples_and_fits_a_narrow_terminal(verb: str) -> None:
     )
     assert "examples" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
-
-
-# Watching
-
-
-class Terminal:
-    """A command on a terminal of its own."""
-
-    def __init__(self, command: list[str], variables: Mapping[str, str]) -> None:
-        self.master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            command, env=variables, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-        )
-        os.close(slave)
-        self.text = ""
-
-    def read_until(self, count: int, words: str) -> None:
-        """Until the words have come so many times."""
-        ends = time.monotonic() + 60
-        while self.text.count(words) < count:
-            assert select.select([self.master], [], [], max(0, ends - time.monotonic()))[0], self.text
-            self.text += os.read(self.master, 65536).decode()
-
-    def end(self) -> int:
-        """What else it says, and its exit status. A terminal that goes away too soon would kill it."""
-        with suppress(OSError):
-            while select.select([self.master], [], [], 60)[0] and (part := os.read(self.master, 65536)):
-                self.text += part.decode()
-        status = self.process.wait(60)
-        os.close(self.master)
-        return status
-
-
-def test_watching_shows_fresh_figures_on_a_cleared_screen_until_ctrl_c(machine: Machine, sleeper: int) -> None:
-    card = machine.scenario.add_card(compute=[(sleeper, 2000)])
-    machine.tick()
-    command = [GUA, "status", "--data-dir", str(machine.data_dir), "--watch", "100ms"]
-    terminal = Terminal(command, machine.environment())
-    terminal.read_until(3, "newest tick")
-    card.update(utilization_percent=60, samples=None)
-    machine.scenario.write(machine.folder / "scenario")
-    terminal.read_until(1, "\x1b[32mactive")  # a child reads the scenario anew
-    children = Path(f"/proc/{terminal.process.pid}/task/{terminal.process.pid}/children").read_text().split()
-    assert len(children) <= 2  # who was asked before is gone
-    os.kill(terminal.process.pid, signal.SIGINT)
-    assert terminal.end() == 0
-    assert terminal.text.count(CLEAR) >= 3
-    assert "\x1b[33midle-held" in terminal.text
-    assert "Traceback" not in terminal.text
-
-
-def test_watching_goes_on_over_a_driver_that_fails_for_a_while(machine: Machine) -> None:
-    machine.scenario.add_card()
-    command = [GUA, "status", "--data-dir", str(machine.data_dir), "--watch", "100ms"]
-    terminal = Terminal(command, machine.environment())
-    terminal.read_until(1, "1 GPU at ")
-    machine.scenario.error("nvmlInitWithFlags", 9)
-    machine.scenario.write(machine.folder / "scenario")
-    terminal.read_until(2, f"{CLEAR}gua status: NVML failed (driver_not_loaded)")
-    machine.scenario.settings.pop("error.nvmlInitWithFlags")
-    machine.scenario.write(machine.folder / "scenario")
-    terminal.read_until(terminal.text.count("1 GPU at ") + 1, "1 GPU at ")
-    os.kill(terminal.process.pid, signal.SIGINT)
-    assert terminal.end() == 0
-    assert "Traceback" not in terminal.text
-
-
-def test_watching_ends_when_nobody_listens(machine: Machine) -> None:
-    machine.scenario.add_card()
-    script = f"{GUA} status --data-dir {machine.data_dir} --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True, timeout=60
-    )
-    assert re.fullmatch(r"1 GPU at .*\n0\n", done.stdout)
-    assert done.stderr == ""
-    assert CLEAR not in done.stdout
-
-
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&-"])
-def test_streams_may_be_closed(machine: Machine, closed: str) -> None:
-    machine.scenario.add_card()
-    for verb in ("status", "free"):
-        command = ["sh", "-c", f'exec "$@" {closed}', "sh", GUA, verb, "--data-dir", str(machine.data_dir)]
-        done = subprocess.run(command, env=machine.environment(), capture_output=True, check=False, timeout=60)
-        assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_a_narrow_terminal_shortens_commands_first(machine: Machine, tmp_path: Path) -> None:
-    long = tmp_path / "a_very_long_name"
-    shutil.copy("/bin/sleep", long)
-    process = subprocess.Popen([str(long), "600"])
-    try:
-        machine.scenario.add_card(compute=[(process.pid, 2000)])
-        user = document(machine)["gpus"][0]["users"][0]["user"]
-        script = f"stty cols 45; {GUA} status --data-dir {machine.data_dir}"
-        terminal = Terminal(["sh", "-c", script], machine.environment() | {"NO_COLOR": "1"})
-        terminal.read_until(1, "see gua doctor")
-        assert terminal.end() == 0
-    finally:
-        process.kill()
-        process.wait()
-    (line,) = [line for line in terminal.text.splitlines() if str(process.pid) in line]
-    assert len(line) <= 45
-    assert "…" in line
-    assert line.endswith(user)
-    assert "\x1b" not in terminal.text
-
-
-# gua free
-
-
-def test_free_cards_come_least_recently_used_first_for_a_shell_substitution(machine: Machine, sleeper: int) -> None:
-    cards = [machine.scenario.add_card() for _ in range(5)]
-    cards[4].error("nvmlDeviceGetHandleByIndex_v2", 15)
-    now_ms = int(time.time() * 1000)
-    for age, used in ((4, 0), (3, 1), (2, 3), (1, None)):
-        for index, card in enumerate(cards):
-            card.update(compute=[(sleeper, 4000)] if index == used else ())
-        machine.tick(clock_ms=now_ms - age * 30 * SECOND_MS)
-    # Card 2 was never used; then 0, 1 and 3, as it was; card 4 is lost.
-    assert gua(machine, "free").stdout == "2,0,1,3\n"
-    assert gua(machine, "free", "-n", "2").stdout == "2,0\n"
-    uuids = [cards[index].settings["uuid"] for index in (2, 0)]
-    assert gua(machine, "free", "-n", "2", "--uuid").stdout == ",".join(uuids) + "\n"
-    script = f"CUDA_VISIBLE_DEVICES=$({GUA} free -n 2 --data-dir {machine.data_dir}) env"
-    done = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True)
-    assert "CUDA_VISIBLE_DEVICES=2,0\n" in done.stdout
-
-
-def test_without_a_history_the_order_is_that_of_the_indices(machine: Machine) -> None:
-    for _ in range(3):
-        machine.scenario.add_card()
-    done = gua(machine, "free")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0,1,2\n", "")
-
-
-def test_too_few_free_cards_are_an_error_that_says_who_holds_them(machine: Machine, sleeper: int) -> None:
-    cards = [machine.scenario.add_card() for _ in range(3)]
-    start_ms = MONDAY_MS
-    for number in range(6):
-        for card in cards[1:]:
-            card.update(compute=[(sleeper, 4000)] if number else ())
-        machine.tick(clock_ms=start_ms + number * MINUTE_MS)
-    now_ms = start_ms + 5 * MINUTE_MS + 10 * SECOND_MS
-    user = document(machine, clock_ms=now_ms)["gpus"][1]["users"][0]["user"]
-    done = gua(machine, "free", "-n", "3", clock_ms=now_ms)
-    assert (done.returncode, done.stdout) == (1, "")
-    expected = f"Requested 3, available 1 (2 idle-held by {user} for 4m; gua status)"
-    assert done.stderr == f"gua free: error: {expected}\n"
-    cards[0].update(utilization_percent=99)
-    done = gua(machine, "free", clock_ms=now_ms)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "Requested 1, available 0 (" in done.stderr
-    script = f"set -e; devices=$({GUA} free -n 3 --data-dir {machine.data_dir}); echo never"
-    stopped = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, check=False)
-    assert (stopped.returncode, stopped.stdout) == (1, b"")
-
-
-def test_mig_instances_are_cards_and_free_ones_are_printed_by_uuid(machine: Machine, sleeper: int) -> None:
-    machine.scenario.add_card()
-    card = machine.scenario.add_card()
-    free = card.add_mig()
-    held = card.add_mig(compute=[(sleeper, 4000)])
-    found = document(machine)
-    assert [(gpu["index"], gpu["mig_index"], gpu["state"]) for gpu in found["gpus"]] == [
-        (0, None, "truly-idle"),
-        (1, 0, "truly-idle"),
-        (1, 1, "unknown"),  # before Hopper, the utilization of an instance can't be measured
-    ]
-    assert found["gpus"][2]["uuid"] == held.settings["uuid"]
-    assert re.search(r"^1:0 .*MIG 1g", status(machine), re.MULTILINE)
-    uuids = [machine.scenario.cards[0].settings["uuid"], free.settings["uuid"]]
-    assert gua(machine, "free").stdout == ",".join(uuids) + "\n"
-    assert gua(machine, "free", "-n", "1").stdout == "0\n"
-
-
-def test_a_simulated_laboratory_needs_neither_driver_nor_history() -> None:
-    done = subprocess.run([GUA, "status", "--simulate"], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert done.stdout.startswith("8 GPUs at ")
-    assert done.stdout.endswith("Sampling: simulated, no tick yet: see gua doctor\n")
-    other = subprocess.run([GUA, "status", "--simulate", "1"], capture_output=True, text=True, check=True)
-    assert other.stdout != done.stdout

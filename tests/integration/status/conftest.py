@@ -1,0 +1,24 @@
+"""A machine without units, until a test installs some, and a process to be on its cards."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.systemctl import replace_systemctl
+
+
+@pytest.fixture(autouse=True)
+def units(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return replace_systemctl(open_folder, monkeypatch)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    process = subprocess.Popen(["sleep", "600"])
+    yield process.pid
+    process.kill()
+    process.wait()
