@@ -1,0 +1,130 @@
+"""How a Redis is reached: by reading alone, without a password that anybody sees."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+
+from gua_report.reservations.cards import AVAILABLE, UNUSED
+from gua_sample.policy import UNKNOWN
+from tests.integration.reservations.reserving import ME, gua, now, report, status
+from tests.machine import Machine
+from tests.redis_server import CERTIFICATE, KEY, Canhazgpu, needs_redis
+from tests.repository import ROOT
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://:hunter2@[", "redis://host:hunter2/0", "redis://127.0.0.1:1/0?password=hunter2"]
+)
+def test_no_url_shows_its_password(machine: Machine, url: str) -> None:
+    machine.scenario.add_card()
+    found = status(machine, f'[reservations]\nredis = "{url}"')
+    assert found.kinds() == [UNKNOWN]
+    (line,) = found.complaints
+    assert line.startswith(("reservations can't be read from ", "[reservations] redis in the config is no URL"))
+    assert "hunter2" not in line or url == "redis://host:hunter2/0"  # a port, for all we know
+
+
+@needs_redis
+def test_a_wrong_password_takes_one_line_without_it(machine: Machine, server: Canhazgpu) -> None:
+    server.admin(1)
+    machine.scenario.add_card()
+    found = status(machine, f'[reservations]\nredis = "redis://gua:hunter2@127.0.0.1:{server.port}/0"')
+    (line,) = found.complaints
+    assert "hunter2" not in line
+    assert f"redis://127.0.0.1:{server.port}/0 (" in line
+
+
+@needs_redis
+def test_a_user_who_may_only_read_will_do(machine: Machine, server: Canhazgpu) -> None:
+    server.admin(1)
+    server.run(0, "daemon", now() - 60, now())
+    page = (ROOT / "docs" / "reservations.md").read_text()
+    (rule,) = re.findall(r"^(ACL SETUSER gua .*)$", page, re.MULTILINE)
+    server.client.execute_command(*rule.replace("PASSWORD", "secret").split())
+    machine.scenario.add_card()
+    machine.tick()
+    found = status(machine, f'[reservations]\nredis = "redis://gua:secret@127.0.0.1:{server.port}/0"')
+    assert (found.kinds(), found.complaints) == ([UNUSED], [])
+    assert report(machine, "--section", "reservations").stderr == ""
+
+
+@needs_redis
+def test_nothing_but_reading_is_sent(machine: Machine, server: Canhazgpu) -> None:
+    server.admin(2)
+    server.run(0, ME, now() - 60, now())
+    server.record(1, ME, now() - 7200, now() - 3600)
+    machine.scenario.add_card()
+    machine.scenario.add_card()
+    machine.tick()
+    with server.client.monitor() as monitor:
+        status(machine, f'[reservations]\nredis = "{server.url}"')
+        report(machine, "--section", "reservations")
+        server.client.ping()
+        sent = []
+        for command in monitor.listen():
+            words = command["command"].split()
+            if words[0] == "PING":
+                break
+            sent.append(words[0])
+    assert set(sent) == {"GET", "ZRANGEBYSCORE"}
+
+
+@needs_redis
+def test_a_redis_is_reached_by_tls_by_a_unix_socket_and_in_another_database(
+    machine: Machine, server: Canhazgpu
+) -> None:
+    server.admin(1)
+    server.run(0, "daemon", now() - 60, now())
+    server.client.copy("canhazgpu:gpu_count", "canhazgpu:gpu_count", destination_db=3)
+    machine.scenario.add_card()
+    trusted = f"ssl_ca_certs={CERTIFICATE}"
+    other = server.url.removesuffix("0") + "3"
+    kinds = {
+        f"{server.tls_url}?{trusted}": [UNUSED],
+        f"{server.tls_url}?{trusted}&ssl_certfile={CERTIFICATE}&ssl_keyfile={KEY}": [UNUSED],
+        f"{server.tls_url.replace('localhost', '127.0.0.1')}?ssl_cert_reqs=none": [UNUSED],
+        server.unix_url: [UNUSED],
+        f"{server.unix_url}?db=3": [AVAILABLE],
+        other: [AVAILABLE],
+        f"{server.url}?db=3": [AVAILABLE],
+        server.url.removesuffix("0"): [UNUSED],
+    }
+    for url, expected in kinds.items():
+        found = status(machine, f'[reservations]\nredis = "{url}"')
+        assert (found.kinds(), found.complaints) == (expected, []), url
+
+
+@needs_redis
+def test_a_server_whose_certificate_nobody_vouches_for_is_not_believed(machine: Machine, server: Canhazgpu) -> None:
+    server.admin(1)
+    machine.scenario.add_card()
+    found = status(machine, f'[reservations]\nredis = "{server.tls_url}"')
+    assert found.kinds() == [UNKNOWN]
+    (line,) = found.complaints
+    assert "CERTIFICATE_VERIFY_FAILED" in line
+
+
+@needs_redis
+def test_a_password_may_hold_any_character(machine: Machine, server: Canhazgpu) -> None:
+    server.admin(1)
+    server.client.execute_command("ACL", "SETUSER", "odd", "on", ">a/b?c#d@e:f g%h", "~*", "+@all")
+    machine.scenario.add_card()
+    place = f"127.0.0.1:{server.port}/0"
+    for login in ("odd:{}@" + place, place + "?username=odd&password={}"):
+        url = "redis://" + login.format(quote("a/b?c#d@e:f g%h", safe=""))
+        found = status(machine, f'[reservations]\nredis = "{url}"')
+        assert (found.kinds(), found.complaints) == ([AVAILABLE], []), url
+
+
+@pytest.mark.parametrize("password", ["Secr3t#x", "Secr3t/x", "Secr3t?x", "Secr3t:a", "Secr3t"])
+def test_no_part_of_the_password_is_shown(machine: Machine, password: str) -> None:
+    machine.scenario.add_card()
+    done = gua(machine, f'[reservations]\nredis = "redis://gua:{password}@localhost:1/0"', "status")
+    assert done.returncode == 0
+    assert "gua status: warning: " in done.stderr
+    assert "Secr3t" not in done.stderr + done.stdout
+    done = gua(machine, f'[reservations]\npassword = "{password}"', "status")
+    assert (done.returncode, "Secr3t" in done.stderr) == (2, False)
