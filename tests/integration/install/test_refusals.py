@@ -1,0 +1,170 @@
+"""What make install refuses: one line, and nothing touched."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.install.checkout import Checkout, complaint, environment, listing, unprivileged
+from tests.repository import ROOT
+from tests.users import SOMEBODY, needs_mounts, needs_root
+
+pytestmark = pytest.mark.timeout(600)  # for a busy machine: an installation takes some 20 s of CPU
+
+
+def stand_in_python(folder: Path, fault: str) -> Path:
+    """A Python with something wrong."""
+    run = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    path = folder / "python3"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import sys; {fault}; {run}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+PYTHON_FAULTS = {
+    "sys.version_info = (3, 9, 2)": "gua needs Python 3.10 or newer, this is 3.9; "
+    "name another with: make {}PYTHON=python3.12",
+    "sys.modules['ensurepip'] = None": "this Python has no venv; on Debian and Ubuntu, run: "
+    f"sudo apt install python3.{sys.version_info.minor}-venv",
+    "sys.modules['sqlite3'] = None": "this Python was built without a part that gua needs "
+    "(import of sqlite3 halted; None in sys.modules); name another with: make {}PYTHON=/usr/bin/python3",
+    "import sqlite3; sqlite3.sqlite_version_info, sqlite3.sqlite_version = (3, 31, 1), '3.31.1'": "gua needs SQLite "
+    "3.37 or newer, this Python has 3.31.1; name another with: make {}PYTHON=python3.12",
+}
+
+
+@pytest.mark.parametrize(("target", "name"), [("install", "install "), ("wheels", "wheels "), ("venv", "")])
+@pytest.mark.parametrize("fault", PYTHON_FAULTS)
+def test_a_python_that_will_not_do_is_refused(
+    checkout: Checkout, tmp_path: Path, fault: str, target: str, name: str
+) -> None:
+    python = stand_in_python(tmp_path, fault)
+    into = tmp_path / "into"
+    done = checkout.make(target, f"PYTHON={python}", f"DESTDIR={into}", f"WHEELS={tmp_path}", f"VENV={into}")
+    assert complaint(done) == PYTHON_FAULTS[fault].format(name)
+    assert not into.exists()
+
+
+def test_the_oldest_pythons_can_tell_that_they_are_too_old() -> None:
+    probe = "import sys; sys.exit(sys.version_info >= (3, 10))"
+    candidates = [
+        "/usr/bin/python2",
+        "/usr/bin/python3",
+        *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python")),
+    ]
+    there = [python for python in candidates if os.path.exists(python)]
+    old = [python for python in there if subprocess.run([python, "-c", probe], check=False).returncode == 0]
+    if not old:
+        pytest.skip("no Python older than 3.10 on this machine")
+    for python in old:
+        done = subprocess.run([python, ROOT / "install/check_python.py", "install"], capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert re.fullmatch(rb"gua needs Python 3\.10 or newer, this is [23]\.\d+; .*\n", done.stderr)
+
+
+@needs_root
+def test_a_python_that_the_service_could_not_run_is_refused(checkout: Checkout, open_folder: Path) -> None:
+    private = open_folder / "private"
+    private.mkdir(mode=0o700)
+    shutil.copy(os.path.realpath(checkout.python), private / "python3")
+    done = checkout.make("install", f"PYTHON={private}/python3", f"DESTDIR={open_folder}/into")
+    assert complaint(done) == (
+        f"the user gua, as whom the sampler runs, can't run {private}/python3; "
+        "name another with: make install PYTHON=/usr/bin/python3"
+    )
+    assert os.listdir(open_folder) == ["private"]
+
+
+def test_a_python_that_is_not_there_is_refused(checkout: Checkout, tmp_path: Path) -> None:
+    done = checkout.make("install", "PYTHON=python3.999", f"DESTDIR={tmp_path}/into")
+    wanted = "there is no python3.999; name a Python 3.10 or newer with: make install PYTHON=/usr/bin/python3"
+    assert complaint(done) == wanted
+    assert os.listdir(tmp_path) == []
+
+
+REFUSALS = {
+    "PURGE=maybe": "bad PURGE=maybe: expected 1",
+    "READERS=nobody": "bad READERS=nobody: expected everyone or group",
+    "EXTRAS=parquet,raquet": "bad EXTRAS=parquet,raquet: expected parquet or none",
+    "WHEELS=/no/such": "there is no folder /no/such; fill one with: make wheels WHEELS=/no/such",
+    "VENVDIR=opt/gua": "bad path 'opt/gua': expected one that begins with /",
+    "VENVDIR=/": "bad path '': expected one that begins with /",
+    "PREFIX=/opt/a%b": "bad path /opt/a%b: quotes, backslashes, colons, $ and % won't do",
+    "VENVDIR=/home/gua": "VENVDIR=/home/gua won't do: home folders are out of the service's sight",
+    "VENVDIR=/others": "{}/others is there already and not gua's; move it away, or choose another VENVDIR",
+    "VENVDIR=/link": "VENVDIR=/link is a link; name the folder itself: VENVDIR={}/others",
+    "PREFIX=/others": "{}/others/bin/gua is there already and not from /opt/gua; "
+    "move it away, or choose another PREFIX",
+}
+
+
+@pytest.mark.parametrize("variable", REFUSALS)
+def test_a_bad_variable_is_refused(checkout: Checkout, tmp_path: Path, variable: str) -> None:
+    (tmp_path / "others" / "bin").mkdir(parents=True)
+    (tmp_path / "others" / "bin" / "gua").touch()
+    (tmp_path / "link").symlink_to("others")
+    before = listing(tmp_path)
+    assert complaint(checkout.make("install", f"DESTDIR={tmp_path}", variable)) == REFUSALS[variable].format(tmp_path)
+    assert listing(tmp_path) == before
+
+
+def test_wheels_asks_where_to(checkout: Checkout) -> None:
+    assert complaint(checkout.make("wheels")) == "say which folder is to be filled: make wheels WHEELS=DIR"
+
+
+def test_a_place_that_can_not_be_written_is_refused_before_anything_is_built(checkout: Checkout, folder: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o555)
+    done = checkout.make("install", f"DESTDIR={closed}", user=unprivileged())
+    assert complaint(done) == f"{closed}/usr/local/bin can't be written"
+
+
+@needs_root
+def test_without_root_the_other_way_is_named(checkout: Checkout) -> None:
+    install = checkout.make("install", user=SOMEBODY)
+    assert complaint(install) == "make install takes root; run: sudo make install, or make install-user without root"
+    assert complaint(checkout.make("uninstall", user=SOMEBODY)) == "make uninstall takes root; run: sudo make uninstall"
+
+
+@needs_root
+@pytest.mark.parametrize("target", ["install", "uninstall"])
+def test_root_is_no_user(checkout: Checkout, tmp_path: Path, target: str) -> None:
+    done = checkout.make(f"{target}-user", variables={"HOME": str(tmp_path)})
+    assert complaint(done) == f"make {target}-user is for people, and this is root; run: make {target}"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("target", ["install-user", "uninstall-user"])
+def test_a_user_whose_systemd_does_not_answer_is_told_to_log_in(
+    checkout: Checkout, open_folder: Path, target: str
+) -> None:
+    done = checkout.make(target, user=unprivileged(), variables={"HOME": str(open_folder)})
+    line = complaint(done)
+    assert line.startswith("your systemd does not answer, as after su or sudo; log in (ssh ")
+    assert line.endswith(f"@localhost) and run make {target} there")
+    assert os.listdir(open_folder) == []
+
+
+@needs_mounts
+@pytest.mark.parametrize("target", ["install", "uninstall"])
+def test_a_machine_without_systemd_is_refused(checkout: Checkout, tmp_path: Path, target: str) -> None:
+    places = [f"PREFIX={tmp_path}", f"VENVDIR={tmp_path}/gua", f"SYSCONFDIR={tmp_path}"]  # should it not be refused
+    hide = 'mount -t tmpfs tmpfs /run && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hide, "sh", *checkout.command(target, *places)],
+        cwd=checkout.folder,
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wanted = "this machine is not run by systemd, whose timers gua needs; to build a package, give DESTDIR"
+    assert complaint(done) == wanted
+    assert os.listdir(tmp_path) == []
