@@ -1,0 +1,179 @@
+"""Reports made up by hand, with all that a format has to show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+
+from gua_report.config import Config
+from gua_report.summary.build import Report
+from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
+from gua_report.window import HOUR_MS, Window
+from gua_sample.policy import DEFAULT, STATES
+
+NAN = float("nan")
+BERLIN = ZoneInfo("Europe/Berlin")
+END_MS = 1_794_783_600_000  # 2026-11-16 00:00 in Berlin
+WINDOW = Window(END_MS - 7 * 24 * HOUR_MS, END_MS, BERLIN)
+HOSTILE = ["=cmd|x", "<script>alert(1)</script>", "\x1b[31mred", "a|b*c_`d`"]
+EPISODE_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms"]
+
+
+def by_state(**columns: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(columns, index=pd.Index(list(STATES), name="state"))
+
+
+def gpu_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """uuid, index, mig_index, name, then GPU-hours in the order of STATES."""
+    records = []
+    for uuid, index, mig_index, name, *hours in rows:
+        record = {"uuid": uuid, "index": index, "mig_index": mig_index, "name": name, "gpu_hours": sum(hours)}
+        for state, some in zip(STATES, hours, strict=True):
+            record[f"{state.replace('-', '_')}_gpu_hours"] = some
+            record[f"{state.replace('-', '_')}_share"] = some / sum(hours)
+        records.append(record)
+    return pd.DataFrame(records)
+
+
+def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
+    """identity, idle-held, active and unknown GPU-hours."""
+    return pd.DataFrame(
+        [
+            (who, idle + active + unknown, active, idle, unknown, idle / (idle + active))
+            for who, idle, active, unknown in rows
+        ],
+        columns=[
+            "identity",
+            "gpu_hours",
+            "active_gpu_hours",
+            "idle_held_gpu_hours",
+            "unknown_gpu_hours",
+            "idle_held_share",
+        ],
+    )
+
+
+def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """gpu_uuid, gpu_index, mig_index, identity, pid, command, hours from and to the window's end, memory, ongoing."""
+    return pd.DataFrame(
+        [
+            (
+                *facts,
+                END_MS + round(start * HOUR_MS),
+                END_MS + round(end * HOUR_MS),
+                round((end - start) * 3600),
+                memory,
+                ongoing,
+            )
+            for *facts, start, end, memory, ongoing in rows
+        ],
+        columns=[*EPISODE_COLUMNS, "seconds", "peak_memory_mib", "ongoing"],
+    )
+
+
+def small_report() -> Report:
+    """Three cards for a week: one whole, one in two MIG instances, one lost."""
+    day_ms = 24 * HOUR_MS
+    return Report(
+        host="lab-1",
+        driver_versions=["570.133.20", "580.65.06"],
+        requested=WINDOW,
+        window=WINDOW,
+        timezone="Europe/Berlin",
+        newest_ms=END_MS - 30_000,
+        policy=DEFAULT,
+        config=Config(DEFAULT, 2.5, 0.3, "EUR", {}),
+        headline=by_state(share=[0.4, 0.3, 0.2, 0.1], gpu_hours=[200.0, 150.0, 100.0, 50.0]),
+        before=by_state(share=[0.431, 0.3, 0.169, 0.1], gpu_hours=[210.0, 150.0, 90.0, 50.0]),
+        capacity=by_state(
+            gpu_hours=[200.0, 150.0, 100.0, 50.0],
+            equivalent_gpus=[1.2, 0.9, 0.6, 0.3],
+            energy_kwh=[60.0, 9.04, 4.0, NAN],
+            cost=[518.0, 377.712, 251.2, NAN],
+        ),
+        energy_known_share=0.9,
+        reclaim=pd.DataFrame({"after_seconds": [1800.0, 3600.0, 7200.0], "freed_gpu_hours": [120.5, 99.0, 71.25]}),
+        gpus=gpu_frame(
+            [
+                ("GPU-a", 0, NAN, "NVIDIA A100-SXM4-80GB", 120.0, 30.0, 16.0, 0.0),
+                ("MIG-b", 1, 0.0, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", 60.0, 20.0, 4.0, 0.0),
+                ("MIG-c", 1, 1.0, "NVIDIA A100-SXM4-40GB MIG 4g.20gb", 20.0, 50.0, 14.0, 0.0),
+                ("unknown:index-2", 2, NAN, None, 0.0, 50.0, 66.0, 50.0),
+            ]
+        ),
+        identities=identity_frame(
+            [
+                (HOSTILE[0], 61.5, 40.0, 0.0),
+                (HOSTILE[1], 40.0, 12.0, 2.5),
+                ("(unattributed)", 30.0, 0.0, 0.0),
+                (HOSTILE[2], 12.25, 100.0, 0.0),
+                (HOSTILE[3], 0.03, 48.0, 0.0),
+            ]
+        ),
+        heatmap=pd.DataFrame(
+            [(day, hour, NAN if day == 6 else (day + hour) / 29) for day in range(7) for hour in range(24)],
+            columns=["weekday", "hour", "active_share"],
+        ),
+        episodes=episode_frame(
+            [
+                ("GPU-a", 0, NAN, HOSTILE[0], 4711, "python3", -51.0, 0.0, 40_960.0, True),
+                ("MIG-c", 1, 1.0, HOSTILE[1], 4712, HOSTILE[2], -2.1, 0.0, NAN, True),
+                ("GPU-a", 0, NAN, HOSTILE[2], 99, "-rm", -190.0, -150.0, 20_480.0, False),
+                ("unknown:index-2", 2, NAN, HOSTILE[3], 100, None, -30.0, -29.8, 512.0, False),
+                ("GPU-a", 0, NAN, "ada", 101, "jupyter-noteboo", -20.0, -19.99, 101.0, False),
+            ]
+        ),
+        gaps=pd.DataFrame(
+            [
+                (WINDOW.start_ms, WINDOW.start_ms + HOUR_MS, "sampler not running"),
+                (WINDOW.start_ms + day_ms, WINDOW.start_ms + day_ms + 30_000, "driver error"),
+                (WINDOW.start_ms + 2 * day_ms, WINDOW.start_ms + 2 * day_ms + 60_000, "sampler killed (timeout)"),
+                (WINDOW.start_ms + 3 * day_ms, WINDOW.start_ms + 3 * day_ms + 7_500_000, "host down"),
+                (WINDOW.start_ms + 4 * day_ms, WINDOW.start_ms + 4 * day_ms + 30_000, "driver error"),
+            ],
+            columns=["start_ms", "end_ms", "kind"],
+        ),
+        coverage_share=0.9811,
+        observed_seconds=593_580.0,
+        from_ticks_seconds=90_000.0,
+        from_rollups_seconds=503_580.0,
+        warnings=["skipped: /var/lib/gua/samples/2026-11-10.sqlite is not a partition: file is not a database"],
+    )
+
+
+def empty_report() -> Report:
+    """The sampler ran, but saw no card, no process and no hour; nothing is known of the time before."""
+    full = small_report()
+    nothing = [0.0] * 4
+    return replace(
+        full,
+        driver_versions=[],
+        config=full.config._replace(price_per_gpu_hour=None, price_per_kwh=None),
+        headline=by_state(share=[NAN] * 4, gpu_hours=nothing),
+        before=None,
+        capacity=by_state(gpu_hours=nothing, equivalent_gpus=nothing, energy_kwh=[NAN] * 4, cost=[NAN] * 4),
+        energy_known_share=None,
+        reclaim=full.reclaim.iloc[:0],
+        gpus=full.gpus.iloc[:0],
+        identities=pd.DataFrame(columns=full.identities.columns),
+        heatmap=full.heatmap.assign(active_share=NAN),
+        episodes=pd.DataFrame(columns=full.episodes.columns),
+        gaps=full.gaps.iloc[:0],
+        warnings=[],
+    )
+
+
+def reserved_report() -> Report:
+    """The same laboratory, with reservations, of which one could not be read."""
+    rows = [
+        (HOSTILE[0], "GPU-a", 0, NAN, 40.0, 10.0, 30.0, 28.5, 0.0, 21.5),
+        ("ada", "MIG-c", 1, 1.0, 12.0, 0.0, 9.75, 0.0, 2.25, 0.0),
+        (HOSTILE[1], "unknown:index-2", 2, NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0),
+        (HOSTILE[3], "MIG-b", 1, 0.0, 8.0, 8.0, 0.0, 0.0, 0.0, 0.01),
+    ]
+    problem = f"/etc/gua/reservations.csv line 7: bad from {HOSTILE[2]!r}: expected a time"
+    frame = pd.DataFrame(rows, columns=RESERVATION_COLUMNS)
+    return replace(small_report(), reservations=frame, reservation_problems=[problem])
