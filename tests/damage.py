@@ -1,4 +1,4 @@
-"""What can become of a file of SQLite: each function damages the file that it is given."""
+"""What can become of a file of SQLite: each function does it to the file that it is given."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ def put(path: Path, text: str) -> Path:
 
 
 def statuses(findings: list[Finding]) -> list[str]:
+    """The status of each finding."""
     return [finding.status for finding in findings]
 
 

@@ -99,4 +99,5 @@ def text_of(ts_ms: int) -> str:
 
 
 def times(start_ms: int, count: int, every_ms: int = 30 * SECOND_MS) -> list[Any]:
+    """Times that far apart, in milliseconds."""
     return [start_ms + number * every_ms for number in range(count)]

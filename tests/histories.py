@@ -65,7 +65,7 @@ def histories(draw: st.DrawFn) -> list[Moment]:
 
 
 def ticks_of(moments: list[Moment], before_midnight: float) -> list[Tick]:
-    """With midnight at some part of the history."""
+    """The ticks of these moments, with midnight at some part of the history."""
     length = sum(moment.gap for moment in moments) * SECOND_MS
     ticks, ts_ms = [], MONDAY_MS - round(before_midnight * length)
     for moment in moments:
@@ -79,4 +79,5 @@ many = settings(deadline=None, max_examples=20, suppress_health_check=[HealthChe
 
 
 def span(ticks: list[Tick]) -> tuple[int, int]:
+    """From the first tick to an hour after the last."""
     return ticks[0].ts_ms, ticks[-1].ts_ms + HOUR_MS

@@ -58,4 +58,5 @@ def photograph(path: Path) -> dict[str, Any]:
 
 
 def left_out(document: dict[str, Any]) -> dict[str, int]:
+    """How many of what were left out, by reason."""
     return {f"{left['what']} {left['reason']}": left["count"] for left in document["left_out"]}

@@ -19,7 +19,9 @@ from tests.verbs import Done, give, run
 DAYS = ("2026-11-09", "2026-11-10", "2026-11-11")  # of gua demo, which --simulate takes for now
 WINDOW = ("--from", "2026-11-09", "--to", "2026-11-12", "--tz", "UTC")
 ANOTHER = SOMEBODY + 1
+ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\n\u202e\x00"  # what steers a terminal
 
+# Each with the folder in the place of DIR; those that only read come first.
 READERS = {
     "report": ("report", *WINDOW, "--data-dir", "DIR"),
     "status": ("status", "-v", "--simulate", "--data-dir", "DIR"),
@@ -41,6 +43,7 @@ IN_THE_FOLDER = [name for name in COMMANDS if not name.startswith("import")]
 
 
 def copy(history: Path, path: Path, uid: int) -> Path:
+    """Copy a history to a folder that belongs to that user."""
     shutil.copytree(history, path)
     path.chmod(0o755)
     give(path, uid)
@@ -48,16 +51,19 @@ def copy(history: Path, path: Path, uid: int) -> Path:
 
 
 def command(name: str, folder: Path, uid: int = 0) -> Done:
+    """Run one of the commands on a folder."""
     other = folder.parent / "other"
     words = [str(folder) if word == "DIR" else str(other) if word == "OTHER" else word for word in COMMANDS[name]]
     return run(*words, uid=uid)
 
 
 def partition(folder: Path, day: str = DAYS[1]) -> Path:
+    """The file of a day's ticks."""
     return folder / "samples" / f"{day}.sqlite"
 
 
 def execute(path: Path, *statements: str) -> None:
+    """Change a database."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -65,7 +71,7 @@ def execute(path: Path, *statements: str) -> None:
 
 @contextmanager
 def meanwhile(uid: int, act: Callable[[], None]) -> Iterator[None]:
-    """Somebody who does something again and again while the commands of a block run."""
+    """Let somebody do something again and again while the commands of a block run."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -84,8 +90,6 @@ def meanwhile(uid: int, act: Callable[[], None]) -> Iterator[None]:
         os.waitpid(pid, 0)
 
 
-ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\n\u202e\x00"
-
-
 def is_tame(text: str) -> bool:
+    """Whether a text can be printed without steering a terminal."""
     return all(line.isprintable() for line in text.replace("\t", "").split("\n"))

@@ -18,14 +18,13 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import hostile
-from tests.integration.attacks.attempts import DAYS, WINDOW, partition
+from tests.integration.attacks.attempts import DAYS, WINDOW, WRITERS, partition
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
 BAD = DAYS[1]
 TEN_MINUTES_MS = 600_000
 
-# Each with the folder in the place of DIR; those that only read come first.
 READERS = {
     "report": ("report", "--json", *WINDOW, "--data-dir", "DIR"),
     "status": ("status", "--simulate", "--data-dir", "DIR"),
@@ -35,11 +34,6 @@ READERS = {
     "export of sums": ("export", "--what", "rollups", *WINDOW, "--data-dir", "DIR"),
     "rollup --dry-run": ("rollup", "--dry-run", "--data-dir", "DIR"),
     "import --dry-run": ("import", "--dry-run", "--data-dir", "OTHER", "DIR"),
-}
-WRITERS = {
-    "rollup": ("rollup", "--compact", "--data-dir", "DIR"),
-    "import": ("import", "--data-dir", "OTHER", "DIR"),
-    "sample": ("gua-sample", "--simulate", "--data-dir", "DIR"),
 }
 COMMANDS = READERS | WRITERS
 

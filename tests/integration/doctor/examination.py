@@ -16,6 +16,7 @@ Finding = dict[str, str]
 def doctor(
     machine: Machine, *arguments: str, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run gua doctor."""
     command = [GUA, "doctor", "--data-dir", str(machine.data_dir), *arguments]
     return subprocess.run(
         command, env=variables or machine.environment(), capture_output=True, text=True, check=False, timeout=60
@@ -23,6 +24,7 @@ def doctor(
 
 
 def examine(machine: Machine, *arguments: str, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What gua doctor finds, as JSON; its exit status must say the same."""
     done = doctor(machine, "--json", *arguments, variables=variables)
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
@@ -32,18 +34,21 @@ def examine(machine: Machine, *arguments: str, variables: Mapping[str, str] | No
 
 
 def of_check(document: dict[str, Any], check: str) -> list[Finding]:
+    """All findings of one check."""
     return [finding for finding in document["findings"] if finding["check"] == check]
 
 
 def one(document: dict[str, Any], check: str) -> Finding:
+    """The only finding of a check."""
     (finding,) = of_check(document, check)
     return finding
 
 
 def errors(document: dict[str, Any]) -> set[str]:
+    """The checks that found an error."""
     return {finding["check"] for finding in document["findings"] if finding["status"] == "error"}
 
 
 def sample_before(machine: Machine, days: int = 1) -> None:
-    """A tick of days ago. That there are later ones already is worth a warning, but not here."""
+    """Record a tick of days ago. That there are later ones already is worth a warning, but not here."""
     assert machine.sample(clock_offset_ms=-days * DAY_MS).returncode == 0

@@ -17,17 +17,20 @@ ALL = ("--from", "2026-11-16", "--to", "2026-11-19", "--tz", "UTC")
 
 
 def export(data_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run gua export."""
     command = [GUA, "export", "--data-dir", str(data_dir), *arguments]
     return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
 
 
 def exported(data_dir: Path, *arguments: str) -> str:
+    """What gua export prints; it must end well and have nothing to complain about."""
     done = export(data_dir, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 def view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, Any]]:
+    """The rows of a view over all partitions, in the order in which they are exported."""
     order = {"ticks": "ts_ms", "card_ticks": "ts_ms, gpu_index, mig_index", "process_ticks": "ts_ms, gpu_index, pid"}
     rows: list[dict[str, Any]] = []
     for path in sorted((data_dir / "samples").glob("*.sqlite")):
@@ -36,11 +39,12 @@ def view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, Any]]:
 
 
 def without(rows: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
+    """The rows without one of their columns."""
     return [{key: value for key, value in row.items() if key != column} for row in rows]
 
 
 def assert_leftovers_go(path: Path, write_again: Callable[[], object]) -> None:
-    """What killed runs left is hidden, and gone once it is certain that nobody is at work on it."""
+    """Expect what killed runs left to be hidden, and to go once it is certain that nobody is at work on it."""
     assert {name.startswith(f".{path.name}.") for name in os.listdir(path.parent) if name != path.name} == {True}
     before = os.listdir(path.parent)
     write_again()
@@ -52,8 +56,10 @@ def assert_leftovers_go(path: Path, write_again: Callable[[], object]) -> None:
 
 
 def files_in(folder: Path) -> list[str]:
+    """The files in a folder, as paths below it."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def lines(text: str) -> list[dict[str, Any]]:
+    """The rows of JSON lines."""
     return [json.loads(line) for line in text.splitlines()]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gua_report.main import main
 from gua_sample import store
 from gua_sample.partition_names import day_of
 from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import DAY_MS, MINUTE_MS, Report, report_of
 from tests.machine import GUA, query
-from tests.rolling import OLD, RECENT, TABLES, TODAY_MS, assert_same
+from tests.rolling import OLD, RECENT, TABLES, TODAY_MS, assert_same, run
 
 CLOSED = [*OLD, *RECENT]
 TODAY = day_of(TODAY_MS)
@@ -32,15 +29,18 @@ Done = subprocess.CompletedProcess[str]
 
 
 def ticks(start_ms: int, length_ms: int) -> Iterator[Tick]:
+    """Ticks of a laboratory, one every 20 minutes."""
     return Laboratory(1, 3).history(start_ms, start_ms + length_ms, 20 * MINUTE_MS)
 
 
 def add_late_tick(data_dir: Path, ts_ms: int) -> None:
+    """Add a tick to a day that has others."""
     (late,) = ticks(ts_ms, 1)
     store.append(str(data_dir / "samples"), late, pytest.fail)
 
 
 def write_config(path: Path, **retention: object) -> str:
+    """Write a configuration with this retention; returns its path."""
     lines = [
         f"{name} = {str(value).lower() if isinstance(value, bool) else value}" for name, value in retention.items()
     ]
@@ -49,35 +49,34 @@ def write_config(path: Path, **retention: object) -> str:
 
 
 def copy(source: Path, target: Path) -> Path:
-    """With the times of the files, by which a day is known to be the same."""
+    """Copy a folder with the times of its files, by which a day is known to be the same."""
     shutil.copytree(source, target, dirs_exist_ok=True)
     return target
 
 
 def command(data_dir: Path, *arguments: str) -> list[str]:
+    """The words that run gua rollup in a process of its own."""
     return [GUA, "rollup", "--data-dir", str(data_dir), *arguments]
 
 
 def rollup(data_dir: Path, *arguments: str) -> Done:
-    """The real command."""
+    """Run gua rollup in a process of its own."""
     return subprocess.run(command(data_dir, *arguments), capture_output=True, text=True, check=False)
 
 
 def here(verb: str, data_dir: Path, *arguments: str) -> Done:
-    """The same in this process, which has pandas already."""
-    words = [verb, "--data-dir", str(data_dir), *arguments]
-    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
-        status = main(words)
-    return subprocess.CompletedProcess(words, status, output.getvalue(), errors.getvalue())
+    """Run a command in this process, which has pandas already."""
+    return subprocess.CompletedProcess([verb, *arguments], *run(verb, data_dir, *arguments))
 
 
 def files(folder: Path) -> list[str]:
+    """The files in a folder, as paths below it, without the lock."""
     found = (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
     return sorted(path for path in found if path != LOCK)
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, bytes | None]]:
-    """All of it: modes, times and contents."""
+    """Modes, times and contents of all that is in a folder."""
     return {
         str(path.relative_to(folder)): (
             path.stat().st_mode,
@@ -90,7 +89,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes | None]]:
 
 
 def but_for_empty(stderr: str) -> str:
-    """A run that is cut short as it begins rollups.sqlite leaves no more than its name, and the next one says so."""
+    """What a run said, but for that rollups.sqlite is empty, as a run that is cut short at once leaves it."""
     return re.sub(r"^gua rollup: warning: .*/rollups\.sqlite is empty: it is made again .*\n", "", stderr)
 
 
@@ -107,10 +106,12 @@ def stored(data_dir: Path, day: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def stored_days(data_dir: Path) -> list[str]:
+    """The days of which rollups.sqlite has sums."""
     return [row["day"] for row in query(data_dir / "rollups.sqlite", "SELECT day FROM day ORDER BY id")]
 
 
 def assert_report(data_dir: Path, expected: Report, warnings: int = 0) -> Report:
+    """Expect a report of these days to say what it said before; returns it."""
     report = report_of(data_dir, START_MS, END_MS)
     assert_same(expected, report)
     assert len(report.warnings) == warnings

@@ -17,6 +17,7 @@ Document = dict[str, Any]
 def gua(
     machine: Machine, *arguments: str, clock_ms: int | None = None, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run gua with a verb."""
     verb, *options = arguments
     command = [GUA, verb, "--data-dir", str(machine.data_dir), *options]
     environment = machine.environment(clock_ms=clock_ms) | dict(variables or {})
@@ -24,15 +25,18 @@ def gua(
 
 
 def status(machine: Machine, *arguments: str, clock_ms: int | None = None) -> str:
+    """What gua status prints; it must end well and have nothing to complain about."""
     done = gua(machine, "status", *arguments, clock_ms=clock_ms)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 def document(machine: Machine, *arguments: str, clock_ms: int | None = None) -> Document:
+    """What gua status tells as JSON."""
     found: Document = json.loads(status(machine, "--json", *arguments, clock_ms=clock_ms))
     return found
 
 
 def states(found: Document) -> list[str]:
+    """The states of the cards, by index."""
     return [gpu["state"] for gpu in found["gpus"]]
