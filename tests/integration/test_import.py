@@ -156,7 +156,7 @@ def test_the_figures_are_those_that_gpu_usage_audit_prints(tool: Tool, tmp_path:
 
 
 def test_it_imports_neither_pandas_nor_numpy(tmp_path: Path) -> None:
-    code = "import sys; from gua_report.importing import cli; print('pandas' in sys.modules, 'numpy' in sys.modules)"
+    code = "import sys; from gua_report.commands import import_; print('pandas' in sys.modules, 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False False\n"
 
 
