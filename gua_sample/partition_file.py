@@ -92,13 +92,13 @@ class Writer:
             ).fetchone()
             if session is None:
                 return None
-            boot_id, boot_time_ms, driver_version = _typed(session, str, int, (str, None))
+            boot_id, boot_time_ms, driver_version = check_types(session, str, int, (str, None))
             rows = self._execute(
                 "SELECT uuid, gpu_index, mig_index, parent_uuid, samples_cursor, processes_cursor, uptime_ms"
                 f" FROM cursor LIMIT {MOST_CARDS}"
             ).fetchall()
             types = str, int, (int, None), (str, None), (int, None), (int, None), int
-            cursors = [Cursor(*_typed(row, *types)) for row in rows]
+            cursors = [Cursor(*check_types(row, *types)) for row in rows]
         return Previous(Boot(boot_id, boot_time_ms), driver_version, cursors)
 
     def names(self) -> dict[int, str]:
@@ -109,7 +109,7 @@ class Writer:
             users = "SELECT uid, user FROM process WHERE user IS NOT NULL"
             logins = "SELECT login_uid, login_user FROM process WHERE login_user IS NOT NULL"
             rows = self._execute(f"{users} UNION {logins}").fetchall()
-            return dict(_typed(row, (int, None), str) for row in rows)
+            return dict(check_types(row, (int, None), str) for row in rows)
 
     def read(self, start_ms: int, end_ms: int) -> list[Tick]:
         """The ticks from the one time to before the other, in time order, with what it takes to tell states: no power,
@@ -291,7 +291,7 @@ class Writer:
         )
 
 
-def _typed(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:
+def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:
     """The row, if its values are of these types (None in a pair: NULL will do). Raises TypeError if they are not."""
     for value, kind in zip(row, kinds, strict=True):
         is_right = isinstance(value, kind[0]) or value is None if isinstance(kind, tuple) else isinstance(value, kind)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from gua_report.ticks.newest import CLOCKS_DIFFER_MS
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import StoreError
+from gua_sample.partition_file import check_types
 from gua_sample.records import Boot, Cursor, Previous, Process, Tick
 
 
@@ -38,22 +39,22 @@ def _read(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
     ).fetchone()
     if found is None:
         return None
-    tick_id, ts_ms, boot_id, boot_time_ms, driver_version = found
-    if not (isinstance(ts_ms, int) and isinstance(boot_time_ms, int)):
-        raise TypeError("a tick without a time")
+    tick_id, ts_ms, boot_id, boot_time_ms, driver_version = check_types(found, int, int, str, int, (str, None))
     cards = connection.execute(
         "SELECT c.uuid, c.gpu_index, c.mig_index, c.parent_uuid"
         " FROM card_sample s JOIN card c ON c.id = s.card_id WHERE s.tick_id = ?",
         (tick_id,),
     )
     # How far the driver's buffers were read is not told: now is all that is in them, as it is without a history.
-    cursors = [Cursor(uuid, index, mig, parent, None, None, 0) for uuid, index, mig, parent in cards]
+    places = [check_types(card, str, int, (int, None), (str, None)) for card in cards]
+    cursors = [Cursor(uuid, index, mig, parent, None, None, 0) for uuid, index, mig, parent in places]
     processes = connection.execute(
         "SELECT DISTINCT p.pid, p.start_time_ms, p.uid, p.login_uid, p.user, p.login_user, p.command, p.cgroup"
         " FROM process_sample s JOIN process p ON p.id = s.process_id WHERE s.tick_id = ?",
         (tick_id,),
     )
-    known = {process.pid: process for process in (Process(*row) for row in processes)}
+    types = int, *((int, None),) * 3, *((str, None),) * 4
+    known = {process.pid: process for process in (Process(*check_types(row, *types)) for row in processes)}
     return Recent(ts_ms, Previous(Boot(boot_id, boot_time_ms), driver_version, cursors), known)
 
 

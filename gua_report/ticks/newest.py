@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import StoreError
+from gua_sample.partition_file import check_types
 from gua_sample.partition_names import PENDING_SUFFIX, SIDECARS, is_partition
 from gua_sample.pending import MOST_BYTES, NOT_UNDERSTOOD
 from gua_sample.policy import LONGEST_GAP_INTERVALS
@@ -112,8 +113,8 @@ def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | No
     try:
         with open_partition(path) as connection:
             rows = connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS, TICKS + 1)).fetchall()
-            if not all(isinstance(ts_ms, int) and isinstance(interval, int | None) for ts_ms, interval, _ in rows):
-                raise TypeError("a tick without a time")
+            for row in rows:
+                check_types(row, int, (int, None), (str, None))
             return rows
     except StoreError:  # whoever looks into it will say so
         return []

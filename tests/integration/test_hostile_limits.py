@@ -1,0 +1,62 @@
+"""What a folder's owner, or whoever made a source, can ask of root's time and memory: no more than is sane.
+
+As in test_attacks.py, each is tried through the commands, and what is attacked belongs to root.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import hostile, verbs
+from tests.integration.test_attacks import (
+    DAYS,
+    command,
+    folder,
+    history,
+    partition,
+)
+from tests.users import needs_root
+from tests.verbs import give
+
+__all__ = ["folder", "history"]  # fixtures
+pytestmark = needs_root
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs, "SECONDS", 15)
+
+
+@pytest.fixture
+def frugal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a gigabyte above what this process has already, which a command inherits."""
+    (words,) = re.findall(r"VmSize:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    monkeypatch.setattr(verbs, "MEMORY_BYTES", int(words) * 1024 + 512 * MIB)
+
+
+# -- what is no text
+
+BLOBS = {
+    "an error": "UPDATE tick SET error = x'ff00'",
+    "a boot": "UPDATE session SET boot_id = x'ff00'",
+    "a driver": "UPDATE session SET driver_version = x'ff00'",
+    "a command": "UPDATE process SET command = x'ff00', user = x'ff00'",
+    "a card": "UPDATE card SET parent_uuid = x'ff00'",
+    "an index": "UPDATE card SET mig_index = x'ff00'",
+    "a start": "UPDATE process SET start_time_ms = x'ff00'",
+}
+
+
+@pytest.mark.parametrize("blob", BLOBS)
+@pytest.mark.parametrize("name", ["status", "free", "doctor"])
+def test_a_blob_in_one_day_costs_root_not_the_whole_command(folder: Path, name: str, blob: str) -> None:
+    hostile.change(partition(folder, DAYS[2]), BLOBS[blob])
+    give(folder)
+    done = command(name, folder)
+    assert done.is_calm, done
+    assert done.stdout or "available 0" in done.stderr
