@@ -23,7 +23,7 @@ from gua_sample.safe_file import (
     open_regular,
 )
 
-BUSY_SECONDS = 5.0
+BUSY_SECONDS, SHORTEST_BUSY_SECONDS = 5.0, 0.05
 COPY_ATTEMPTS = 5
 COPIED_AT_ONCE = 1 << 20
 LOG_SUFFIXES = SIDECARS[1:]
@@ -84,14 +84,26 @@ def use_own_views(connection: sqlite3.Connection, kind: Kind) -> None:
         connection.execute(statement.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
 
 
+class Waits:
+    """How long a file that somebody holds is waited for: the more of them were in vain, the less, as a folder may hold
+    thousands."""
+
+    in_vain = 0  # in this process
+
+    @classmethod
+    def seconds(cls) -> float:
+        return max(SHORTEST_BUSY_SECONDS, BUSY_SECONDS * 0.5**cls.in_vain)
+
+
 @contextmanager
 def _open(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
     # With a log, a reader would make files in the folder, and share memory with whoever else has it open.
     if not has_log(path):
-        with closing(connect(path, "ro", BUSY_SECONDS)) as connection:
+        with closing(connect(path, "ro", Waits.seconds())) as connection:
             try:
                 _check(connection, path, kind)
-            except sqlite3.OperationalError:
+            except sqlite3.OperationalError as error:
+                Waits.in_vain += "locked" in str(error)
                 if not os.path.lexists(path + JOURNAL_SUFFIX):
                     raise
             else:

@@ -6,6 +6,9 @@ As in test_attacks.py, each is tried through the commands, and what is attacked 
 from __future__ import annotations
 
 import re
+import sqlite3
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -13,13 +16,14 @@ import pytest
 from tests import hostile, verbs
 from tests.integration.test_attacks import (
     DAYS,
+    WINDOW,
     command,
     folder,
     history,
     partition,
 )
 from tests.users import needs_root
-from tests.verbs import give
+from tests.verbs import give, run
 
 __all__ = ["folder", "history"]  # fixtures
 pytestmark = needs_root
@@ -37,6 +41,30 @@ def frugal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a gigabyte above what this process has already, which a command inherits."""
     (words,) = re.findall(r"VmSize:\s+(\d+) kB", Path("/proc/self/status").read_text())
     monkeypatch.setattr(verbs, "MEMORY_BYTES", int(words) * 1024 + 512 * MIB)
+
+
+# -- locks
+
+
+@pytest.mark.parametrize("has_journal", [False, True])
+def test_files_that_are_held_are_waited_for_less_and_less(
+    folder: Path, open_folder: Path, has_journal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gua_report.ticks.open_partition.BUSY_SECONDS", 1.0)
+    for number in range(1, 9):
+        (folder / "samples" / f"2026-11-{number:02}.sqlite").write_bytes(partition(folder).read_bytes())
+    give(folder)
+    with ExitStack() as stack:
+        for path in sorted((folder / "samples").glob("*.sqlite")):
+            connection = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+            if has_journal:
+                connection.execute("PRAGMA journal_mode = PERSIST")
+                connection.execute("UPDATE tick SET error = 'x'")
+            connection.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        done = run("export", "--from", "2026-11-01", *WINDOW[2:], "--data-dir", folder)
+    assert done.is_calm, done
+    assert time.monotonic() - began < 4
 
 
 # -- what is no text
