@@ -18,8 +18,9 @@ from gua_sample.safe_file import read_regular
 from gua_sample.whole_file import UNFINISHED_SUFFIX, remove_abandoned, sync_folder
 
 VERSION = 1
-MOST_BYTES = 16 << 20  # 128 cards with ten processes each take 0.3 MB
-MOST_FILES = 500  # taken in by one run: those beyond wait for the next
+MOST_BYTES = 4 << 20  # 128 cards with ten processes each take 0.3 MB; in a dozen long control groups each, 4 MB
+# Taken in by one run: those beyond wait for the next. As objects, the bytes take twenty times as much memory.
+MOST_FILES, MOST_BYTES_AT_ONCE = 500, 8 << 20
 # What reading a file that holds no kept tick may raise.
 NOT_UNDERSTOOD = (
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, CorruptPartition),
@@ -55,12 +56,16 @@ def keep(folder: str, tick: Tick) -> str:
 def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
     """Kept ticks in time order, as many as one run takes. What can't be understood is set aside, with a warning."""
     kept: list[Kept] = []
+    size = 0
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if len(kept) == MOST_FILES:
             break
         if name.endswith(PENDING_SUFFIX):
             try:
+                size += min(os.lstat(path).st_size, MOST_BYTES)
+                if size > MOST_BYTES_AT_ONCE:
+                    break
                 kept.append(_load_one(path))
             except FileNotFoundError:
                 pass  # another run has just taken it in

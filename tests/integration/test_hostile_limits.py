@@ -5,6 +5,7 @@ As in test_attacks.py, each is tried through the commands, and what is attacked 
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gua_sample import pending
 from tests import hostile, verbs
 from tests.integration.test_attacks import (
     DAYS,
@@ -41,6 +43,29 @@ def frugal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a gigabyte above what this process has already, which a command inherits."""
     (words,) = re.findall(r"VmSize:\s+(\d+) kB", Path("/proc/self/status").read_text())
     monkeypatch.setattr(verbs, "MEMORY_BYTES", int(words) * 1024 + 512 * MIB)
+
+
+# -- kept ticks
+
+
+@pytest.mark.usefixtures("frugal")
+def test_kept_ticks_are_taken_in_a_few_megabytes_at_a_time(folder: Path) -> None:
+    count = 30
+    for number in range(count):
+        ts_ms = 1794268800000 + number
+        facts = [f"GPU-{number}", 0, None, None, None, None, None, None, "ok", None]
+        card = [facts, *[None] * 6, [[pid, "compute", 5, None] for pid in range(20_000)]]
+        people = {str(pid): [pid, *[None] * 7] for pid in range(20_000)}
+        document = {"version": 1, "key": number, "tick": [ts_ms, None, ["b", 5], None, 1, None, [card], people, []]}
+        (folder / "samples" / f"{DAYS[1]}.{number:014x}.pending").write_text(json.dumps(document))
+    give(folder)
+    assert (folder / "samples" / f"{DAYS[1]}.{0:014x}.pending").stat().st_size < pending.MOST_BYTES
+    done = command("sample", folder)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    left = list((folder / "samples").glob("*.pending"))
+    assert 0 < len(left) < count
+    assert command("sample", folder).returncode == 0
+    assert len(list((folder / "samples").glob("*.pending"))) < len(left)
 
 
 # -- locks
