@@ -169,7 +169,7 @@ class Writer:
         count, tick = 0, None
         self._execute("BEGIN IMMEDIATE")
         if not self._is_begun():
-            self._begin()
+            begin(self._connection)
         for late, key in kept:
             if not self._execute("SELECT 1 FROM tick WHERE pending_key = ?", (key,)).fetchone():
                 self._add_tick(late, key)
@@ -186,7 +186,7 @@ class Writer:
         count = 0
         self._execute("BEGIN IMMEDIATE")
         if not self._is_begun():
-            self._begin()
+            begin(self._connection)
         # All at once: `write` looks for each key, which has no index, as it has one or two of them.
         known = {row[0] for row in self._execute("SELECT pending_key FROM tick WHERE pending_key IS NOT NULL")}
         for tick, key in keyed:
@@ -211,12 +211,6 @@ class Writer:
         if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise CorruptPartition(f"{self._path} is a database of something else")
         return False
-
-    def _begin(self) -> None:
-        for statement in schema.TABLES + schema.VIEWS:
-            self._execute(statement)
-        self._execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-        self._execute(f"PRAGMA user_version = {schema.VERSION}")
 
     def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
         self._deadline.allow(TICK_SECONDS)
@@ -289,6 +283,14 @@ class Writer:
             " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
         )
+
+
+def begin(connection: sqlite3.Connection) -> None:
+    """Make a partition of an empty database."""
+    for statement in schema.TABLES + schema.VIEWS:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {schema.VERSION}")
 
 
 def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:

@@ -12,25 +12,26 @@ from gua_report.ticks.history import edges_dir
 from gua_report.ticks.open_partition import open_partition
 from gua_report.ticks.tick_weights import TICKS_AROUND
 from gua_report.window import is_day
-from gua_sample.partition_file import storage_error
+from gua_sample.partition_file import begin, storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, is_partition, partition_path
 from gua_sample.whole_file import sync_folder
 
 # At either end: those that the day beside it may need, and those by whose gaps their intervals are told.
 TICKS_AT_AN_END = 2 * TICKS_AROUND
 NEW_SUFFIX = ".new"
-KEEP_ENDS = """
-    DELETE FROM tick WHERE id NOT IN (
-        SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms LIMIT :count)
-        UNION SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms DESC LIMIT :count)
-    )
+ENDS = """
+    SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms LIMIT :count)
+    UNION SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms DESC LIMIT :count)
 """
-TRIM = (
-    "DELETE FROM card_sample WHERE tick_id NOT IN (SELECT id FROM tick)",
-    "DELETE FROM process_sample WHERE tick_id NOT IN (SELECT id FROM tick)",
-    "DELETE FROM process WHERE id NOT IN (SELECT process_id FROM process_sample)",
-    "DELETE FROM cursor",
-)
+# What is kept of each table; of cursors nothing is.
+KEPT = {
+    "tick": f"id IN ({ENDS})",
+    "session": f"id IN (SELECT session_id FROM tick WHERE id IN ({ENDS}))",
+    "card_sample": f"tick_id IN ({ENDS})",
+    "process_sample": f"tick_id IN ({ENDS})",
+    "card": f"id IN (SELECT card_id FROM card_sample WHERE tick_id IN ({ENDS}))",
+    "process": f"id IN (SELECT process_id FROM process_sample WHERE tick_id IN ({ENDS}))",
+}
 
 
 def write_edge(data_dir: str, day: str, partition: str) -> None:
@@ -44,10 +45,10 @@ def write_edge(data_dir: str, day: str, partition: str) -> None:
         _remove(new)
         # In memory, so that a full disk takes it as long as it takes anything.
         with open_partition(partition) as source, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-            source.backup(copy)
-            copy.execute(KEEP_ENDS, {"count": TICKS_AT_AN_END})
-            for statement in TRIM:
-                copy.execute(statement)
+            begin(copy)
+            for table, condition in KEPT.items():
+                rows = source.execute(f"SELECT * FROM {table} WHERE {condition}", {"count": TICKS_AT_AN_END})
+                copy.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows.description))})", rows)
             copy.execute("VACUUM INTO ?", (new,))
         with open(new, "rb") as file:
             os.fsync(file.fileno())

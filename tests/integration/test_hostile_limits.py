@@ -10,6 +10,7 @@ import re
 import sqlite3
 import time
 from contextlib import ExitStack, closing
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,24 @@ def frugal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a gigabyte above what this process has already, which a command inherits."""
     (words,) = re.findall(r"VmSize:\s+(\d+) kB", Path("/proc/self/status").read_text())
     monkeypatch.setattr(verbs, "MEMORY_BYTES", int(words) * 1024 + 512 * MIB)
+
+
+# -- the ends of expired days
+
+
+@pytest.mark.usefixtures("frugal")
+def test_a_large_day_that_expires_is_not_read_into_memory(folder: Path, open_folder: Path) -> None:
+    path = partition(folder, DAYS[0])
+    hostile.make_sparse(path, 3 << 30)
+    with path.open("r+b") as file:  # in the header: so many pages
+        file.seek(28)
+        file.write(((3 << 30) // hostile.PAGE).to_bytes(4, "big"))
+    config = open_folder / "gua.toml"
+    config.write_text(f"[retention]\nraw_days = {(date.today() - date.fromisoformat(DAYS[1])).days}\n")
+    give(folder)
+    done = run("rollup", "--config", config, "--data-dir", folder)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert [path.exists() for path in (path, partition(folder), folder / "edges" / path.name)] == [False, True, True]
 
 
 # -- kept ticks
