@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from gua_report.console.whole_file import cannot_write, whole_file
 from gua_report.exporting.rows import Row, kind_of
-from gua_sample.errors import GuaError, UsageError
+from gua_sample.errors import CorruptPartition, GuaError, UsageError
+from gua_sample.safe_file import MOST_DATABASE_BYTES, open_regular
 
 try:
     import pyarrow
@@ -121,12 +122,14 @@ class Folder:
         pattern = os.path.join(glob.escape(self.path), "host=*", "day=*", PART)
         for found in glob.iglob(pattern):
             try:
-                metadata = parquet.read_schema(found).metadata or {}
-            except (OSError, pyarrow.ArrowException):
-                continue  # damaged: it may be replaced
+                with open(open_regular(found, MOST_DATABASE_BYTES), "rb") as file:
+                    metadata = parquet.read_schema(file).metadata or {}
+            except (OSError, CorruptPartition, pyarrow.ArrowException):
+                continue  # damaged, or no file at all: it may be replaced
             if metadata.get(TABLE_KEY) != self.schema.metadata[TABLE_KEY]:
+                table = metadata.get(TABLE_KEY, b"something else").decode("utf-8", "backslashreplace")
                 raise UsageError(
-                    f"{self.path} holds {metadata.get(TABLE_KEY, b'something else').decode()},"
+                    f"{self.path} holds {table},"
                     f" not {self.schema.metadata[TABLE_KEY].decode()}: give each table a folder of its own"
                 )
             return

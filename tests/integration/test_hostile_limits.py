@@ -6,6 +6,7 @@ As in test_attacks.py, each is tried through the commands, and what is attacked 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import time
@@ -13,7 +14,9 @@ from contextlib import ExitStack, closing
 from datetime import date
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from gua_sample import pending
 from tests import hostile, verbs
@@ -44,6 +47,31 @@ def frugal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a gigabyte above what this process has already, which a command inherits."""
     (words,) = re.findall(r"VmSize:\s+(\d+) kB", Path("/proc/self/status").read_text())
     monkeypatch.setattr(verbs, "MEMORY_BYTES", int(words) * 1024 + 512 * MIB)
+
+
+# -- folders of Parquet files
+
+
+def planted(archive: Path) -> Path:
+    day = archive / "host=x" / f"day={DAYS[1]}"
+    day.mkdir(parents=True)
+    return day / "part.parquet"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_pipe_in_a_folder_of_parquet_files_hangs_nothing(folder: Path, open_folder: Path) -> None:
+    os.mkfifo(planted(open_folder / "archive"))
+    give(open_folder / "archive")
+    done = run("export", *WINDOW, "--format", "parquet", "-o", open_folder / "archive", "--data-dir", folder)
+    assert done.is_calm, done
+
+
+def test_a_parquet_file_of_a_strange_table_is_named_without_trouble(folder: Path, open_folder: Path) -> None:
+    schema = pyarrow.schema([pyarrow.field("a", pyarrow.int64())], metadata={b"gua.table": b"\xff\x1b[2J"})
+    parquet.write_table(pyarrow.table({"a": [1]}, schema=schema), planted(open_folder / "archive"))
+    give(open_folder / "archive")
+    done = run("export", *WINDOW, "--format", "parquet", "-o", open_folder / "archive", "--data-dir", folder)
+    assert (done.returncode, "not card_ticks" in done.stderr) == (2, True), done
 
 
 # -- the ends of expired days
