@@ -184,13 +184,13 @@ def find_encoder(name: str, form: str, is_folder: bool) -> Encoder:
 
     schema = parquet.schema_of(name, columns)
 
-    def tables(days: Days, progress: Progress | None) -> Iterator[tuple[str, Any]]:
-        return days.read(lambda rows: parquet.block_of(schema, rows), progress)
+    def to_block(rows: Iterator[Row]) -> Any:
+        return parquet.block_of(schema, rows)
 
     if is_folder:
-        return lambda days, progress: ((day, parquet.to_bytes(block)) for day, block in tables(days, progress))
+        return lambda days, progress: days.read(to_block, progress, lambda blocks: parquet.to_file(schema, blocks))
     return lambda days, progress: (
-        ("", part) for part in parquet.to_stream(schema, (block for _, block in tables(days, progress)))
+        ("", part) for part in parquet.to_stream(schema, (block for _, block in days.read(to_block, progress)))
     )
 
 

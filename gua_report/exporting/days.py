@@ -5,21 +5,20 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
+from gua_report.exporting.portions import Block, read_portions
 from gua_report.exporting.rows import TABLES, Row
 from gua_report.rollups.closed_day import is_closed
 from gua_report.rollups.index import ROLLUPS, Stored, find_current, path_of, read_index
 from gua_report.summary.build import nothing
 from gua_report.ticks.history import History
-from gua_report.ticks.open_partition import PARTITION, open_database, use_own_views
+from gua_report.ticks.open_partition import PARTITION
 from gua_report.window import Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
 
-Block = TypeVar("Block")
 Progress = Callable[[int, int], None]
 
 
@@ -52,34 +51,41 @@ class Days:
         self.history.forget(expired)
 
     def read(
-        self, encode: Callable[[Iterator[Row]], Block], progress: Progress | None = None
+        self,
+        encode: Callable[[Iterator[Row]], Block],
+        progress: Progress | None = None,
+        join: Callable[[Iterator[Block]], Iterator[Block]] = iter,
     ) -> Iterator[tuple[str, Block]]:
         """Each day that has rows, with them as `encode` makes them. Raises at the end if there was none.
 
-        The file is closed again by the time a block is handed out: whoever takes it may be slow, and who writes to the
-        file must not wait for that.
+        A large day comes several times, each time with some of its rows, unless `join` makes one block of these.
         """
         found = False
         for done, day in enumerate(self.days):
             if progress:
                 progress(done, len(self.days))
-            block = self._read_day(day, encode)
-            if block:
+            for block in self._read_day(day, encode, join):
                 found = True
                 yield day, block
         if not found:
             raise StoreError("nothing was exported") if self.problems else self._nothing()
 
-    def _read_day(self, day: str, encode: Callable[[Iterator[Row]], Block]) -> Block | None:
+    def _read_day(
+        self,
+        day: str,
+        encode: Callable[[Iterator[Row]], Block],
+        join: Callable[[Iterator[Block]], Iterator[Block]],
+    ) -> Iterator[Block]:
+        what = "skipped"
         try:
-            with open_database(self._path(day), self.kind) as connection:
-                use_own_views(connection, self.kind)
-                return encode(TABLES[self.name].read(connection, *self._bounds(day), self.config))
+            table = TABLES[self.name]
+            for block in join(read_portions(self._path(day), self.kind, table, self._bounds(day), self.config, encode)):
+                yield block
+                what = "cut off"
         except EmptyPartition:
-            return None  # the first tick of the day is just being written
+            pass  # the first tick of the day is just being written
         except StoreError as error:
-            self.problems.append(f"skipped: {error}")
-            return None
+            self.problems.append(f"{what}: {error}")
 
     def _path(self, day: str) -> str:
         return self.history.paths[day]
@@ -129,9 +135,12 @@ class RolledUpDays(Days):
         self.days = [day for day in self.stored if self._is_touched(day)]
 
     def read(
-        self, encode: Callable[[Iterator[Row]], Block], progress: Progress | None = None
+        self,
+        encode: Callable[[Iterator[Row]], Block],
+        progress: Progress | None = None,
+        join: Callable[[Iterator[Block]], Iterator[Block]] = iter,
     ) -> Iterator[tuple[str, Block]]:
-        yield from super().read(encode, progress)
+        yield from super().read(encode, progress, join)
         self.problems += [self._missing()] if self.due else []
 
     def _read_stored(self) -> dict[str, Stored]:

@@ -47,13 +47,6 @@ def block_of(schema: Any, rows: Iterable[Row]) -> Any:
     return pyarrow.Table.from_batches(batches) if batches else None
 
 
-def to_bytes(block: Any) -> bytes:
-    """A whole file of one block."""
-    sink = Sink()
-    parquet.write_table(block, sink, compression=COMPRESSION)
-    return sink.take()
-
-
 def to_stream(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
     """The parts of one file, which holds all the blocks; nothing at all without any."""
     sink, writer = Sink(), None
@@ -64,6 +57,12 @@ def to_stream(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
     if writer:
         writer.close()
         yield sink.take()
+
+
+def to_file(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
+    """One file as a whole, which holds all the blocks; nothing at all without any."""
+    if content := b"".join(to_stream(schema, blocks)):
+        yield content
 
 
 class Sink:

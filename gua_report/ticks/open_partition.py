@@ -13,6 +13,7 @@ from gua_sample import schema
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.processes import printable
 from gua_sample.safe_file import (
     MOST_DATABASE_BYTES,
     check_database,
@@ -30,7 +31,7 @@ LOG_SUFFIXES = SIDECARS[1:]
 WAL_VERSION = 2  # in the header, of a database that somebody has switched to a write-ahead log
 # A name stands in an export at each tick, so that a long one in a small file would fill disks. The longest that gua
 # writes are control groups: with version 1, a path for each of a dozen.
-LONGEST_NAME = 16 << 10
+LONGEST_NAME, LONGEST_ESCAPE = 16 << 10, 10
 # What reading a damaged or hostile file may raise in whoever reads it.
 DAMAGE = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
@@ -143,9 +144,15 @@ def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
         raise NewerPartition(f"{path} has schema version {version}, this gua reads up to {kind.version}: upgrade gua")
     check_tables(connection, path, kind.tables)
     for table, columns in kind.names.items():
-        long = " OR ".join(f"length({column}) > {LONGEST_NAME}" for column in columns)
-        if connection.execute(f"SELECT 1 FROM {table} WHERE {long} LIMIT 1").fetchone():
-            raise CorruptPartition(f"{path} holds a name of over {LONGEST_NAME:,} characters, as no gua writes")
+        long = " OR ".join(f"length({column}) > {LONGEST_NAME // LONGEST_ESCAPE}" for column in columns)
+        for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {long}"):
+            if any(_is_too_long(name) for name in row):
+                raise CorruptPartition(f"{path} holds a name of over {LONGEST_NAME:,} characters, as no gua writes")
+
+
+def _is_too_long(name: object) -> bool:
+    """As it is, or as it is printed."""
+    return isinstance(name, str | bytes) and (len(name) > LONGEST_NAME or len(printable(name)) > LONGEST_NAME)
 
 
 def _copy(path: str, folder: str) -> str:

@@ -6,9 +6,10 @@ import os
 
 from gua_report.config import Config, load_config
 from gua_report.console.whole_file import remove_leftovers, whole_file
+from gua_report.exporting.portions import read_portions
 from gua_report.exporting.rows import TABLES
 from gua_report.exporting.text import csv_text
-from gua_report.ticks.open_partition import open_partition
+from gua_report.ticks.open_partition import PARTITION
 from gua_sample.errors import EmptyPartition
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import partition_path, samples_dir
@@ -36,9 +37,11 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
         return None
     table = TABLES["csv"]
     try:
-        with open_partition(partition) as connection:
-            rows = table.read(connection, 0, 2**63 - 1, load_config(None) if config is None else config)
-            text = csv_text((), [table.columns]) + csv_text(table.columns, rows)
+        config = load_config(None) if config is None else config
+        blocks = read_portions(
+            partition, PARTITION, table, (0, 2**63 - 1), config, lambda rows: csv_text(table.columns, rows)
+        )
+        first = next(blocks, b"")
     except EmptyPartition:
         return None
     path = csv_path(data_dir, day)
@@ -48,7 +51,8 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
     except OSError as error:
         raise storage_error(error, folder) from error
     with whole_file(path, follow=False) as file:
-        file.write(text)
+        file.write(csv_text((), [table.columns]) + first)
+        file.writelines(blocks)
     return path
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import date
 from pathlib import Path
@@ -18,12 +19,14 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from gua_report.exporting import portions
 from gua_sample import pending
 from tests import hostile, verbs
 from tests.integration.test_attacks import (
     DAYS,
     WINDOW,
     command,
+    execute,
     folder,
     history,
     partition,
@@ -72,6 +75,69 @@ def test_a_parquet_file_of_a_strange_table_is_named_without_trouble(folder: Path
     give(open_folder / "archive")
     done = run("export", *WINDOW, "--format", "parquet", "-o", open_folder / "archive", "--data-dir", folder)
     assert (done.returncode, "not card_ticks" in done.stderr) == (2, True), done
+
+
+# -- long names
+
+
+def long_name(length: int) -> str:
+    """In SQL: a name of so many characters, each of which takes ten to spell."""
+    return f"replace(hex(zeroblob({length})), '00', char(917505))"
+
+
+LONG = long_name(1600)
+
+
+def with_long_names(path: Path) -> None:
+    execute(
+        path,
+        f"UPDATE process SET command = {LONG}, user = {LONG}, login_user = {LONG}, cgroup = {LONG}",
+        f"UPDATE card SET name = {LONG}, parent_uuid = {LONG}, missing = {LONG}",
+        "INSERT OR IGNORE INTO process_sample SELECT t.id, c.id, p.id, 5, 0 FROM tick t, card c, process p"
+        " WHERE p.id <= 3",
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "one.parquet"])
+@pytest.mark.usefixtures("frugal")
+def test_long_names_at_each_tick_do_not_fill_the_memory(folder: Path, open_folder: Path, form: str) -> None:
+    with_long_names(partition(folder))
+    give(folder)
+    output = open_folder / form
+    words = ("--format", form.rpartition(".")[2], "-o", output, "--data-dir", folder)
+    done = run("export", *WINDOW, "--what", "process_ticks", *words)
+    assert done.returncode == 0, done
+    assert output.exists()
+
+
+@pytest.mark.usefixtures("frugal")
+def test_long_names_at_each_tick_do_not_fill_the_memory_of_a_rollup(folder: Path) -> None:
+    with_long_names(partition(folder))
+    give(folder)
+    done = command("rollup", folder)
+    assert done.returncode == 0, done
+    assert sorted(path.name for path in (folder / "csv").iterdir()) == [f"{day}.csv" for day in DAYS]
+
+
+def test_a_name_may_not_be_longer_when_it_is_spelled(folder: Path) -> None:
+    execute(partition(folder), f"UPDATE card SET name = {long_name(3000)}")
+    give(folder)
+    done = command("export", folder)
+    assert (done.returncode, "holds a name of over" in done.stderr) == (1, True), done.stderr
+
+
+def test_an_export_in_portions_is_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch, open_folder: Path) -> None:
+    def outputs() -> Iterator[object]:
+        for what in ("ticks", "card_ticks", "process_ticks", "csv"):
+            yield run("export", *WINDOW, "--what", what, "--data-dir", folder)
+        for name in ("archive", "one.parquet"):
+            words = ("--format", "parquet", "-o", open_folder / name, "--data-dir", folder)
+            assert run("export", *WINDOW, *words).returncode == 0
+            yield parquet.read_table(open_folder / name).to_pydict()
+
+    before = list(outputs())
+    monkeypatch.setattr(portions, "PORTION_CHARACTERS", 5000)
+    assert list(outputs()) == before
 
 
 # -- the ends of expired days

@@ -1,0 +1,66 @@
+"""The rows of one file, some at a time: a name of thousands of characters stands there once, and here at each tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import TypeVar
+
+from gua_report.config import Config
+from gua_report.exporting.rows import TEXT, Row, Table
+from gua_report.ticks.open_partition import Kind, open_database, use_own_views
+
+# So much text makes a portion. The largest days of many machines have less.
+PORTION_CHARACTERS = 4 << 20
+ROW_CHARACTERS = 100  # of what is no text
+
+Block = TypeVar("Block")
+
+
+def read_portions(
+    path: str,
+    kind: Kind,
+    table: Table,
+    bounds: tuple[int, int],
+    config: Config,
+    encode: Callable[[Iterator[Row]], Block],
+) -> Iterator[Block]:
+    """What `encode` makes of the rows from a time on and before another, portion by portion. Raises StoreError.
+
+    The file is closed again by the time a block is handed out: whoever takes it may be slow, and who writes to the
+    file must not wait for that.
+    """
+    start_ms: int | None = bounds[0]
+    while start_ms is not None:
+        with open_database(path, kind) as connection:
+            use_own_views(connection, kind)
+            portion = Portion(table, table.read(connection, start_ms, bounds[1], config))
+            block = encode(iter(portion))
+            if portion.rest_ms is not None and portion.rest_ms <= start_ms:
+                raise ValueError("ticks that are not in the order of time")
+        if block:
+            yield block
+        start_ms = portion.rest_ms
+
+
+class Portion:
+    """Rows up to the end of the tick with which there is enough. The others begin at `rest_ms`, if there are any."""
+
+    def __init__(self, table: Table, rows: Iterator[Row]) -> None:
+        self._table, self._rows = table, rows
+        self.rest_ms: int | None = None
+
+    def __iter__(self) -> Iterator[Row]:
+        columns = self._table.columns
+        when = columns.index("ts_ms") if "ts_ms" in columns else 0
+        texts = itemgetter(*(position for position, name in enumerate(columns) if name in TEXT))
+        left, last_ms = PORTION_CHARACTERS, None
+        for row in self._rows:
+            if left < 0 and row[when] != last_ms:
+                self.rest_ms = row[when]
+                return
+            if left < -PORTION_CHARACTERS:
+                raise ValueError(f"over {PORTION_CHARACTERS:,} characters in a tick")
+            left -= ROW_CHARACTERS + sum(map(len, filter(None, texts(row))))
+            last_ms = row[when]
+            yield row
