@@ -42,8 +42,10 @@ INSTRUCTIONS_BETWEEN_LOOKS = 100_000  # of SQLite's virtual machine: about a mil
 MOST_SCHEMA_ROWS = 200
 # What could make reading a table, checking or changing it compute something. Foreign keys do not.
 COMPUTED = re.compile(r"\b(AS|CHECK|GENERATED|COLLATE|VIRTUAL|DEFAULT)\b|[^\w\s,()]", re.IGNORECASE)
+# In a table of another program's: a name in quotes, a default that is there already.
+HARMLESS = r"(?i)\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)"  # to be compiled when it is used: not at each tick
 CHECKED = re.compile(r"\b(CHECK|GENERATED|VIRTUAL)\b", re.IGNORECASE)  # in a table that nobody asked for
-PLAIN_INDEX = re.compile(r"CREATE (UNIQUE )?INDEX \w+ ON \w+ ?\([\w\s,]+\)", re.IGNORECASE)
+PLAIN_INDEX = re.compile(r"CREATE (UNIQUE )?INDEX \w+\s+ON\s+\w+\s*\([\w\s,]+\)", re.IGNORECASE)
 
 
 def check_regular(path: str, most_bytes: int) -> os.stat_result:
@@ -89,11 +91,12 @@ def connect(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:
     return connect_unchecked(path, mode, busy_seconds)
 
 
-def connect_unchecked(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:
-    """Open a database that is ours alone, such as a private copy."""
-    # Never immutable=1: it would read half a transaction.
+def connect_unchecked(path: str, mode: str, busy_seconds: float, more: str = "") -> sqlite3.Connection:
+    """Open a database that is ours alone, such as a private copy. `more` is added to its URI."""
+    # Never immutable=1 for a file of gua's: it would read half a transaction.
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # which mean something in a URI
-    connection = sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, timeout=busy_seconds, isolation_level=None)
+    uri = f"file:{quoted}?mode={mode}{more}"
+    connection = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None)
     try:
         Deadline(connection, visit_seconds(path))
         _prepare(connection, mode)
@@ -150,22 +153,35 @@ def check_journal(path: str, most_bytes: int = MOST_DATABASE_BYTES) -> None:
 
 def check_tables(connection: sqlite3.Connection, path: str, tables: Collection[str]) -> None:
     """Raise CorruptPartition unless all of these are plain tables, and nothing in the file runs by itself."""
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT ?", (MOST_SCHEMA_ROWS + 1,)).fetchall()
-    if len(rows) > MOST_SCHEMA_ROWS:
-        raise CorruptPartition(f"{path} is no file of gua's: it has too many tables")
-    plain = set()
-    for kind, name, sql in rows:
-        if kind == "trigger":
-            raise CorruptPartition(f"{path} has a trigger ({name}), as no file of gua's has")
-        # One call of a function may take longer than any time limit, which is only looked at between calls.
-        text = sql if isinstance(sql, str) else ""
-        if (kind == "index" and text and not PLAIN_INDEX.fullmatch(text)) or (kind == "table" and CHECKED.search(text)):
-            raise CorruptPartition(f"{path} has {name}, which computes something, as nothing in a file of gua's does")
-        if kind == "table" and text.rstrip().endswith(("STRICT", "ROWID")) and not COMPUTED.search(text):
-            plain.add(name)
+    found = read_tables(connection, path)
+    plain = {name for name, sql in found.items() if sql.endswith(("STRICT", "ROWID")) and not COMPUTED.search(sql)}
     missing = sorted(set(tables) - plain)
     if missing:
         raise CorruptPartition(f"{path} is damaged, or not gua's: {missing[0]} is no plain table in it")
+
+
+def read_foreign_tables(connection: sqlite3.Connection, path: str) -> set[str]:
+    """The plain tables of another program's file. Raises CorruptPartition if anything in it runs by itself."""
+    found = read_tables(connection, path)
+    return {name for name, sql in found.items() if not COMPUTED.search(re.sub(HARMLESS, "", sql))}
+
+
+def read_tables(connection: sqlite3.Connection, path: str) -> dict[str, str]:
+    """The statements that make the tables. Raises CorruptPartition if anything in the file runs by itself."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT ?", (MOST_SCHEMA_ROWS + 1,)).fetchall()
+    if len(rows) > MOST_SCHEMA_ROWS:
+        raise CorruptPartition(f"{path} has too many tables")
+    tables = {}
+    for kind, name, sql in rows:
+        if kind == "trigger":
+            raise CorruptPartition(f"{path} has a trigger ({name}), as no file has that a sampler wrote")
+        # One call of a function may take longer than any time limit, which is only looked at between calls.
+        text = sql if isinstance(sql, str) else ""
+        if (kind == "index" and text and not PLAIN_INDEX.fullmatch(text)) or (kind == "table" and CHECKED.search(text)):
+            raise CorruptPartition(f"{path} has {name}, which computes something, as nothing does that a sampler wrote")
+        if kind == "table":
+            tables[name] = text.rstrip()
+    return tables
 
 
 def visit_seconds(path: str) -> float:

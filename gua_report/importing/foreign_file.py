@@ -18,11 +18,12 @@ from functools import partial
 from gua_report.ticks.open_partition import DAMAGE, copy_file
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import JOURNAL_SUFFIX
-from gua_sample.safe_file import MOST_DATABASE_BYTES, Deadline, check_journal, open_regular
+from gua_sample.safe_file import MOST_DATABASE_BYTES, check_journal, connect_unchecked, open_regular
 
 LOG_SUFFIXES = ("-wal", JOURNAL_SUFFIX)
 WAL_HEADER_BYTES = 32  # with the salts, which are new whenever the log begins anew
 COPY_ATTEMPTS = 5
+LONGEST_ROW = 256 << 10  # in bytes: theirs have hundreds
 
 Check = Callable[[], None]
 
@@ -32,13 +33,11 @@ def open_foreign(path: str) -> Iterator[tuple[sqlite3.Connection, Check]]:
     """A connection to read, and what raises if the file has changed under it."""
     try:
         if any(_size(path + suffix) for suffix in LOG_SUFFIXES):
-            with _private_copy(path) as copy, closing(_connect(copy, "mode=rw")) as connection:
-                Deadline(connection, _seconds(path))
+            with _private_copy(path) as copy, closing(_connect(copy, "rw")) as connection:
                 yield connection, lambda: None
         else:
             before = _stamp(path)
-            with closing(_connect(path, "mode=ro&immutable=1")) as connection:
-                Deadline(connection, _seconds(path))
+            with closing(_connect(path, "ro", "&immutable=1")) as connection:
                 yield connection, lambda: _check_unchanged(path, before)
     except sqlite3.Error as error:
         raise StoreError(f"{path} can't be read as a database ({error})") from error
@@ -46,16 +45,10 @@ def open_foreign(path: str) -> Iterator[tuple[sqlite3.Connection, Check]]:
         raise StoreError(f"{path} holds what its program does not write ({type(error).__name__}: {error})") from error
 
 
-def _seconds(path: str) -> float:
-    """How much CPU time reading and taking in all of it may take: many times what it needs."""
-    return 60.0 + 20.0 * _size(path) / 2**20
-
-
-def _connect(path: str, options: str) -> sqlite3.Connection:
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    connection = sqlite3.connect(f"file:{quoted}?{options}", uri=True, isolation_level=None)
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
+def _connect(path: str, mode: str, more: str = "") -> sqlite3.Connection:
+    connection = connect_unchecked(path, mode, 0.0, more)
+    if hasattr(connection, "setlimit"):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
     connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
     return connection
 

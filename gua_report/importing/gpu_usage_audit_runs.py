@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gua_report.importing.values import MOST_MIB, moment_ms, name, whole
 from gua_sample.records import IMPORTED_BOOT, Boot
+from gua_sample.safe_file import read_foreign_tables
 
 BOOT_PREFIX = IMPORTED_BOOT + "gpu-usage-audit:"
 LONGEST_INTERVAL_MS = 86_400_000
@@ -66,4 +67,7 @@ def _read_host(connection: sqlite3.Connection) -> tuple[object, str | None]:
 
 
 def list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Those of a plain table. Nothing else is read, as a small file can hold a view that never ends."""
+    if table not in read_foreign_tables(connection, "the source"):
+        return set()
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}

@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import date
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest
 from pyarrow import parquet
 
 from gua_report.exporting import portions
-from gua_sample import pending
+from gua_sample import pending, safe_file
 from tests import hostile, verbs
 from tests.integration.test_attacks import (
     DAYS,
@@ -29,6 +29,7 @@ from tests.integration.test_attacks import (
     execute,
     folder,
     history,
+    lonely,
     partition,
 )
 from tests.users import needs_root
@@ -50,6 +51,113 @@ def frugal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a gigabyte above what this process has already, which a command inherits."""
     (words,) = re.findall(r"VmSize:\s+(\d+) kB", Path("/proc/self/status").read_text())
     monkeypatch.setattr(verbs, "MEMORY_BYTES", int(words) * 1024 + 512 * MIB)
+
+
+# -- sources
+
+PEER = """
+    CREATE TABLE gpu_sample (ts DATETIME NOT NULL, gpu_uuid TEXT NOT NULL, util_pct INTEGER NOT NULL);
+    CREATE TABLE proc_sample (ts DATETIME NOT NULL, gpu_uuid TEXT NOT NULL, pid INTEGER NOT NULL,
+                              mem_used_mb INTEGER, process_type TEXT NOT NULL DEFAULT 'compute');
+    CREATE INDEX idx_gpu_sample_uuid_ts  ON gpu_sample(gpu_uuid, ts);
+    CREATE INDEX idx_proc_sample_uuid_ts ON proc_sample(gpu_uuid, ts);
+"""
+ROWS = """
+    INSERT INTO gpu_sample WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+    SELECT '2026-11-10T00:00:' || printf('%02d', i % 60) || '.0000' || i, 'GPU-0', 5 FROM n
+"""
+NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+ENDLESS = f"""{NUMBERS} SELECT '2026-11-10T00:00:00' AS ts, printf('%.*c', 1000000, 'x') || i AS gpu_uuid,
+    5 AS util_pct, 1 AS pid, 1 AS mem_used_mb FROM n"""
+
+
+def with_endless_views(path: Path) -> None:
+    execute(path, f"CREATE VIEW gpu_sample AS {ENDLESS}", f"CREATE VIEW proc_sample AS {ENDLESS}")
+
+
+def with_an_endless_view_of_runs(path: Path) -> None:
+    with_peer_tables(path)
+    execute(path, f"CREATE VIEW daemon_run AS {NUMBERS} SELECT i AS id, hex(zeroblob(1000000)) || i AS started_at,"
+                  " 30 AS interval_seconds FROM n")  # fmt: skip
+
+
+def with_a_computed_column(path: Path) -> None:
+    with_peer_tables(path)
+    execute(path, "ALTER TABLE gpu_sample ADD COLUMN usage_state TEXT AS (hex(zeroblob(100000000)))")
+
+
+def with_a_large_default(path: Path) -> None:
+    with_peer_tables(path)
+    execute(path, "ALTER TABLE proc_sample ADD COLUMN process_name TEXT DEFAULT (hex(zeroblob(100000000)))")
+
+
+def with_a_virtual_table(path: Path) -> None:
+    execute(path, "CREATE VIRTUAL TABLE gpu_sample USING fts5(ts, gpu_uuid, util_pct)")
+    execute(path, "CREATE VIRTUAL TABLE proc_sample USING fts5(ts, gpu_uuid, pid, mem_used_mb)")
+
+
+def with_pages_without_end(path: Path) -> None:
+    with_peer_tables(path)
+    execute(path, "DROP INDEX idx_gpu_sample_uuid_ts")
+    hostile.make_endless(path, "gpu_sample")
+
+
+def with_peer_tables(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(PEER)
+        connection.execute(ROWS)
+        connection.commit()
+
+
+CRAFTED = [
+    with_endless_views,
+    with_an_endless_view_of_runs,
+    with_a_computed_column,
+    with_a_large_default,
+    with_a_virtual_table,
+    with_pages_without_end,
+]
+
+
+@pytest.mark.parametrize("craft", CRAFTED)
+@pytest.mark.usefixtures("impatient", "frugal")
+def test_no_database_to_import_takes_time_or_memory(
+    open_folder: Path, craft: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(safe_file, "VISIT_SECONDS", 1.0)  # of CPU time, and others are at work here
+    path = open_folder / "gua.db"
+    craft(path)
+    give(path, lonely())
+    began = time.monotonic()
+    done = run("import", "--dry-run", "--data-dir", open_folder / "other", path)
+    assert done.is_calm, done
+    assert "memory" not in done.stderr.lower()
+    assert time.monotonic() - began < 10
+
+
+def test_a_database_of_the_peers_is_imported_as_root(open_folder: Path) -> None:
+    path = open_folder / "gua.db"
+    with_peer_tables(path)
+    give(path, lonely())
+    done = run("import", "--dry-run", "--json", "--data-dir", open_folder / "other", path)
+    assert (done.returncode, json.loads(done.stdout)["taken"]["cards"]) == (0, 1), done
+
+
+@pytest.mark.parametrize("size", [1 << 30, 1 << 40])
+@pytest.mark.usefixtures("impatient")
+def test_a_csv_of_holes_does_not_hang_an_import(open_folder: Path, size: int) -> None:
+    source = open_folder / "csv"
+    source.mkdir()
+    for number in range(10):
+        path = source / f"{number}.csv"
+        path.write_text("timestamp,user,pid,gpu,usage\n")
+        hostile.make_sparse(path, size)
+    (source / "good.csv").write_text("timestamp,user,pid,gpu,usage\n1794268800,anna,7,0,50\n")
+    give(source, lonely())
+    began = time.monotonic()
+    done = run("import", "--dry-run", "--data-dir", open_folder / "other", source)
+    assert (done.returncode, "0.csv" in done.stderr, "1 tick" in done.stdout) == (1, True, True), done
+    assert time.monotonic() - began < 5
 
 
 # -- folders of Parquet files
