@@ -139,9 +139,9 @@ def simulation(seed: str, data_dir: str | None, ts_ms: int) -> Source:
 def summary(done: tick.Done) -> str:
     counts = state_counts(done)
     shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    cards, processes = plural(len(done.tick.cards), "card"), plural(len(done.tick.processes), "process", "es")
+    cards, people = plural(len(done.tick.cards), "card"), plural(len(done.tick.processes), "process", "es")
     where = f"kept in {done.outcome.path} until the partition is free" if done.outcome.kept else done.outcome.path
-    return f"{cards} ({shown}), {processes}, NVML {done.tick.nvml_ms} ms: {where}"
+    return f"{cards} ({shown}), {people}, NVML {done.tick.nvml_ms} ms: {processes.printable(where)}"
 
 
 def json_summary(done: tick.Done) -> str:

@@ -48,13 +48,25 @@ def run(
         return 130
     except Exception as error:  # the edge of the program: nothing else would say it in one line
         if debug:
-            raise
+            show_traceback()
+            return error.exit_code if isinstance(error, GuaError) else 1
         known = isinstance(error, GuaError | OSError)
         text = str(error) if known else f"{type(error).__name__}: {error} (this is a bug; --debug shows where)"
         if was_logged(text):
             return LOGGED_BEFORE
         complain(parser.prog, f"error: {text}")
         return error.exit_code if isinstance(error, GuaError) else 1
+
+
+def show_traceback() -> None:
+    """Print what is being handled. What a file says may be in it: none of that steers a terminal."""
+    import traceback
+
+    from gua_sample.processes import printable
+
+    if sys.stderr is not None:
+        for line in traceback.format_exc().splitlines():
+            print(printable(line), file=sys.stderr)
 
 
 def leave(status: int) -> NoReturn:

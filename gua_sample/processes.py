@@ -85,7 +85,7 @@ def printable(name: bytes | str) -> str:
     text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _owner(folder: str) -> int | None:

@@ -7,6 +7,7 @@ import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import samples_dir
@@ -16,12 +17,12 @@ MOST_LINKS = 40  # as the kernel has it
 FOLDERS = ("samples", "csv", "edges")  # what is written to in a data folder
 
 
-def owner_of(path: str) -> os.stat_result:
-    """What is known of the folder, or of the one it would be made in: that one's owner will be its owner."""
+def nearest(path: str) -> str:
+    """The folder, or the one it would be made in if it is missing: that one's owner will be its owner."""
     path = os.path.abspath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
-    return os.stat(path)
+    return path
 
 
 def owner_to_become(data_dir: str) -> tuple[int, int] | None:
@@ -34,15 +35,23 @@ def owner_to_become(data_dir: str) -> tuple[int, int] | None:
     if os.geteuid() != 0:
         return None
     for path in (data_dir, samples_dir(data_dir)):
-        found = owner_of(path)
+        found = os.stat(nearest(path))
         # After its owner was asked for: what only that owner and root can exchange stays theirs.
         if problem := others_on_the_way(path, found.st_uid):
             raise StoreError(f"not as root: {problem}")
         if found.st_uid != 0:
             return found.st_uid, found.st_gid
-    if problem := others_who_may_write(data_dir) or _folder_of_others(data_dir, 0):
+    if is_open_place(data_dir):
+        raise StoreError(f"not as root: {data_dir} is missing, where somebody else could make it first: create it")
+    if problem := str(others_who_may_write(data_dir) or _folder_of_others(data_dir, 0) or ""):
         raise StoreError(f"not as root: {problem}")
     return None
+
+
+def is_open_place(path: str) -> bool:
+    """Whether there is no such folder, and others could make it."""
+    around = nearest(path)
+    return around != os.path.abspath(path) and bool(_bits_of_others(around, os.stat(around)))
 
 
 def become_owner(data_dir: str) -> None:
@@ -81,8 +90,18 @@ def become(uid: int, gid: int) -> None:
             raise StoreError(f"root's rights can't be given up for good here: run this as uid {uid}")
 
 
-def others_who_may_write(data_dir: str) -> str | None:
-    """A sentence that says who else may write to the folder, and the command that changes it; None if nobody else."""
+class Opening(NamedTuple):
+    """A way for others to change what is in a folder."""
+
+    text: str  # who may write where, and what follows
+    remedy: str  # the command that ends it
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.remedy}"
+
+
+def others_who_may_write(data_dir: str) -> Opening | None:
+    """Who else may write to the folder; None if nobody else."""
     for path in (data_dir, *(os.path.join(data_dir, name) for name in FOLDERS)):
         try:
             found = os.stat(path)
@@ -95,7 +114,8 @@ def others_who_may_write(data_dir: str) -> str | None:
 
 def check_folder(data_dir: str) -> str | None:
     """A warning about a folder that others may write to. Root is refused such a folder: raises StoreError."""
-    problem = others_who_may_write(data_dir)
+    opening = others_who_may_write(data_dir)
+    problem = None if opening is None else str(opening)
     if os.geteuid() == 0:
         if problem is None:
             owner = owner_to_become(data_dir)
@@ -115,7 +135,7 @@ def others_on_the_way(path: str, uid: int) -> str | None:
         if is_end or not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_ISVTX:
             continue
         if bits := _bits_of_others(place, found):
-            return _open_to_others(place, found, bits, f"exchange {path}")
+            return str(_open_to_others(place, found, bits, f"exchange {path}"))
     return None
 
 
@@ -159,12 +179,12 @@ def _bits_of_others(path: str, found: os.stat_result) -> int:
     return found.st_mode & stat.S_IWOTH | group
 
 
-def _open_to_others(path: str, found: os.stat_result, bits: int, result: str) -> str:
+def _open_to_others(path: str, found: os.stat_result, bits: int, result: str) -> Opening:
     import shlex  # not for those, nearly all, who need not quote anything
 
     who = "everybody" if bits & stat.S_IWOTH else f"group {found.st_gid}"
     change = f"chmod {'go' if bits & stat.S_IWGRP else 'o'}-w {shlex.quote(path)}"
-    return f"{who} may write to {path}, and so {result}: {change}"
+    return Opening(f"{who} may write to {path}, and so {result}", change)
 
 
 def _has_access_list(path: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import groupby
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from gua_sample import pending
 from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
-from gua_sample.partition_file import IN_MEMORY, Writer, storage_error
+from gua_sample.partition_file import BUSY_SECONDS, IN_MEMORY, Writer, storage_error
 from gua_sample.partition_names import (
     JOURNAL_SUFFIX,
     SIDECARS,
@@ -30,7 +31,7 @@ from gua_sample.partition_names import (
     samples_dir,
 )
 from gua_sample.records import Previous, Tick
-from gua_sample.rights import become_owner
+from gua_sample.rights import become_owner, is_open_place
 from gua_sample.safe_file import check_database
 from gua_sample.whole_file import sync_folder
 
@@ -49,10 +50,12 @@ def prepare(data_dir: str) -> str:
     """The folder of the partitions, made if it is missing. Root becomes the owner of the data folder first."""
     folder = samples_dir(data_dir)
     try:
+        if os.geteuid() == 0 and is_open_place(data_dir):
+            with suppress(FileExistsError, FileNotFoundError):
+                os.mkdir(data_dir)  # whoever else was first, or whatever else is missing, is seen now
         become_owner(data_dir)
         if not os.path.isdir(folder):
             os.makedirs(folder, exist_ok=True)
-            become_owner(data_dir)  # once more: where everybody may write, somebody may have been there first
             for parent in (data_dir, os.path.dirname(data_dir)):
                 sync_folder(parent)  # or a power cut days later may cost all that is in it
         check_own(folder, data_dir)
@@ -85,7 +88,10 @@ def heal(folder: str, warn: Warn) -> None:
             except PartitionBusy:
                 pass  # a live writer's journal: not ours to touch
             except CorruptPartition as error:
-                _set_aside(path, identity, error, warn)
+                try:
+                    _set_aside(path, identity, error, warn)
+                except PartitionBusy as busy:
+                    warn(str(busy))
             except StoreError as error:
                 warn(str(error))
 
@@ -192,11 +198,24 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def _lock(folder: int, path: str) -> None:
+    """Lock the folder. Whoever may read it can hold its lock: then the tick is kept, as it is beside a reader."""
+    ends = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > ends:
+                raise PartitionBusy(f"{path} is corrupt, and its folder is locked by another process") from error
+            time.sleep(0.05)
+
+
 def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition, warn: Warn) -> None:
     """Rename a corrupt partition and its journal, unless another run has done so meanwhile."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        _lock(folder, path)
         if _identity(path) != identity:
             return
         number = 1

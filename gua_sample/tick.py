@@ -25,7 +25,7 @@ def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, warn
     check_clock(ts_ms)
     folder = store.prepare(data_dir)
     if problem := others_who_may_write(data_dir):
-        warn(problem)
+        warn(str(problem))
     try:
         store.heal(folder, warn)
         boot = source.boot()

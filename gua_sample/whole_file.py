@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from contextlib import suppress
-
-from gua_sample.errors import StoreError
 
 UNFINISHED_SUFFIX = ".unfinished"
 # Nobody takes this long to write a few kilobytes: whoever began it was killed.
@@ -54,18 +51,3 @@ def remove_abandoned(path: str) -> None:
     with suppress(OSError):  # gone already, or not ours
         if time.time() - os.stat(path).st_mtime > ABANDONED_SECONDS:
             os.unlink(path)
-
-
-def check_planted(path: str) -> None:
-    """Raise StoreError if somebody else put a file or a link there, in a folder that everybody may write to.
-
-    The kernel's rule for such folders (fs.protected_symlinks and protected_regular, see proc_sys_fs(5)), which does not
-    see that we look where a link leads, and hand on a file's owner.
-    """
-    try:
-        folder, found = os.stat(os.path.dirname(os.path.abspath(path))), os.lstat(path)
-    except OSError:
-        return  # nothing there; or whoever opens it will say so
-    shared = stat.S_ISVTX | stat.S_IWOTH
-    if folder.st_mode & shared == shared and found.st_uid not in (os.geteuid(), folder.st_uid):
-        raise StoreError(f"{path} is uid {found.st_uid}'s, where everybody may write: give another file")

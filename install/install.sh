@@ -151,7 +151,8 @@ begin() { # from here on there is something to clean up
 }
 
 lock() { # two at once would take each other's stage away
-    exec 9</
+    [ -e /run/gua-install.lock ] || (umask 077 && : >/run/gua-install.lock) # any user could lock a file that he may read
+    exec 9<>/run/gua-install.lock
     ! command -v flock >/dev/null || flock -n 9 || refuse "another make install or uninstall is at work; wait for it"
 }
 

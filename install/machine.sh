@@ -10,11 +10,11 @@ make_user() {
     fi
 }
 
-open_history() { # or close it; as gua, who in a folder of its own could lead root astray
+open_history() { # or close it; as gua, who in a folder of its own could lead root astray, and without root's terminal
     [ -n "$READERS" ] && [ -d "$history" ] || return 0
     others=rX
     [ "$READERS" = everyone ] || others=
-    runuser -u gua -- chmod -R "u=rwX,g=rX,o=$others" "$history/" || say "some of $history is not gua's and stays as it is"
+    setsid --wait runuser -u gua -- chmod -R "u=rwX,g=rX,o=$others" "$history/" || say "some of $history is not gua's and stays as it is"
 }
 
 start_timers() {

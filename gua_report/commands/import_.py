@@ -59,7 +59,7 @@ def build_parser() -> console.Parser:
 
 def run(options: argparse.Namespace) -> int:
     data_dir = settings.data_dir(options.data_dir)
-    path = os.path.realpath(options.source)  # a link given by hand is meant
+    path = os.path.abspath(options.source)
     tally = Tally()
     if warning := check_folder(data_dir):
         console.complain(PROG, f"warning: {warning}")

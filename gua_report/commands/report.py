@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 from gua_report.console import terminal
 from gua_report.console.arguments import add_window, mebibytes, output_path, percent, positive
+from gua_report.console.whole_file import check_place, whole_file
 from gua_sample import console, settings
 from gua_sample.errors import GuaError, UsageError
 from gua_sample.rights import check_folder
-from gua_sample.whole_file import check_planted
 
 PROG = "gua-report"
 DESCRIPTION = """\
@@ -145,7 +145,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output is None:
         console.say(PROG, made["text"].rstrip("\n"))
     else:
-        write_file(options.output, made["text"].rstrip("\n") + "\n")
+        with whole_file(options.output) as file:
+            file.write((made["text"].rstrip("\n") + "\n").encode())
     return 0
 
 
@@ -167,7 +168,6 @@ def check_width(width: int) -> int:
 
 def check_writable(path: str) -> None:
     """Raise GuaError if nothing can be written there: before a report is made that takes a while."""
-    check_planted(path)
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise GuaError(f"{path} is a folder: give a file with -o")
@@ -175,30 +175,4 @@ def check_writable(path: str) -> None:
         raise GuaError(f"no folder {folder}: create it, or give another file with -o")
     if not os.access(path if os.path.exists(path) and not os.path.isfile(path) else folder, os.W_OK):
         raise GuaError(f"{path} can't be written by this user: give another file with -o")
-
-
-def write_file(path: str, text: str) -> None:
-    """Whole or not at all: a report that is read by others must not be seen half-written."""
-    import tempfile
-
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return
-    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(prefix=".gua-report-", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    check_place(path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gua_report.console import terminal
 from gua_sample import console, settings
+from gua_sample.processes import printable
 
 if TYPE_CHECKING:
     from gua_report.upkeep.nightly import Done
@@ -85,7 +86,7 @@ def summary(done: Done, dry_run: bool) -> str:
     parts += [f"{len(done.csv)} CSV {'file' if len(done.csv) == 1 else 'files'}"] if done.csv else []
     parts += [f"{days(len(done.compacted))} {'to compact' if dry_run else 'compacted'}"] if done.compacted else []
     lines = [", ".join(parts)]
-    lines += [f"{'would remove' if dry_run else 'removed'} {path}" for path in done.removed]
+    lines += [f"{'would remove' if dry_run else 'removed'} {printable(path)}" for path in done.removed]
     lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
     if done.inexact:
         lines.append(f"not exact at midnight: {', '.join(done.inexact)}")

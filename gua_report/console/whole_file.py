@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,49 +14,155 @@ from typing import BinaryIO
 
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import SQLITE_MAGIC
-from gua_sample.whole_file import check_planted, sync_folder
+from gua_sample.whole_file import sync_folder
 
 # Whoever writes to a file does so more often than this: one that is older was left by a run that was killed.
 LEFT_BEHIND_SECONDS = 3600
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # which need not let us list it
+MOST_STEPS = 1000  # links may lead round in a circle
 
 
 @contextmanager
-def whole_file(path: str, follow: bool = True) -> Iterator[BinaryIO]:
-    """To write to. It takes its place if the block ends well; else all is as it was before.
+def whole_file(path: str, follow: bool = True, make_folders: bool = False) -> Iterator[BinaryIO]:
+    """Open `path` for an atomic write: replaced when the block succeeds, unchanged when it raises.
 
-    Until then it lies beside its place, hidden. A pipe or a device is written to directly. A file that is replaced
-    hands on its owner, as far as that is ours to decide, and its mode. Not to `follow` a link is to replace it.
+    Until then the new file lies beside its place, hidden. A pipe or a device is written to directly. A file that is
+    replaced hands on its owner, as far as that is ours to decide, and its mode. Without `follow`, a link is replaced.
+    All of it happens in a folder that was opened once: nobody can put another in its place meanwhile.
     """
-    check_planted(path)
-    given, path = path, os.path.realpath(path) if follow else path
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
     try:
-        if (
-            follow and os.path.exists(given) and not os.path.isfile(given)
-        ):  # by the name given: /dev/stdout has no other
-            with open(given, "wb") as file:
+        folder, name = open_folder(path, follow, make_folders)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
+        found = _look(folder, name, path)
+        if found is None or stat.S_ISREG(found.st_mode) or (stat.S_ISLNK(found.st_mode) and not follow):
+            with _replacing(folder, name, found) as file:
                 yield file
-            return
-        with suppress(OSError):  # a folder may take files and still not show them
-            remove_leftovers(folder, re.escape(name))
-        with open(temporary, "xb") as file:
-            if os.path.isfile(path) and not os.path.islink(path):
-                found = os.lstat(path)
+        else:
+            with _open_directly(folder, name, found) as file:
+                yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        os.close(folder)
+
+
+def check_place(path: str) -> None:
+    """Raise StoreError if `whole_file` would refuse to write there."""
+    try:
+        folder, name = open_folder(path)
+        try:
+            _look(folder, name, path)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def open_folder(path: str, follow: bool = True, make_folders: bool = False) -> tuple[int, str]:
+    """Open the folder that a file is to be written in; returns its descriptor and the file's name in it.
+
+    Links are followed if they are root's or ours. Raises StoreError at anybody else's: whoever made it could have root
+    write wherever it leads, and turn it at any time.
+    """
+    rest = os.path.abspath(path).split("/")[::-1]
+    folder, name = os.open("/", FOLDER), ""
+    try:
+        for _ in range(MOST_STEPS):
+            if not rest:
+                return folder, name
+            step = rest.pop()
+            if not step:
+                continue
+            name = step
+            target = _link_target(folder, step, path) if rest or follow else None
+            if target is not None:
+                rest += target.split("/")[::-1]
+                folder = _exchange(folder, os.open("/", FOLDER)) if target.startswith("/") else folder
+            elif rest:
+                if make_folders:
+                    with suppress(FileExistsError):
+                        os.mkdir(step, dir_fd=folder)
+                folder = _exchange(folder, os.open(step, FOLDER | os.O_NOFOLLOW, dir_fd=folder))
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    except BaseException:
+        os.close(folder)
+        raise
+
+
+def _link_target(folder: int, name: str, path: str) -> str | None:
+    """Where a link leads; None if there is none of that name. Raises StoreError if it is somebody else's."""
+    try:
+        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        found = os.fstat(entry)
+        # /dev/stdout and the like lead to what this process has open.
+        if not stat.S_ISLNK(found.st_mode) or found.st_dev == os.stat("/proc").st_dev:
+            return None
+        if found.st_uid not in (0, os.geteuid()):
+            raise StoreError(f"{path} leads through a link of uid {found.st_uid}'s: give another path")
+        return os.readlink("", dir_fd=entry)
+    finally:
+        os.close(entry)
+
+
+def _exchange(folder: int, other: int) -> int:
+    os.close(folder)
+    return other
+
+
+def _look(folder: int, name: str, path: str) -> os.stat_result | None:
+    """What is there now. Raises StoreError if somebody else put it there, in a folder that everybody may write to.
+
+    That is the kernel's rule for such folders (fs.protected_regular and protected_fifos, see proc_sys_fs(5)), which
+    does not see that we hand on a file's owner.
+    """
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    around = os.fstat(folder)
+    shared = stat.S_ISVTX | stat.S_IWOTH
+    if around.st_mode & shared == shared and found.st_uid not in (os.geteuid(), around.st_uid):
+        raise StoreError(f"{path} is uid {found.st_uid}'s, where everybody may write: give another file")
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return found
+
+
+@contextmanager
+def _replacing(folder: int, name: str, found: os.stat_result | None) -> Iterator[BinaryIO]:
+    temporary = f".{name}.{secrets.token_hex(4)}"
+    with suppress(OSError):  # a folder may take files and still not show them
+        remove_leftovers(f"/proc/self/fd/{folder}", re.escape(name))
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        with open(descriptor, "wb") as file:
+            if found is not None and stat.S_ISREG(found.st_mode):
                 with suppress(PermissionError):
                     os.fchown(file.fileno(), found.st_uid, found.st_gid)
                 os.fchmod(file.fileno(), found.st_mode & 0o777)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(folder)
-    except BaseException as error:
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
         with suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            raise cannot_write(path, error) from error
+            os.unlink(temporary, dir_fd=folder)
         raise
+    sync_folder(f"/proc/self/fd/{folder}")
+
+
+def _open_directly(folder: int, name: str, found: os.stat_result) -> BinaryIO:
+    """A pipe or a device, or what this process has open, to be written to as it is."""
+    follow = 0 if stat.S_ISLNK(found.st_mode) else os.O_NOFOLLOW
+    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | follow, dir_fd=folder)
+    return open(descriptor, "wb")
 
 
 def is_database(path: str) -> bool:
@@ -69,7 +177,7 @@ def is_database(path: str) -> bool:
 
 
 def remove_leftovers(folder: str, names: str, older_than_seconds: float = LEFT_BEHIND_SECONDS) -> None:
-    """What runs that were killed have left there of files with such names (a regular expression)."""
+    """Remove what killed runs have left in the folder of files with such names (a regular expression)."""
     pattern = re.compile(rf"\.{names}\.[0-9a-f]{{8}}")
     oldest = time.time() - older_than_seconds
     for name in filter(pattern.fullmatch, os.listdir(folder)):

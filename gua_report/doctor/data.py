@@ -84,7 +84,7 @@ def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
         trouble = _check_samples(data_dir, user)
     except NotADirectoryError:
         samples = samples_dir(data_dir)
-        return error(FOLDER, f"{samples} is no folder", _shell_sudo("mv", samples, samples + ".old"))
+        return error(FOLDER, f"{samples} is no folder", _shell_sudo("mv", "-T", samples, samples + ".old"))
     except OSError as problem:
         return _hidden(data_dir, problem)
     mode = f"owner {user.spelled}, mode {found.st_mode & 0o7777:04o}"
@@ -93,11 +93,8 @@ def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
 
 def check_writers(data_dir: str) -> list[Finding]:
     """Whether somebody else could change the history."""
-    problem = others_who_may_write(data_dir)
-    if problem is None:
-        return []
-    text, _, change = problem.rpartition(": ")
-    return [warning(FOLDER, text, f"sudo {change}")]
+    opening = others_who_may_write(data_dir)
+    return [] if opening is None else [warning(FOLDER, opening.text, f"sudo {opening.remedy}")]
 
 
 def check_space(data_dir: str) -> list[Finding]:

@@ -65,7 +65,7 @@ def check_clock(history: History, now_ms: int) -> list[Finding]:
         warning(
             CLOCK,
             f"{path} is of a day to come: was the clock set back, or wrong?",
-            f"timedatectl; sudo {shell('mv', path, path + '.future')}",
+            f"timedatectl; sudo {shell('mv', '-T', path, path + '.future')}",
         )
         for path in future[:NAMED]
     ]

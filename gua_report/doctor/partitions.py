@@ -82,7 +82,7 @@ def _check_strange(history: History, today: str) -> list[Finding]:
         path = os.path.join(history.folder, name)
         problem = error if path.startswith(today) and not os.path.islink(path) else warning
         text = f"{name} is no regular file, and was not looked into"
-        findings.append(problem(PARTITIONS, text, f"sudo {shell('mv', path, path + '.strange')}"))
+        findings.append(problem(PARTITIONS, text, f"sudo {shell('mv', '-T', path, path + '.strange')}"))
     if len(history.strange) > NAMED:
         findings.append(warning(PARTITIONS, f"and {len(history.strange) - NAMED} more that are no regular files"))
     return findings

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from gua_report.console.whole_file import cannot_write, whole_file
+from gua_report.console.whole_file import whole_file
 from gua_report.exporting.rows import Row, kind_of
 from gua_sample.errors import CorruptPartition, GuaError, UsageError
 from gua_sample.safe_file import MOST_DATABASE_BYTES, open_regular
@@ -110,11 +110,7 @@ class Folder:
 
     def write(self, day: str, content: bytes) -> None:
         path = os.path.join(self.path, self.host, f"day={day}", PART)
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        with whole_file(path) as file:
+        with whole_file(path, follow=False, make_folders=True) as file:
             file.write(content)
 
     def _check(self) -> None:

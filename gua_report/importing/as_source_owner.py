@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from gua_report.importing.recognition import open_source
@@ -19,17 +19,18 @@ from gua_sample.errors import StoreError
 from gua_sample.partition_names import samples_dir
 from gua_sample.pending import restore
 from gua_sample.records import Tick
-from gua_sample.rights import become_owner, others_on_the_way
+from gua_sample.rights import become_owner, others_on_the_way, others_who_may_write
 
 
 @contextmanager
-def open_source_safely(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
+def open_source_safely(given: str, data_dir: str, tally: Tally) -> Iterator[Source]:
     """The source at that path, open to be read. As root, this process has become the data folder's owner by then."""
+    path = os.path.realpath(given)  # a link given by hand is meant
     if os.geteuid() != 0:
         with open_source(path, data_dir, tally) as source:
             yield source
         return
-    with closing(stream_as(find_owner(path), lambda: _send(path, data_dir))) as messages:
+    with closing(stream_as(find_owner(given), lambda: _send(path, data_dir))) as messages:
         kind, parts = _read(next(messages, ("", b""))[1], 2)
         become_owner(data_dir)
         yield Source(kind, parts, lambda part: _receive(messages, part, tally), lambda: None)
@@ -38,19 +39,23 @@ def open_source_safely(path: str, data_dir: str, tally: Tally) -> Iterator[Sourc
 def find_owner(path: str) -> Owner | None:
     """Whose the source is; None if it is root's. What lies beside a file counts too: SQLite opens it.
 
-    Raises StoreError if it is root's by now, and somebody else could put another in its place.
+    Raises StoreError if somebody else could put another in its place, or has a say in what is in it: what that person
+    may not read would be taken in, where others read it.
     """
-    beside = samples_dir(path) if os.path.isdir(path) else os.path.dirname(path)
-    for one in (path, beside):
-        try:
+    owner: Owner | None = None
+    for one in (path, samples_dir(path) if os.path.isdir(path) else os.path.dirname(os.path.realpath(path))):
+        with suppress(OSError):  # whoever opens it will say so
             found = os.stat(one)
-        except OSError:
-            continue  # whoever opens it will say so
-        if found.st_uid != 0:
-            return found.st_uid, found.st_gid
-    if problem := others_on_the_way(path, 0):
+            if found.st_uid != 0:
+                owner = found.st_uid, found.st_gid
+                break
+    problem = others_on_the_way(path, owner[0] if owner else 0)
+    if problem is None and os.path.isdir(path):
+        opening = others_who_may_write(path)
+        problem = None if opening is None else str(opening)
+    if problem is not None:
         raise StoreError(f"not as root: {problem}")
-    return None
+    return owner
 
 
 def _send(path: str, data_dir: str) -> Iterator[Message]:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
 
 from gua_sample import errors
+from gua_sample.console import show_traceback
 from gua_sample.errors import GuaError, StoreError
 from gua_sample.rights import become, owner_to_become
 
@@ -33,13 +34,14 @@ LARGEST_MESSAGE_BYTES = 1 << 30
 LONGEST_SILENCE_SECONDS = 3600.0
 LONGEST_END_SECONDS = 10.0
 ANSWER, ERROR, BUG = "answer", "error", "bug"
+PR_SET_PDEATHSIG = 1
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GuaError)]
 ERRORS = {kind.__name__: kind for kind in KINDS}
 NONSENSE = (LookupError, RecursionError, TypeError, ValueError)
 SAYS_NONSENSE = "what reads the folder sends nonsense: is a file in it damaged?"
 # What the child may need: a Python under /root, or a virtual environment there, is out of its reach.
 PRELOADED = (
-    *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "tempfile", "traceback"),
+    *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "tempfile", "traceback", "ctypes"),
     "gua_report.ticks.open_partition",
 )
 
@@ -75,13 +77,14 @@ def stream_as(owner: Owner | None, produce: Callable[[], Iterator[Message]]) -> 
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()  # or the child would write it again
+    parent = os.getpid()
     with warnings.catch_warnings():
         # Python 3.12 warns of threads, which here are those of numpy's linear algebra: it is not used.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _produce(owner, produce, writing)
+        _produce(owner, produce, writing, parent)
     os.close(writing)
     try:
         with io.BufferedReader(_Pipe(reading)) as file:
@@ -90,13 +93,13 @@ def stream_as(owner: Owner | None, produce: Callable[[], Iterator[Message]]) -> 
         pid = 0
     finally:
         if pid:  # whoever asked wants no more, or the child sends what makes no sense
-            with suppress(OSError):
+            with suppress(OSError):  # we may have become somebody who has no right to
                 os.kill(pid, signal.SIGKILL)
-            with suppress(OSError):
-                os.waitpid(pid, 0)
+            with suppress(OSError, StoreError):
+                _wait(pid)
 
 
-def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writing: int) -> NoReturn:
+def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writing: int, parent: int) -> NoReturn:
     """In the child: never back into the parent's code, whatever happens."""
     status = 1
     try:
@@ -105,6 +108,7 @@ def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writ
                 if owner is not None:
                     _let_go(writing)
                     become(*owner)
+                _die_with(parent)
                 for label, content in produce():
                     _send(file, label, content)
             except GuaError as error:
@@ -115,13 +119,20 @@ def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writ
                 _send(file, ERROR, json.dumps([StoreError.__name__, text]).encode())
             except Exception as error:
                 if "--debug" in sys.argv:
-                    import traceback
-
-                    traceback.print_exc()
+                    show_traceback()
                 _send(file, BUG, f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace"))
         status = 0
     finally:
         os._exit(status)
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends. To become somebody else would undo it: see prctl(2)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that
+        os._exit(1)
 
 
 def _let_go(writing: int) -> None:

@@ -17,6 +17,7 @@ from gua_sample.safe_file import check_tables
 
 NAMES = {"word": ("text",), "card": CARD_NAMES}
 ROLLUPS = Kind("a file of rollups", schema.APPLICATION_ID, schema.VERSION, schema.TABLE_NAMES, schema.VIEWS, NAMES)
+LARGEST_INTEGER = 2**63 - 1  # that SQLite can store: a file may be of any year
 
 
 class Origin(NamedTuple):
@@ -83,7 +84,7 @@ def path_of(data_dir: str) -> str:
 
 def origin_of(partition: str, policy: Policy) -> Origin:
     found = os.stat(partition)
-    return Origin(policy, found.st_size, found.st_mtime_ns)
+    return Origin(policy, found.st_size, min(max(found.st_mtime_ns, -LARGEST_INTEGER), LARGEST_INTEGER))
 
 
 def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:

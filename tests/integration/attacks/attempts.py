@@ -93,3 +93,20 @@ def meanwhile(uid: int, act: Callable[[], None]) -> Iterator[None]:
 def is_tame(text: str) -> bool:
     """Whether a text can be printed without steering a terminal."""
     return all(line.isprintable() for line in text.replace("\t", "").split("\n"))
+
+
+def lonely() -> int:
+    """A user whom no other test, at the same time, has processes of."""
+    return 100_000 + os.getpid()
+
+
+def own_processes() -> list[int]:
+    """Those that run as whoever asks, without that one."""
+    found = []
+    for name in os.listdir("/proc"):
+        with suppress(OSError, IndexError):
+            if name.isdigit() and int(name) != os.getpid():
+                status = Path(f"/proc/{name}/status").read_text()
+                if status.split("Uid:")[1].split()[0] == str(os.getuid()):
+                    found.append(int(name))
+    return found

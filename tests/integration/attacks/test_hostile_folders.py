@@ -201,7 +201,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "an interval of ages": statement("UPDATE tick SET interval_ms = 9223372036854775807"),
     "an interval below zero": statement("UPDATE tick SET interval_ms = -5"),
     "two hundred thousand cards": statement(
-        "INSERT INTO card SELECT value + 100, 'GPU-' || value, value, NULL, NULL, NULL, 1, 1, 1, 'ok', NULL, 1"
+        "INSERT INTO card (id, uuid, gpu_index, status) SELECT value + 100, 'GPU-' || value, value, 'ok'"
         " FROM (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT 200000) SELECT * FROM n)"
     ),
     "a view that never ends": lambda path: hostile.redefine(path, "tick", "view", f"CREATE VIEW tick AS {ENDLESS}"),

@@ -17,7 +17,7 @@ import pytest
 
 from gua_report.commands import export as exporting
 from gua_report.machine import as_owner
-from tests.integration.attacks.attempts import ESCAPE, WINDOW, command, is_tame, meanwhile
+from tests.integration.attacks.attempts import ESCAPE, WINDOW, command, is_tame, lonely, meanwhile, own_processes
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
@@ -27,7 +27,7 @@ pytestmark = needs_root
 def child_that_sends(*messages: bytes, seconds: float = 0) -> Callable[..., NoReturn]:
     """What the child would be, had a file's maker got hold of it."""
 
-    def produce(owner: object, question: object, writing: int) -> NoReturn:
+    def produce(owner: object, question: object, writing: int, parent: int) -> NoReturn:
         for message in messages:
             rest = memoryview(message)
             with suppress(OSError):
@@ -111,23 +111,6 @@ def test_a_child_that_does_not_end_does_not_hang_root(folder: Path, monkeypatch:
     began = time.monotonic()
     assert command("export", folder).returncode == 1
     assert time.monotonic() - began < 10
-
-
-def lonely() -> int:
-    """A user whom no other test, at the same time, has processes of."""
-    return 100_000 + os.getpid()
-
-
-def own_processes() -> list[int]:
-    """Those that run as whoever asks, without that one."""
-    found = []
-    for name in os.listdir("/proc"):
-        with suppress(OSError, IndexError):
-            if name.isdigit() and int(name) != os.getpid():
-                status = Path(f"/proc/{name}/status").read_text()
-                if status.split("Uid:")[1].split()[0] == str(os.getuid()):
-                    found.append(int(name))
-    return found
 
 
 @pytest.mark.parametrize("name", ["report", "rollup"])

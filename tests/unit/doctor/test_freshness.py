@@ -95,7 +95,7 @@ def test_ticks_of_the_future_do_not_hide_that_the_newest_is_stale(tmp_path: Path
     assert first == warning(
         "clock",
         f"{future} is of a day to come: was the clock set back, or wrong?",
-        f"timedatectl; sudo mv {future} {future}.future",
+        f"timedatectl; sudo mv -T {future} {future}.future",
     )
     assert (second.status, second.text[:6]) == (WARNING, "1 tick")
 

@@ -66,7 +66,7 @@ def test_a_pipe_among_the_partitions_is_named_and_not_opened(tmp_path: Path, nam
     assert recorded.partitions == [f"{samples}/2026-11-16.sqlite"]
     found = check_partitions(str(samples))[1]
     assert (found.status, found.text) == (WARNING, f"{name} is no regular file, and was not looked into")
-    assert found.remedy == f"sudo mv {samples}/{name} {samples}/{name}.strange"
+    assert found.remedy == f"sudo mv -T {samples}/{name} {samples}/{name}.strange"
 
 
 def test_what_can_not_be_todays_partition_is_an_error(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_who_else_may_write_is_told_by_the_mode(
     os.chown(folder, SOMEBODY, SOMEBODY if gid is None else gid)
     folder.chmod(mode)
     found = rights.others_who_may_write(str(folder))
-    assert found is None if expected is None else found is not None and found.startswith(expected)
+    assert found is None if expected is None else found is not None and found.text.startswith(expected)
 
 
 @needs_root

@@ -1,6 +1,6 @@
 """More attempts of a folder's owner, or of somebody who may write near it, that come to nothing.
 
-As in test_attacks.py, each is tried through the commands, and what is attacked belongs to root.
+Each is tried through the commands, and what is attacked belongs to root.
 """
 
 from __future__ import annotations
@@ -22,25 +22,21 @@ from pathlib import Path
 import pytest
 
 from tests import hostile
-from tests.integration.test_attacks import (
+from tests.integration.attacks.attempts import (
     DAYS,
     WINDOW,
     command,
     copy,
     execute,
-    folder,
-    history,
     is_tame,
     lonely,
     meanwhile,
     own_processes,
     partition,
-    victim,
 )
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
-__all__ = ["folder", "history", "victim"]  # fixtures
 pytestmark = needs_root
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")

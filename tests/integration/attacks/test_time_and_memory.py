@@ -1,6 +1,6 @@
 """What a folder's owner, or whoever made a source, can ask of root's time and memory: no more than is sane.
 
-As in test_attacks.py, each is tried through the commands, and what is attacked belongs to root.
+Each is tried through the commands, and what is attacked belongs to root.
 """
 
 from __future__ import annotations
@@ -22,20 +22,10 @@ from pyarrow import parquet
 from gua_report.exporting import portions
 from gua_sample import pending, safe_file
 from tests import hostile, verbs
-from tests.integration.test_attacks import (
-    DAYS,
-    WINDOW,
-    command,
-    execute,
-    folder,
-    history,
-    lonely,
-    partition,
-)
+from tests.integration.attacks.attempts import DAYS, WINDOW, command, execute, lonely, partition
 from tests.users import needs_root
 from tests.verbs import give, run
 
-__all__ = ["folder", "history"]  # fixtures
 pytestmark = needs_root
 
 MIB = 1 << 20

@@ -1,0 +1,373 @@
+"""Attempts on root around a data folder: where it writes its output, what it imports, what it prints and advises."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report.commands import report
+from gua_report.console import whole_file
+from gua_report.importing import as_source_owner
+from gua_report.machine import as_owner
+from gua_sample import rights
+from tests import verbs
+from tests.integration.attacks.attempts import (
+    DAYS,
+    ESCAPE,
+    WINDOW,
+    command,
+    copy,
+    execute,
+    is_tame,
+    lonely,
+    meanwhile,
+    own_processes,
+    partition,
+)
+from tests.users import SOMEBODY, needs_root
+from tests.verbs import give, run
+
+pytestmark = needs_root
+
+
+@pytest.fixture
+def shared(open_folder: Path) -> Path:
+    """A folder that everybody may write to, as /tmp is."""
+    path = open_folder / "shared"
+    path.mkdir()
+    path.chmod(0o1777)
+    return path
+
+
+@pytest.fixture
+def roots(open_folder: Path) -> Path:
+    """A folder of root's, with nothing in it."""
+    path = open_folder / "roots"
+    path.mkdir()
+    return path
+
+
+def plant_link(path: Path, target: Path) -> None:
+    path.symlink_to(target)
+    os.chown(path, SOMEBODY, SOMEBODY, follow_symlinks=False)
+
+
+def end_all_of(uid: int) -> None:
+    """End the children of a command that was killed: they are in a session of their own."""
+
+    def end() -> None:
+        for pid in own_processes():
+            os.kill(pid, signal.SIGKILL)
+
+    with meanwhile(uid, end):
+        time.sleep(0.5)
+
+
+# -- where root writes to
+
+
+def test_an_export_follows_no_link_that_is_planted_while_it_looks(
+    folder: Path, shared: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = whole_file._look
+
+    def look_then_plant(opened: int, name: str, path: str) -> os.stat_result | None:
+        found = look(opened, name, path)
+        plant_link(shared / name, victim)
+        return found
+
+    monkeypatch.setattr(whole_file, "_look", look_then_plant)
+    done = run("export", *WINDOW, "-o", shared / "out.csv", "--data-dir", folder)
+    assert (done.returncode, victim.read_text()) == (0, "of root's")
+    assert not (shared / "out.csv").is_symlink()
+
+
+@pytest.mark.parametrize("verb", ["report", "export"])
+def test_nobody_wins_a_race_for_an_output_in_a_shared_folder(
+    folder: Path, shared: Path, victim: Path, verb: str
+) -> None:
+    def turn() -> None:
+        os.symlink(victim, shared / "out.csv")
+        os.unlink(shared / "out.csv")
+
+    with meanwhile(SOMEBODY, turn):
+        for _ in range(8):
+            run(verb, *WINDOW, "-o", shared / "out.csv", "--data-dir", folder)
+            (shared / "out.csv").unlink(missing_ok=True)
+    assert victim.read_text() == "of root's"
+
+
+@pytest.mark.parametrize("planted", ["file", "folder"])
+def test_parquet_goes_to_no_folder_that_somebody_planted(
+    folder: Path, shared: Path, victim: Path, roots: Path, planted: str
+) -> None:
+    if planted == "folder":
+        plant_link(shared / "archive", roots)
+    else:
+        day = shared / "archive" / f"host={socket.gethostname()}" / f"day={DAYS[1]}"
+        day.mkdir(parents=True)
+        (day / "part.parquet").symlink_to(victim)
+        give(shared / "archive")
+    run("export", *WINDOW, "--format", "parquet", "-o", shared / "archive", "--data-dir", folder)
+    assert victim.read_text(errors="replace") == "of root's"
+    assert list(roots.iterdir()) == []
+
+
+def test_a_report_into_somebodys_folder_changes_no_mode_elsewhere(
+    folder: Path, open_folder: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = open_folder / "theirs"
+    theirs.mkdir()
+    (theirs / "report.txt").touch()
+    (theirs / "report.txt").chmod(0o777)
+    give(theirs)
+    fchmod = os.fchmod
+
+    def swap_first(descriptor: int, mode: int) -> None:
+        """Do as the owner of the folder can, who sees the name appear."""
+        for path in theirs.glob(".report.txt.*"):
+            path.unlink()
+            path.symlink_to(victim)
+        fchmod(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", swap_first)
+    run("report", *WINDOW, "-o", theirs / "report.txt", "--data-dir", folder)
+    assert (victim.stat().st_mode & 0o777, victim.read_text()) == (0o600, "of root's")
+
+
+def test_a_report_is_not_written_through_a_link_that_comes_after_the_check(
+    folder: Path, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "device"  # stands for one
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    check = report.check_writable
+
+    def check_then_plant(path: str) -> None:
+        check(path)
+        plant_link(Path(path), pipe)
+
+    monkeypatch.setattr(report, "check_writable", check_then_plant)
+    done = run("report", *WINDOW, "-o", shared / "report.txt", "--data-dir", folder)
+    got = os.read(reader, 10)
+    os.close(reader)
+    assert (done.returncode, got) == (1, b"")
+    assert "leads through a link of uid" in done.stderr
+
+
+def test_a_link_of_roots_own_is_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("there.csv")
+    assert run("export", *WINDOW, "-o", tmp_path / "link.csv", "--data-dir", folder).returncode == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "there.csv").stat().st_size > 0
+
+
+def test_links_that_lead_round_in_a_circle_are_an_error(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    done = run("export", *WINDOW, "-o", tmp_path / "a", "--data-dir", folder)
+    assert (done.returncode, "Too many levels of symbolic links" in done.stderr) == (1, True)
+
+
+# -- folders that come and go
+
+
+def test_a_folder_that_appears_after_the_check_is_not_used_as_root(
+    history: Path, shared: Path, roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crafted = copy(history, shared / "crafted", SOMEBODY)
+    plant_link(crafted / "csv", roots)
+    become_owner = rights.become_owner
+
+    def become_then_appear(data_dir: str) -> None:
+        become_owner(data_dir)
+        os.rename(crafted, data_dir)
+
+    monkeypatch.setattr(rights, "become_owner", become_then_appear)
+    done = run("rollup", "--data-dir", shared / "new")
+    assert list(roots.iterdir()) == []
+    assert (done.returncode, "is missing, where somebody else could make it" in done.stderr) == (1, True)
+
+
+def test_the_sampler_as_root_makes_its_folder_in_a_shared_one_itself(shared: Path) -> None:
+    done = run("gua-sample", "--simulate", "--data-dir", shared / "new")
+    assert done.returncode == 0
+    assert (shared / "new").stat().st_uid == 0
+    assert len(list((shared / "new" / "samples").iterdir())) == 1
+
+
+# -- what root imports
+
+
+@pytest.mark.parametrize("how", ["a folder that all may write to", "a link for a source"])
+def test_an_import_shows_nothing_private_through_somebodys_link(
+    history: Path, open_folder: Path, shared: Path, how: str
+) -> None:
+    private = copy(history, open_folder / "private", 0)
+    private.chmod(0o700)
+    plant_link(shared / "samples", private / "samples")
+    plant_link(shared / "link", private)
+    source = shared / "link" if how == "a link for a source" else shared
+    done = run("import", "--data-dir", open_folder / "other", source)
+    assert (done.returncode, (open_folder / "other").exists()) == (1, False), done
+
+
+def test_what_lies_in_a_source_that_all_may_write_to_is_not_read_as_root(
+    history: Path, open_folder: Path, shared: Path
+) -> None:
+    path = Path(shutil.copy(partition(history), shared))
+    os.chown(path, SOMEBODY, SOMEBODY)
+    done = run("import", "--data-dir", open_folder / "other", shared)
+    assert (done.returncode, "may write to" in done.stderr) == (1, True), done
+
+
+def test_the_owner_of_a_source_can_not_hang_an_import_for_ever(
+    history: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the parent is somebody else, who may not end the child."""
+    monkeypatch.setattr(as_owner, "LONGEST_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(as_owner, "LONGEST_END_SECONDS", 1.0)
+    monkeypatch.setattr(verbs, "SECONDS", 10)
+    copy(history, open_folder / "source", lonely())
+    copy(history, open_folder / "data", lonely() + 1_000_000)
+    send = as_source_owner._send
+
+    def stop_after_the_first(path: str, data_dir: str) -> Iterator[Any]:
+        for number, message in enumerate(send(path, data_dir)):
+            if number:
+                os.kill(os.getpid(), signal.SIGSTOP)  # as its owner can at any time
+            yield message
+
+    monkeypatch.setattr(as_source_owner, "_send", stop_after_the_first)
+    try:
+        done = run("import", "--data-dir", open_folder / "data", open_folder / "source")
+    finally:
+        end_all_of(lonely())
+    assert (done.returncode, "stopped" in done.stderr) == (1, True), done
+
+
+SLOW_IMPORT = """
+import sys, time
+from gua_report.importing import as_source_owner
+from gua_report.main import main
+as_source_owner._send = lambda *_: iter(lambda: time.sleep(60), 0)
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_child_outlives_a_command_that_is_killed(open_folder: Path, how: signal.Signals) -> None:
+    path = open_folder / "stats.csv"
+    path.write_text("timestamp,user,pid,gpu,usage\n")
+    give(path, lonely())
+    words = ["import", "--dry-run", "--data-dir", str(open_folder / "other"), str(path)]
+    process = subprocess.Popen([sys.executable, "-c", SLOW_IMPORT, *words])
+    wait_for(lambda: children_of(lonely()))
+    process.send_signal(how)
+    process.wait()
+    try:
+        wait_for(lambda: not children_of(lonely()))
+    finally:
+        end_all_of(lonely())
+
+
+def children_of(uid: int) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if f"Uid:\t{uid}\t" in path.read_text():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def wait_for(condition: Any) -> None:
+    ends = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+# -- what readers hold
+
+
+def test_no_reader_hangs_the_sampler_by_a_lock_and_the_tick_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "SECONDS", 20)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    partition(folder, today).write_bytes(b"nonsense" * 1000)
+    give(folder)
+    lock = os.open(folder / "samples", os.O_RDONLY)  # as anybody can who may read it
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    done = command("sample", folder)
+    os.close(lock)
+    assert (done.returncode, "kept in" in done.stdout) == (0, True), done
+    assert command("sample", folder).returncode == 0
+    assert partition(folder, today).read_bytes()[:6] == b"SQLite"
+    assert list((folder / "samples").glob("*.pending")) == []
+
+
+# -- what root is told
+
+
+def test_no_name_of_a_folder_is_run_by_what_the_doctor_advises(history: Path, open_folder: Path) -> None:
+    folder = copy(history, open_folder / "x: touch pwned #", SOMEBODY)
+    folder.chmod(0o777)
+    done = run("doctor", "--json", "--data-dir", folder)
+    remedies = [one["remedy"] for one in json.loads(done.stdout)["findings"] if one["remedy"]]
+    advised = [text.replace("sudo ", "") for text in remedies if "pwned" in text]
+    assert any("chmod" in text for text in advised)
+    for text in advised:
+        subprocess.run(["sh", "-c", text], cwd=open_folder, check=False, capture_output=True)
+    assert not (open_folder / "pwned").exists()
+
+
+def test_what_the_doctor_advises_to_move_stays_in_the_folder(folder: Path, roots: Path) -> None:
+    (folder / "samples" / "2099-01-01.sqlite").write_text("anything")
+    (folder / "samples" / "2099-01-01.sqlite.future").symlink_to(roots)
+    give(folder)
+    done = run("doctor", "--json", "--data-dir", folder)
+    remedies = [one["remedy"] for one in json.loads(done.stdout)["findings"] if one["remedy"]]
+    advised = [text.split("sudo ")[1] for text in remedies if ".future" in text]
+    assert advised
+    for text in advised:
+        subprocess.run(["sh", "-c", text], check=True, capture_output=True)
+    assert list(roots.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["sample", "rollup that removes"])
+def test_the_name_of_a_folder_does_not_steer_roots_terminal(history: Path, open_folder: Path, name: str) -> None:
+    folder = copy(history, open_folder / f"data{ESCAPE[:4]}", SOMEBODY)
+    config = open_folder / "gua.toml"
+    config.write_text("[retention]\ncsv_days = 1\nraw_days = 1\n")
+    if name == "sample":
+        done = run("gua-sample", "--simulate", "--data-dir", folder)
+    else:
+        runs = [run("rollup", "--config", config, "--data-dir", folder) for _ in range(2)]
+        done = next(one for one in runs if "removed" in one.stdout)
+    assert is_tame(done.stdout + done.stderr), done
+
+
+def test_debug_does_not_let_a_folder_steer_roots_terminal(folder: Path) -> None:
+    for day in DAYS:
+        execute(partition(folder, day), f'CREATE TRIGGER "t{ESCAPE[:-1]}" AFTER INSERT ON tick BEGIN SELECT 1; END')
+    give(folder)
+    code = "import sys; from gua_report.main import main; sys.exit(main())"
+    words = [sys.executable, "-c", code, "report", "--debug", *WINDOW, "--data-dir", str(folder)]
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert b"Traceback" in done.stderr
+    assert b"\x1b" not in done.stderr + done.stdout
