@@ -176,7 +176,7 @@ def load(data_dir: str) -> Carried | None:
         traces = {}
         for row in rows:
             uuid, pid, start, *ends = row.split("\t")
-            seen, at_0, idle, held = map(_number, ends)
+            seen, at_0, idle, held = map(_number, ends[:4])  # more, if a newer gua wrote it
             traces[uuid, int(pid), _number(start)] = Trace(seen or 0, at_0, idle, held)
         return Carried(boot_id, [int(time) for time in times.split()], _number(success), int(errors), traces)
     except (OSError, ValueError, StoreError):

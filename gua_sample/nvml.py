@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gua_sample.errors import DriverError
-from gua_sample.nvml_card import IN_TROUBLE, error_name, read_card, text
+from gua_sample.nvml_card import IN_TROUBLE, Place, error_name, read_card, text
 from gua_sample.processes import uptime_ms
 from gua_sample.records import Card, CardFacts, Cursor, Previous, Reading
 
@@ -31,8 +31,7 @@ class Found(NamedTuple):
     """A card that is there: a physical one, or a MIG instance of it."""
 
     handle: Any
-    mig_index: int | None
-    parent_uuid: str | None
+    place: Place
     meter: Any  # nvml_gpm.Meter or None
 
 
@@ -83,9 +82,9 @@ def _read_all(previous: Previous | None) -> Reading:
         failed += missing
         for one in found:
             try:
-                card, cursor = read_card(one.handle, index, one.mig_index, one.parent_uuid, cursors)
+                card, cursor = read_card(one.handle, one.place, cursors)
             except pynvml.NVMLError as error:  # it can't even tell its uuid
-                failed.append(Failed(index, one.mig_index, None, one.parent_uuid, error_name(error)))
+                failed.append(Failed(index, one.place.mig_index, None, one.place.parent_uuid, error_name(error)))
                 continue
             if one.meter is not None:
                 meters[len(cards)] = one.meter
@@ -122,11 +121,16 @@ def _find(index: int) -> tuple[list[Found], list[Failed]]:
         except pynvml.NVMLError as error:
             failed.append(Failed(index, mig_index, None, uuid, error_name(error)))
     if not instances:
-        return ([] if failed else [Found(parent, None, None, None)]), failed
+        return ([] if failed else [Found(parent, Place(index), None)]), failed
     from gua_sample import nvml_gpm  # most hosts have no MIG, and imports count
 
     meters = nvml_gpm.start(parent, [handle for _, handle in instances])
-    found = [Found(handle, place, uuid, meter) for (place, handle), meter in zip(instances, meters, strict=True)]
+    memory = _or_default(None, pynvml.nvmlDeviceGetMemoryInfo, parent)
+    whole = Place(index, None, uuid, len(places), memory.total >> 20 if memory else None)
+    found = [
+        Found(handle, whole._replace(mig_index=mig_index), meter)
+        for (mig_index, handle), meter in zip(instances, meters, strict=True)
+    ]
     return found, failed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
@@ -93,9 +93,17 @@ class Questions:
         return " ".join(f"{field}:{name}" for field, name in self.missing.items()) or None
 
 
-def read_card(
-    handle: Any, index: int, mig_index: int | None, parent_uuid: str | None, cursors: dict[str, Cursor]
-) -> tuple[Card, Cursor]:
+class Place(NamedTuple):
+    """Where a card is: at an index of the machine, or an instance of the card there."""
+
+    gpu_index: int
+    mig_index: int | None = None
+    parent_uuid: str | None = None
+    most_compute_slices: int | None = None  # that its card has
+    parent_memory_mib: int | None = None
+
+
+def read_card(handle: Any, place: Place, cursors: dict[str, Cursor]) -> tuple[Card, Cursor]:
     """One card at this moment, and what the next tick needs to know of it. Raises if it can't tell its uuid."""
     uuid = text(pynvml.nvmlDeviceGetUUID, handle)
     before = cursors.get(uuid)
@@ -111,17 +119,24 @@ def read_card(
     persistence_mode = ask("persistence_mode", pynvml.nvmlDeviceGetPersistenceMode, handle)
     sm_percent, processes_cursor = _process_utilization(questions, handle, before, now_ms)
     usages = _usages(questions, handle, total, sm_percent)
+    slices = None
+    if place.mig_index is not None:
+        attributes = ask("compute_slices", pynvml.nvmlDeviceGetAttributes, handle)
+        slices = attributes.computeInstanceSliceCount if attributes else None
     facts = CardFacts(
         uuid=uuid,
-        gpu_index=index,
-        mig_index=mig_index,
+        gpu_index=place.gpu_index,
+        mig_index=place.mig_index,
         name=name,
-        parent_uuid=parent_uuid,
+        parent_uuid=place.parent_uuid,
         memory_total_mib=total,
         memory_reserved_mib=reserved,
         persistence_mode=persistence_mode,
         status=questions.status,
         missing=questions.missing_text(),
+        compute_slices=slices,
+        most_compute_slices=place.most_compute_slices,
+        parent_memory_mib=place.parent_memory_mib,
     )
     card = Card(
         facts,
@@ -133,7 +148,7 @@ def read_card(
         temperature_celsius=temperature,
         usages=usages,
     )
-    return card, Cursor(uuid, index, mig_index, parent_uuid, samples_cursor, processes_cursor, now_ms)
+    return card, Cursor(uuid, *place[:3], samples_cursor, processes_cursor, now_ms)
 
 
 def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, int | None]:

@@ -22,6 +22,16 @@ BUSY_SECONDS = 2.0
 TICK_SECONDS = 0.1
 MOST_CARDS = 4096
 IN_MEMORY = ":memory:"
+# Columns are always named: a newer gua may have added some.
+CARD = ", ".join(CardFacts._fields)
+PROCESS = ", ".join((*Process._fields, "type"))
+INSERT_CARD_SAMPLE = (
+    "INSERT INTO card_sample (tick_id, card_id, utilization_hundredths, utilization_source, memory_used_mib,"
+    " power_deciwatts, energy_above_base_joules, temperature_celsius) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+INSERT_PROCESS_SAMPLE = (
+    "INSERT INTO process_sample (tick_id, card_id, process_id, memory_mib, sm_percent) VALUES (?, ?, ?, ?, ?)"
+)
 
 # What SQLite says when the trouble is around the file. Everything else (malformed, no such table, a text
 # that can't be decoded, ...) speaks of what is in it.
@@ -80,6 +90,11 @@ class Writer:
         """Undo what a killed writer left half-way. Any first read does that, if there is a hot journal."""
         with self._reading():
             self._execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def check(self) -> None:
+        """Raise NewerPartition, or CorruptPartition, if this file can't be added to."""
+        with self._reading():
+            self._is_begun()
 
     def previous(self) -> Previous | None:
         """What the newest tick left for the next one. No lock outlives this call."""
@@ -147,8 +162,8 @@ class Writer:
             + between("process_sample s ON s.tick_id = t.id"),
             times,
         ).fetchall()
-        facts = {row[0]: CardFacts(*row[1:-1]) for row in self._execute("SELECT * FROM card")}
-        people = {row[0]: (Process(*row[1:-1]), row[-1]) for row in self._execute("SELECT * FROM process")}
+        facts = {row[0]: CardFacts(*row[1:]) for row in self._execute(f"SELECT id, {self._card_facts()} FROM card")}
+        people = {row[0]: (Process(*row[1:-1]), row[-1]) for row in self._execute(f"SELECT id, {PROCESS} FROM process")}
         self._execute("COMMIT")
         cards: dict[int, dict[int, Card]] = {row[0]: {} for row in ticks}
         processes: dict[int, dict[int, Process]] = {row[0]: {} for row in ticks}
@@ -167,9 +182,7 @@ class Writer:
     def write(self, kept: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> int:
         """Add kept ticks that are not in yet, then new ones, in one transaction; returns how many new ones."""
         count, tick = 0, None
-        self._execute("BEGIN IMMEDIATE")
-        if not self._is_begun():
-            begin(self._connection)
+        self._begin_writing()
         for late, key in kept:
             if not self._execute("SELECT 1 FROM tick WHERE pending_key = ?", (key,)).fetchone():
                 self._add_tick(late, key)
@@ -184,9 +197,7 @@ class Writer:
     def take_in(self, keyed: Iterable[tuple[Tick, int]]) -> int:
         """Add ticks from elsewhere whose keys are not in yet, in one transaction; returns how many."""
         count = 0
-        self._execute("BEGIN IMMEDIATE")
-        if not self._is_begun():
-            begin(self._connection)
+        self._begin_writing()
         # All at once: `write` looks for each key, which has no index, as it has one or two of them.
         known = {row[0] for row in self._execute("SELECT pending_key FROM tick WHERE pending_key IS NOT NULL")}
         for tick, key in keyed:
@@ -200,17 +211,30 @@ class Writer:
         """Whether there is a schema yet. Raises if the file is not for this program or not for this version."""
         application_id = self._execute("PRAGMA application_id").fetchone()[0]
         version = self._execute("PRAGMA user_version").fetchone()[0]
-        if (application_id, version) == (schema.APPLICATION_ID, schema.VERSION):
+        if application_id == schema.APPLICATION_ID:
+            if version > schema.VERSION:
+                raise NewerPartition(
+                    f"{self._path} has schema version {version}, this gua writes version {schema.VERSION}:"
+                    " install the newer gua again"
+                )
             check_tables(self._connection, self._path, schema.TABLE_NAMES)
             return True
-        if application_id == schema.APPLICATION_ID:
-            raise NewerPartition(
-                f"{self._path} has schema version {version}, this gua writes version {schema.VERSION}:"
-                " install the newer gua again, or move the file away"
-            )
         if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise CorruptPartition(f"{self._path} is a database of something else")
         return False
+
+    def _begin_writing(self) -> None:
+        """Begin a transaction on a file that has all tables and columns of this version."""
+        self._execute("BEGIN IMMEDIATE")
+        if self._is_begun():
+            bring_up_to_date(self._connection)
+        else:
+            begin(self._connection)
+
+    def _card_facts(self) -> str:
+        """The columns of a card's facts, to be selected: NULL for those that an older gua did not write."""
+        lacking = schema.find_missing(self._connection, schema.ADDED).get("card", [])
+        return ", ".join("NULL" if column in lacking else column for column in CardFacts._fields)
 
     def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
         self._deadline.allow(TICK_SECONDS)
@@ -230,24 +254,28 @@ class Writer:
             for usage in card.usages:
                 process_id = self._process_id(tick.processes[usage.pid], usage.type)
                 process_rows.append((tick_id, card_id, process_id, usage.memory_mib, usage.sm_percent))
-        self._connection.executemany("INSERT INTO card_sample VALUES (?, ?, ?, ?, ?, ?, ?, ?)", card_rows)
-        self._connection.executemany("INSERT INTO process_sample VALUES (?, ?, ?, ?, ?)", process_rows)
+        self._connection.executemany(INSERT_CARD_SAMPLE, card_rows)
+        self._connection.executemany(INSERT_PROCESS_SAMPLE, process_rows)
 
     def _session_id(self, tick: Tick) -> int:
         key = (tick.boot.id, tick.driver_version)
         if key not in self._sessions:
             row = self._execute("SELECT id FROM session WHERE boot_id = ? AND driver_version IS ?", key).fetchone()
-            self._sessions[key] = row[0] if row else self._insert("session", (*tick.boot, tick.driver_version))
+            if not row:
+                new = (*tick.boot, tick.driver_version)
+                row = (self._insert("session", "boot_id, boot_time_ms, driver_version", new),)
+            self._sessions[key] = row[0]
         return self._sessions[key]
 
     def _card_id(self, card: Card) -> tuple[int, int | None]:
         """The id of this set of facts, and what its energy counter is stored relative to."""
         if not self._cards:
-            for card_id, *facts, base in self._execute("SELECT * FROM card").fetchall():
+            for card_id, base, *facts in self._execute(f"SELECT id, energy_base_joules, {CARD} FROM card").fetchall():
                 self._cards[CardFacts(*facts)] = self._checked_ids(card_id, base)
         known = self._cards.get(card.facts)
         if known is None:
-            known = (self._insert("card", (*card.facts, card.energy_joules)), card.energy_joules)
+            new = (*card.facts, card.energy_joules)
+            known = (self._insert("card", f"{CARD}, energy_base_joules", new), card.energy_joules)
         elif known[1] is None and card.energy_joules is not None:
             self._execute("UPDATE card SET energy_base_joules = ? WHERE id = ?", (card.energy_joules, known[0]))
             known = (known[0], card.energy_joules)
@@ -263,15 +291,16 @@ class Writer:
         key = (process, type_)
         if key not in self._processes:
             # Only those of this pid: a day may have seen thousands.
-            for process_id, *facts, known_type in self._execute("SELECT * FROM process WHERE pid = ?", (process.pid,)):
+            of_pid = f"SELECT id, {PROCESS} FROM process WHERE pid = ?"
+            for process_id, *facts, known_type in self._execute(of_pid, (process.pid,)):
                 self._processes[Process(*facts), known_type] = process_id
         if key not in self._processes:
-            self._processes[key] = self._insert("process", (*process, type_))
+            self._processes[key] = self._insert("process", PROCESS, (*process, type_))
         return self._processes[key]
 
-    def _insert(self, table: str, values: tuple[object, ...]) -> int:
+    def _insert(self, table: str, columns: str, values: tuple[object, ...]) -> int:
         marks = ", ".join("?" * len(values))
-        row_id = self._execute(f"INSERT INTO {table} VALUES (NULL, {marks})", values).lastrowid
+        row_id = self._execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values).lastrowid
         assert row_id is not None  # only None before any INSERT
         return row_id
 
@@ -287,10 +316,23 @@ class Writer:
 
 def begin(connection: sqlite3.Connection) -> None:
     """Make a partition of an empty database."""
-    for statement in schema.TABLES + schema.VIEWS:
+    for statement in schema.TABLES:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+    bring_up_to_date(connection)
+
+
+def bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Give a partition the columns and views of this version, if an older one made it."""
+    missing = schema.find_missing(connection, schema.ADDED)
+    for table, columns in missing.items():
+        for column in columns:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
+    if missing or connection.execute("PRAGMA user_version").fetchone()[0] < schema.VERSION:
+        connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        for name, statement in schema.VIEWS_BY_NAME.items():
+            connection.execute(f"DROP VIEW IF EXISTS {name}")
+            connection.execute(statement)
 
 
 def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from gua_sample.errors import CorruptPartition, StoreError
+from gua_sample.errors import CorruptPartition, NewerPartition, StoreError
 from gua_sample.partition_names import PENDING_SUFFIX, SUFFIX, day_of, is_partition
 from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
 from gua_sample.safe_file import read_regular
 from gua_sample.whole_file import UNFINISHED_SUFFIX, remove_abandoned, sync_folder
 
-VERSION = 1
-MOST_BYTES = 4 << 20  # 128 cards with ten processes each take 0.3 MB; in a dozen long control groups each, 4 MB
+VERSION = 2  # by name; version 1 had lists, in the order of the fields of that time
+MOST_BYTES = 6 << 20  # 128 cards with ten processes each take 0.7 MB; in a dozen long control groups each, 5 MB
 # Taken in by one run: those beyond wait for the next. As objects, the bytes take twenty times as much memory.
-MOST_FILES, MOST_BYTES_AT_ONCE = 500, 8 << 20
+MOST_FILES, MOST_BYTES_AT_ONCE = 500, 12 << 20
 # What reading a file that holds no kept tick may raise.
 NOT_UNDERSTOOD = (
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, CorruptPartition),
@@ -40,7 +40,7 @@ def keep(folder: str, tick: Tick) -> str:
 
     key = int.from_bytes(os.urandom(7), "big")
     path = os.path.join(folder, f"{day_of(tick.ts_ms)}.{key:014x}{PENDING_SUFFIX}")
-    document = {"version": VERSION, "key": key, "tick": tick._replace(cursors=[])}
+    document = {"version": VERSION, "key": key, "tick": _named(tick._replace(cursors=[]))}
     try:
         with open(path + UNFINISHED_SUFFIX, "x", encoding="utf-8") as file:
             json.dump(document, file)
@@ -49,26 +49,27 @@ def keep(folder: str, tick: Tick) -> str:
         os.rename(path + UNFINISHED_SUFFIX, path)
         sync_folder(folder)
     except OSError as error:
-        raise StoreError(f"the partition is held by a reader and {path} can't be written: {error.strerror}") from error
+        raise StoreError(f"the tick can't be written to its partition now, nor to {path}: {error.strerror}") from error
     return path
 
 
 def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
     """Kept ticks in time order, as many as one run takes. What can't be understood is set aside, with a warning."""
     kept: list[Kept] = []
-    size = 0
+    total = 0
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if len(kept) == MOST_FILES:
             break
         if name.endswith(PENDING_SUFFIX):
             try:
-                size += min(os.lstat(path).st_size, MOST_BYTES)
-                if size > MOST_BYTES_AT_ONCE:
+                size = min(os.lstat(path).st_size, MOST_BYTES)
+                if total + size > MOST_BYTES_AT_ONCE:
                     break
                 kept.append(_load_one(path))
-            except FileNotFoundError:
-                pass  # another run has just taken it in
+                total += size
+            except (FileNotFoundError, NewerPartition):
+                pass  # another run has just taken it in; or it is for a newer gua
             except OSError as error:
                 warn(f"{path} can't be read ({error.strerror}): the tick goes on waiting")
             except NOT_UNDERSTOOD as error:
@@ -97,9 +98,10 @@ def _load_one(path: str) -> Kept:
     import json
 
     document = json.loads(read_regular(path, MOST_BYTES).decode())
-    if document["version"] != VERSION:
-        raise ValueError(f"version {document['version']} is not {VERSION}")
-    tick = restore(document["tick"])
+    version = int(document["version"])
+    if version > VERSION:
+        raise NewerPartition(f"{path} has version {version}, this gua reads up to {VERSION}")
+    tick = restore(document["tick"]) if version == 1 else _from_names(document["tick"])
     return Kept(path, _day_of(tick.ts_ms), int(document["key"]), tick)
 
 
@@ -128,3 +130,29 @@ def restore(values: list[Any]) -> Tick:
         # JSON has only texts as keys.
         processes={int(pid): Process(*process) for pid, process in tick.processes.items()},
     )
+
+
+def _named(value: Any) -> Any:
+    """The tuples of a tick as objects with names, so that fields may be added."""
+    if hasattr(value, "_asdict"):
+        return {name: _named(part) for name, part in value._asdict().items()}
+    if isinstance(value, dict):
+        return {key: _named(part) for key, part in value.items()}
+    return [_named(part) for part in value] if isinstance(value, list) else value
+
+
+def _from_names(values: dict[str, Any]) -> Tick:
+    """A tick from such objects. Names that a newer gua added are passed over; what an older one lacked is None."""
+    cards = [
+        _pick(Card, card)._replace(
+            facts=_pick(CardFacts, card["facts"]), usages=[_pick(Usage, usage) for usage in card["usages"]]
+        )
+        for card in values["cards"]
+    ]
+    processes = {int(pid): _pick(Process, process) for pid, process in values["processes"].items()}
+    tick: Tick = _pick(Tick, values)
+    return tick._replace(boot=_pick(Boot, values["boot"]), cards=cards, processes=processes, cursors=[])
+
+
+def _pick(kind: Any, values: dict[str, Any]) -> Any:
+    return kind(**{name: values.get(name) for name in kind._fields})

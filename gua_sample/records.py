@@ -35,6 +35,9 @@ class CardFacts(NamedTuple):
     persistence_mode: int | None
     status: str  # "ok", or the name of what went wrong
     missing: str | None  # why fields are None: "energy:not_supported power:no_permission"
+    compute_slices: int | None = None  # of a MIG instance
+    most_compute_slices: int | None = None  # that its card has
+    parent_memory_mib: int | None = None
 
 
 class Card(NamedTuple):

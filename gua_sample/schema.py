@@ -2,8 +2,13 @@
 
 Tables are for the writer: small integers, each distinct set of slow facts once, rows clustered
 by tick. Whoever reads uses the views, which give decoded and joined rows. docs/schema.md
-describes both.
+describes both, and how they may change: an addition goes into ADDED and leaves VERSION as it is.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from sqlite3 import Connection
 
 APPLICATION_ID = 0x67756173  # "guas"
 VERSION = 1
@@ -102,6 +107,10 @@ TABLES = (
 
 TABLE_NAMES = ("session", "tick", "card", "card_sample", "process", "process_sample", "cursor")
 
+# Columns that came later, each nullable: files of an older gua get them when they are next added to, and readers give
+# NULL for them until then.
+ADDED = {"card": ("compute_slices", "most_compute_slices", "parent_memory_mib")}
+
 _SOURCE_NAME = "CASE s.utilization_source {} END".format(
     " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(UTILIZATION_SOURCES))
 )
@@ -126,7 +135,8 @@ VIEWS = (
            s.memory_used_mib, c.memory_reserved_mib, c.memory_total_mib,
            s.power_deciwatts / 10.0 AS power_watts,
            c.energy_base_joules + s.energy_above_base_joules AS energy_joules,
-           s.temperature_celsius, c.persistence_mode, c.status, c.missing, c.mig_index
+           s.temperature_celsius, c.persistence_mode, c.status, c.missing, c.mig_index,
+           c.compute_slices, c.most_compute_slices, c.parent_memory_mib
     FROM tick t JOIN card_sample s ON s.tick_id = t.id JOIN card c ON c.id = s.card_id
     """,
     """
@@ -137,3 +147,15 @@ VIEWS = (
     JOIN card c ON c.id = s.card_id JOIN process p ON p.id = s.process_id
     """,
 )
+
+VIEWS_BY_NAME = {statement.split()[2]: statement for statement in VIEWS}
+
+
+def find_missing(connection: Connection, added: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    """Which of these columns the file's tables lack, by table; all of them if it lacks the table."""
+    missing = {}
+    for table, columns in added.items():
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        if lacking := [column for column in columns if column not in there]:
+            missing[table] = lacking
+    return missing

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from gua_sample import pending
-from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
+from gua_sample.errors import CorruptPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition_file import BUSY_SECONDS, IN_MEMORY, Writer, storage_error
 from gua_sample.partition_names import (
     JOURNAL_SUFFIX,
@@ -127,14 +127,14 @@ def read_names(folder: str, ts_ms: int) -> dict[int, str]:
 
 def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
     """Write one tick, and with it what earlier runs had to leave waiting."""
-    waiting = [kept for kept in pending.load(folder, warn) if _fits(kept, warn)]
+    waiting = pending.load(folder, warn)
     today = day_of(tick.ts_ms)
     by_day = {day: list(kept) for day, kept in groupby(waiting, key=lambda kept: kept.day)}
     of_today = by_day.pop(today, [])
     for day, kept in by_day.items():
         try:
             _append_to_day(partition_path(folder, day), kept, [], warn)
-        except PartitionBusy:
+        except (PartitionBusy, NewerPartition):
             pass  # they go on waiting
         except StoreError as error:
             warn(f"ticks of {day} are still waiting: {error}")
@@ -142,6 +142,9 @@ def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
     try:
         _append_to_day(path, of_today, [tick], warn)
     except PartitionBusy:
+        return Outcome(pending.keep(folder, tick), True)
+    except NewerPartition as error:
+        warn(f"{error}; until then ticks wait beside it")
         return Outcome(pending.keep(folder, tick), True)
     return Outcome(path, False)
 
@@ -167,6 +170,10 @@ def _fits(kept: pending.Kept, warn: Warn) -> bool:
 
 
 def _append_to_day(path: str, waiting: list[pending.Kept], ticks: list[Tick], warn: Warn) -> None:
+    if waiting:
+        with suppress(CorruptPartition), Writer(path) as writer:
+            writer.check()  # a newer one leaves them waiting; to try each takes a while if they are many
+        waiting = [one for one in waiting if _fits(one, warn)]
     identity = _identity(path)
     kept = [(one.tick, one.key) for one in waiting]
     try:

@@ -31,7 +31,7 @@ CARD_TICKS = (
     *("ts_ms", "interval_ms", "gpu_uuid", "gpu_index", "gpu_name", "parent_uuid"),
     *("utilization_percent", "utilization_source", "process_memory_mib", "memory_used_mib", "memory_reserved_mib"),
     *("memory_total_mib", "power_watts", "energy_joules", "temperature_celsius", "persistence_mode"),
-    *("status", "missing", "mig_index"),
+    *("status", "missing", "mig_index", "compute_slices", "most_compute_slices", "parent_memory_mib"),
 )
 PROCESS_TICKS = (
     *("ts_ms", "interval_ms", "gpu_uuid", "gpu_index", "pid", "start_time_ms", "uid", "login_uid"),

@@ -24,10 +24,18 @@ TICKS = """
     SELECT t.id, t.ts_ms, t.interval_ms, n.boot_id, n.boot_time_ms, n.driver_version, t.nvml_ms, t.error
     FROM tick t JOIN session n ON n.id = t.session_id ORDER BY t.ts_ms
 """
-CARDS = "SELECT * FROM card"
-CARD_SAMPLES = "SELECT * FROM card_sample ORDER BY tick_id, card_id"
-PROCESSES = "SELECT * FROM process"
-PROCESS_SAMPLES = "SELECT * FROM process_sample ORDER BY tick_id, card_id, process_id"
+MOST_SLICES = 1024
+CARDS = f"SELECT id, energy_base_joules, {', '.join(CardFacts._fields)} FROM card"
+CARD_SAMPLES = """
+    SELECT tick_id, card_id, utilization_hundredths, utilization_source, memory_used_mib, power_deciwatts,
+           energy_above_base_joules, temperature_celsius
+    FROM card_sample ORDER BY tick_id, card_id
+"""
+PROCESSES = f"SELECT id, {', '.join(Process._fields)}, type FROM process"
+PROCESS_SAMPLES = """
+    SELECT tick_id, card_id, process_id, memory_mib, sm_percent FROM process_sample
+    ORDER BY tick_id, card_id, process_id
+"""
 
 
 def source_of_folder(folder: str, tally: Tally) -> Source:
@@ -104,34 +112,24 @@ def _card(facts: CardFacts, energy_base: int | None, values: list[Any], usages: 
 
 
 def _read_cards(connection: Connection) -> dict[int, tuple[CardFacts, int | None]]:
-    """Each set of facts, and what its energy counter is relative to. Who knows who touched another host's file."""
+    """Each set of facts, and what its energy counter is relative to. Values of another host's file are validated."""
     cards = {}
-    for row in connection.execute(CARDS):
-        (
-            card_id,
-            uuid,
-            gpu_index,
-            mig_index,
-            card_name,
-            parent_uuid,
-            total,
-            reserved,
-            persistence,
-            status,
-            missing,
-            base,
-        ) = row
+    for card_id, base, *values in connection.execute(CARDS):
+        told = CardFacts(*values)
         facts = CardFacts(
-            uuid=_text(uuid),
-            gpu_index=_number(gpu_index),
-            mig_index=whole(mig_index, 0, LARGEST),
-            name=name(card_name),
-            parent_uuid=name(parent_uuid),
-            memory_total_mib=whole(total, 0, MOST_MIB),
-            memory_reserved_mib=whole(reserved, 0, MOST_MIB),
-            persistence_mode=whole(persistence, 0, 1),
-            status=_text(status),
-            missing=name(missing),
+            uuid=_text(told.uuid),
+            gpu_index=_number(told.gpu_index),
+            mig_index=whole(told.mig_index, 0, LARGEST),
+            name=name(told.name),
+            parent_uuid=name(told.parent_uuid),
+            memory_total_mib=whole(told.memory_total_mib, 0, MOST_MIB),
+            memory_reserved_mib=whole(told.memory_reserved_mib, 0, MOST_MIB),
+            persistence_mode=whole(told.persistence_mode, 0, 1),
+            status=_text(told.status),
+            missing=name(told.missing),
+            compute_slices=whole(told.compute_slices, 1, MOST_SLICES),
+            most_compute_slices=whole(told.most_compute_slices, 1, MOST_SLICES),
+            parent_memory_mib=whole(told.parent_memory_mib, 0, MOST_MIB),
         )
         cards[card_id] = facts, whole(base, 0, LARGEST)
     return cards

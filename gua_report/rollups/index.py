@@ -13,10 +13,17 @@ from gua_report.ticks.open_partition import CARD_NAMES, Kind, open_database
 from gua_report.window import is_day, number_of
 from gua_sample.errors import CorruptPartition
 from gua_sample.policy import Policy
-from gua_sample.safe_file import check_tables
 
 NAMES = {"word": ("text",), "card": CARD_NAMES}
-ROLLUPS = Kind("a file of rollups", schema.APPLICATION_ID, schema.VERSION, schema.TABLE_NAMES, schema.VIEWS, NAMES)
+ROLLUPS = Kind(
+    "a file of rollups",
+    schema.APPLICATION_ID,
+    schema.VERSION,
+    schema.TABLE_NAMES,
+    schema.VIEWS,
+    NAMES,
+    schema.ADDED,
+)
 LARGEST_INTEGER = 2**63 - 1  # that SQLite can store: a file may be of any year
 
 
@@ -111,11 +118,10 @@ def read_index(path: str, check: bool = False, damaged: list[str] | None = None)
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0] if check else "ok"
         if found != "ok":
             raise CorruptPartition(f"{path} is damaged ({' '.join(found.split())})")
-        marks, join = "0, 0, NULL", ""
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'edge'").fetchone():
-            check_tables(connection, path, ["edge"])
-            marks, join = schema.EDGE_MARKS, schema.EDGE_JOIN
-        for row in connection.execute(f"SELECT {', '.join(names)}, {marks} FROM day d {join} ORDER BY d.id"):
+        selected = f"{', '.join(names)}, {schema.EDGE_MARKS}"
+        for row in connection.execute(
+            f"SELECT {selected} FROM day d LEFT JOIN edge e ON e.day_id = d.id ORDER BY d.id"
+        ):
             try:
                 index[row[1]] = _stored(row)
             except (TypeError, ValueError) as error:

@@ -4,6 +4,10 @@ In tables, times are milliseconds after the day's midnight (UTC), so that they s
 both.
 """
 
+import sqlite3
+from contextlib import closing
+from functools import cache
+
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES
 
@@ -131,7 +135,8 @@ EDGES = """
         after_now TEXT
     ) STRICT
 """
-EDGE_JOIN = "LEFT JOIN edge e ON e.day_id = d.id"
+# Columns, and whole tables, that came later: files of an older gua lack them.
+ADDED = {"edge": ("day_id", "before_made", "after_made", "before_now", "after_now")}
 EDGE_MARKS = """
     e.before_made IS NOT e.before_now OR e.after_made IS NOT e.after_now AS is_stale,
     e.day_id IS NOT NULL AND (e.before_made IS NULL OR e.after_made IS NULL) AS lacks_edge,
@@ -211,3 +216,12 @@ VIEWS = (
     LEFT JOIN word v ON v.id = s.driver_version LEFT JOIN word k ON k.id = s.kind
     """,
 )
+
+
+@cache
+def columns_of(table: str) -> tuple[str, ...]:
+    """The columns of a table as this version makes it: a newer gua may have added some, so they are always named."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in (*TABLES, EDGES):
+            connection.execute(statement)
+        return tuple(row[1] for row in connection.execute(f"PRAGMA table_info({table})"))

@@ -94,7 +94,8 @@ class RollupWriter:
 
     def write_edges(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """As another file has them."""
-        self._connection.executemany("INSERT OR REPLACE INTO edge VALUES (?, ?, ?, ?, ?)", rows)
+        columns = ", ".join(schema.ADDED["edge"])
+        self._connection.executemany(f"INSERT OR REPLACE INTO edge ({columns}) VALUES (?, ?, ?, ?, ?)", rows)
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -149,7 +150,9 @@ class RollupWriter:
 
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         if rows:
-            self._connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+            columns = schema.columns_of(table)[: len(rows[0])]
+            marks = ", ".join("?" * len(columns))
+            self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 
     def _word(self, text: Any) -> int | None:
         if text is None or text != text:

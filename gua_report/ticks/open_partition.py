@@ -45,6 +45,7 @@ class Kind(NamedTuple):
     tables: tuple[str, ...]
     views: tuple[str, ...]  # the statements that create them
     names: Mapping[str, tuple[str, ...]]  # the columns of tables that hold texts which others choose
+    added: Mapping[str, tuple[str, ...]]  # columns, and whole tables, that files of an older gua may lack
 
 
 CARD_NAMES = ("uuid", "name", "parent_uuid", "status")
@@ -54,7 +55,9 @@ NAMES = {
     "card": (*CARD_NAMES, "missing"),
     "process": ("user", "login_user", "command", "cgroup", "type"),
 }
-PARTITION = Kind("a partition", schema.APPLICATION_ID, schema.VERSION, schema.TABLE_NAMES, schema.VIEWS, NAMES)
+PARTITION = Kind(
+    "a partition", schema.APPLICATION_ID, schema.VERSION, schema.TABLE_NAMES, schema.VIEWS, NAMES, schema.ADDED
+)
 
 
 def open_partition(path: str) -> AbstractContextManager[sqlite3.Connection]:
@@ -142,7 +145,10 @@ def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
         raise CorruptPartition(f"{path} is not {kind.name}")
     if version > kind.version:
         raise NewerPartition(f"{path} has schema version {version}, this gua reads up to {kind.version}: upgrade gua")
-    check_tables(connection, path, kind.tables)
+    missing = schema.find_missing(connection, kind.added)
+    whole_tables = [table for table, columns in kind.added.items() if missing.get(table) != list(columns)]
+    check_tables(connection, path, {*kind.tables, *whole_tables})
+    _fill_in(connection, kind, missing)
     for table, columns in kind.names.items():
         long = " OR ".join(f"length({column}) > {LONGEST_NAME // LONGEST_ESCAPE}" for column in columns)
         for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {long}"):
@@ -153,6 +159,17 @@ def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
 def _is_too_long(name: object) -> bool:
     """As it is, or as it is printed."""
     return isinstance(name, str | bytes) and (len(name) > LONGEST_NAME or len(printable(name)) > LONGEST_NAME)
+
+
+def _fill_in(connection: sqlite3.Connection, kind: Kind, missing: Mapping[str, list[str]]) -> None:
+    """Let readers see NULL in the columns that the file lacks, and tables without rows in the place of missing ones.
+
+    A temporary view takes the name of the table, for this connection alone.
+    """
+    for table, columns in missing.items():
+        nulls = ", ".join(f"NULL AS {column}" for column in columns)
+        rows = f"SELECT *, {nulls} FROM main.{table}" if table in kind.tables else f"SELECT {nulls} WHERE 0"
+        connection.execute(f"CREATE TEMP VIEW {table} AS {rows}")
 
 
 def _copy(path: str, folder: str) -> str:

@@ -47,8 +47,10 @@ def write_edge(data_dir: str, day: str, partition: str) -> None:
         with open_partition(partition) as source, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             begin(copy)
             for table, condition in KEPT.items():
-                rows = source.execute(f"SELECT * FROM {table} WHERE {condition}", {"count": TICKS_AT_AN_END})
-                copy.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows.description))})", rows)
+                columns = [row[1] for row in copy.execute(f"PRAGMA table_info({table})")]
+                selected, marks = ", ".join(columns), ", ".join("?" * len(columns))
+                rows = source.execute(f"SELECT {selected} FROM {table} WHERE {condition}", {"count": TICKS_AT_AN_END})
+                copy.executemany(f"INSERT INTO {table} ({selected}) VALUES ({marks})", rows)
             copy.execute("VACUUM INTO ?", (new,))
         with open(new, "rb") as file:
             os.fsync(file.fileno())

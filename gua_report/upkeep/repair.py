@@ -11,13 +11,14 @@ from typing import Any
 
 from gua_report.rollups.index import ROLLUPS, Stored, path_of, read_index
 from gua_report.rollups.reader import read_days
+from gua_report.rollups.schema import ADDED
 from gua_report.rollups.writer import RollupWriter
 from gua_report.ticks.open_partition import BUSY_SECONDS, has_log, open_database
 from gua_report.window import number_of
 from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
-from gua_sample.safe_file import check_tables, connect
+from gua_sample.safe_file import connect
 
 
 def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Callable[[str], None]) -> dict[str, Stored]:
@@ -82,8 +83,7 @@ def _set_aside(
 def _edges_of(path: str) -> list[tuple[Any, ...]]:
     """What is known of the days' edges: none of it if that can't be read."""
     with suppress(StoreError), open_database(path, ROLLUPS) as connection:
-        check_tables(connection, path, ["edge"])
-        return connection.execute("SELECT * FROM edge").fetchall()
+        return connection.execute(f"SELECT {', '.join(ADDED['edge'])} FROM edge").fetchall()
     return []
 
 

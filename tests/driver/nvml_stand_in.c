@@ -356,6 +356,19 @@ enum result nvmlDeviceGetMigDeviceHandleByIndex(struct device *device, unsigned 
     return find(*instance, "uuid") ? SUCCESS : NOT_FOUND;
 }
 
+struct attributes {
+    unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, ofas, gpu_slices, compute_slices;
+    unsigned long long memory_mb;
+};
+
+enum result nvmlDeviceGetAttributes_v2(struct device *device, struct attributes *attributes) {
+    ENTER(device);
+    memset(attributes, 0, sizeof *attributes);
+    enum result answer = answer_number(device, "compute_slices", &attributes->compute_slices);
+    attributes->gpu_slices = attributes->compute_slices;
+    return answer;
+}
+
 enum result nvmlGpmQueryDeviceSupport(struct device *device, struct gpm_support *support) {
     ENTER(device);
     return support->version == 1 ? answer_number(device->card, "gpm_supported", &support->supported)

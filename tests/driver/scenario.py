@@ -45,6 +45,7 @@ INSTANCE: Mapping[str, Setting] = {
     "graphics": (),
     "mps": (),
     "compute_instance_id": 0,
+    "compute_slices": 1,
     "gpm_utilization_percent": None,
 }
 
@@ -120,7 +121,8 @@ class Card(Device):
         instance = Device({"uuid": uuid, "gpu_instance_id": 7 + position, **INSTANCE})
         instance.update(**settings)
         self.instances.append(instance)
-        self.update(mig_mode=1, mig_count=7, utilization_percent=None, samples=None, process_utilization=None)
+        most = self.settings["mig_count"] or 7  # 4 on an A30
+        self.update(mig_mode=1, mig_count=most, utilization_percent=None, samples=None, process_utilization=None)
         return instance
 
     def processes(self, key: str) -> list[Row]:

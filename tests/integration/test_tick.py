@@ -105,6 +105,9 @@ def test_a_card_tick_holds_what_the_driver_tells(machine: Machine) -> None:
         "status": "ok",
         "missing": None,
         "mig_index": None,
+        "compute_slices": None,
+        "most_compute_slices": None,
+        "parent_memory_mib": None,
     }
 
 
@@ -263,6 +266,27 @@ def test_mig_instances_are_cards_of_their_own_and_the_parent_is_not(machine: Mac
     assert {row["utilization_percent"] for row in instances} == {None}  # not measurable before Hopper
     assert {row["status"] for row in instances} == {"ok"}
     assert [row["gpu_index"] for row in machine.cards("parent_uuid IS NULL")] == [1]
+
+
+@pytest.mark.parametrize("most", [7, 4])
+def test_a_mig_instance_tells_its_share_of_the_card(machine: Machine, most: int) -> None:
+    parent = machine.scenario.add_card(mig_count=most, memory_total_mib=24_576)
+    parent.add_mig(compute_slices=2)
+    parent.add_mig(compute_slices=1)
+    machine.tick()
+    told = [(row["compute_slices"], row["most_compute_slices"], row["parent_memory_mib"]) for row in machine.cards()]
+    assert told == [(2, most, 24_576), (1, most, 24_576)]
+
+
+def test_a_share_that_the_driver_does_not_tell_is_null_and_costs_nothing_else(machine: Machine) -> None:
+    parent = machine.scenario.add_card()
+    parent.add_mig(compute_slices=None, compute=[(PID, 4096)])
+    parent.error("nvmlDeviceGetMemoryInfo", 3)
+    machine.tick()
+    (row,) = machine.cards()
+    assert (row["compute_slices"], row["parent_memory_mib"]) == (None, None)
+    assert (row["status"], row["process_memory_mib"]) == ("ok", 4096)
+    assert "compute_slices:not_supported" in row["missing"]
 
 
 def test_a_mig_card_without_instances_is_a_card_itself(machine: Machine) -> None:

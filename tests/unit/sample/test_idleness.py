@@ -193,16 +193,26 @@ def test_a_damaged_or_missing_file_is_made_again_from_the_history(tmp_path: Path
     assert run(tmp_path, ticks[-1]).traces == fold(ticks).traces
 
 
-def test_a_file_with_a_line_too_few_or_a_word_too_many_is_not_believed(tmp_path: Path) -> None:
+def test_a_file_with_a_line_or_a_word_too_few_is_not_believed(tmp_path: Path) -> None:
     run(tmp_path, tick(MONDAY_MS, held(ALICE)))
     whole = state(tmp_path).read_text()
     for damaged in (
         whole[: len(whole) // 2],
         whole.replace("\t100\t", "\tx\t"),
-        whole.replace("\t100\t", "\t100\t1\t"),
+        whole.replace("\t100\t", "\t"),
     ):
         state(tmp_path).write_text(damaged)
         assert idleness.load(str(tmp_path)) is None
+
+
+def test_what_a_newer_gua_adds_to_a_line_is_passed_over(tmp_path: Path) -> None:
+    run(tmp_path, tick(MONDAY_MS, held(ALICE)))
+    expected = idleness.load(str(tmp_path))
+    lines = state(tmp_path).read_text().splitlines()
+    newer = [f"{line}\tmore" if "\t" in line else line for line in lines]
+    assert newer != lines
+    state(tmp_path).write_text("\n".join([*newer, ""]))
+    assert idleness.load(str(tmp_path)) == expected
 
 
 def test_ticks_that_went_by_without_the_file_are_looked_up(tmp_path: Path) -> None:
