@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
+RUNS = $(VENV)/.runs
 export PIP_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -15,13 +16,17 @@ help: ## list what one can do
 
 venv: $(STAMP) ## set up the virtual environment; the others do so too
 
-$(STAMP): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) install/check_python.py
 	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(STAMP): $(RUNS)
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## the report of a simulated laboratory; needs no GPU
+demo: $(RUNS) ## the report of a simulated laboratory; needs no GPU
 	@$(BIN)/gua demo
 
 # Debian's and Ubuntu's names. Without them, the tests that need them are skipped, and say so; CI allows none of that.
