@@ -43,7 +43,7 @@ MOST_SCHEMA_ROWS = 200
 # What could make reading a table, checking or changing it compute something. Foreign keys do not.
 COMPUTED = re.compile(r"\b(AS|CHECK|GENERATED|COLLATE|VIRTUAL|DEFAULT)\b|[^\w\s,()]", re.IGNORECASE)
 # In a table of another program's: a name in quotes, a default that is there already.
-HARMLESS = re.compile(r"\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)", re.IGNORECASE)
+HARMLESS = r"(?i)\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)"  # to be compiled when it is used: not at each tick
 CHECKED = re.compile(r"\b(CHECK|GENERATED|VIRTUAL)\b", re.IGNORECASE)  # in a table that nobody asked for
 PLAIN_INDEX = re.compile(r"CREATE (UNIQUE )?INDEX \w+\s+ON\s+\w+\s*\([\w\s,]+\)", re.IGNORECASE)
 
@@ -163,7 +163,7 @@ def check_tables(connection: sqlite3.Connection, path: str, tables: Collection[s
 def read_foreign_tables(connection: sqlite3.Connection, path: str) -> set[str]:
     """The plain tables of another program's file. Raises CorruptPartition if anything in it runs by itself."""
     found = read_tables(connection, path)
-    return {name for name, sql in found.items() if not COMPUTED.search(HARMLESS.sub("", sql))}
+    return {name for name, sql in found.items() if not COMPUTED.search(re.sub(HARMLESS, "", sql))}
 
 
 def read_tables(connection: sqlite3.Connection, path: str) -> dict[str, str]:

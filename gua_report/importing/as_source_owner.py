@@ -31,7 +31,8 @@ def open_source_safely(given: str, data_dir: str, tally: Tally) -> Iterator[Sour
             yield source
         return
     with closing(stream_as(find_owner(given), lambda: _send(path, data_dir))) as messages:
-        kind, parts = _read(next(messages, ("", b""))[1], 2)
+        kind, parts, told = _read(next(messages, ("", b""))[1], 3)
+        _take_over(tally, told)
         become_owner(data_dir)
         yield Source(kind, parts, lambda part: _receive(messages, part, tally), lambda: None)
 
@@ -62,7 +63,7 @@ def _send(path: str, data_dir: str) -> Iterator[Message]:
     """What the source is, then its parts: their ticks, and what the tally is to know of them."""
     tally = Tally()
     with open_source(path, data_dir, tally) as source:
-        yield "source", json.dumps([source.kind, source.parts]).encode()
+        yield "source", json.dumps([source.kind, source.parts, tally.hand_over()]).encode()
         for part in source.parts:
             ticks = source.read(part)
             source.check()
@@ -74,9 +75,16 @@ def _receive(messages: Iterator[Message], part: str, tally: Tally) -> list[Tick]
     if label != part:
         raise StoreError(SAYS_NONSENSE)
     ticks, told = _read(content, 2)
+    _take_over(tally, told)
+    try:
+        return [restore(tick) for tick in ticks]
+    except (AttributeError, *NONSENSE) as error:
+        raise StoreError(SAYS_NONSENSE) from error
+
+
+def _take_over(tally: Tally, told: list[Any]) -> None:
     try:
         tally.take_over(*told)
-        return [restore(tick) for tick in ticks]
     except (AttributeError, *NONSENSE) as error:
         raise StoreError(SAYS_NONSENSE) from error
 

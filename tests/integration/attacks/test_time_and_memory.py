@@ -150,6 +150,15 @@ def test_a_csv_of_holes_does_not_hang_an_import(open_folder: Path, size: int) ->
     assert time.monotonic() - began < 5
 
 
+def test_why_a_source_is_refused_is_said_to_root_too(open_folder: Path) -> None:
+    path = open_folder / "stats.csv"
+    path.write_text("timestamp,user,pid,gpu,usage\n")
+    hostile.make_sparse(path, 1 << 40)
+    give(path, lonely())
+    done = run("import", "--dry-run", "--data-dir", open_folder / "other", path)
+    assert (done.returncode, "stats.csv" in done.stderr) == (1, True), done
+
+
 # -- folders of Parquet files
 
 
