@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import struct
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.torture.workshop import Stage
 Recipe = list[tuple[str, dict[str, Any]]]
 PAGE = 4096
 HUGE = 50 * 10**9
+MOST_PAGES, MOST_SECONDS = 50_000, 5.0  # that malice in SQL may take of this machine
 SIDECARS = ("-journal", "-wal", "-shm")
 
 
@@ -98,6 +100,11 @@ def sparse(stage: Stage, file: str, size: int = HUGE) -> None:
         os.truncate(stage.data / file, size)
 
 
+def _deadline() -> Callable[[], bool]:
+    ends = time.monotonic() + MOST_SECONDS
+    return lambda: time.monotonic() > ends
+
+
 def sql(stage: Stage, file: str, statements: list[str]) -> None:
     """Run as far as SQLite lets it; columns take anything then."""
     loosen = "replace(replace(replace(sql, ') STRICT, WITHOUT', ') WITHOUT'), ') STRICT', ')'), ' NOT NULL', '')"
@@ -105,6 +112,8 @@ def sql(stage: Stage, file: str, statements: list[str]) -> None:
     for batch in (["PRAGMA writable_schema = ON", f"UPDATE sqlite_master SET sql = {loosen}"], statements):
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
+            connection.execute(f"PRAGMA max_page_count = {MOST_PAGES}")  # what never ends must not fill this machine
+            connection.set_progress_handler(_deadline(), 10_000)
             for statement in batch:
                 with suppress(sqlite3.Error):
                     connection.execute(statement)
