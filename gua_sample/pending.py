@@ -66,7 +66,7 @@ def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
                 size = min(os.lstat(path).st_size, MOST_BYTES)
                 if total + size > MOST_BYTES_AT_ONCE:
                     break
-                kept.append(_load_one(path))
+                kept.append(load_one(path))
                 total += size
             except (FileNotFoundError, NewerPartition):
                 pass  # another run has just taken it in; or it is for a newer gua
@@ -94,7 +94,8 @@ def discard(taken_in: list[Kept]) -> None:
             os.unlink(kept.path)
 
 
-def _load_one(path: str) -> Kept:
+def load_one(path: str) -> Kept:
+    """The kept tick in a file. Raises OSError, NewerPartition, or one of NOT_UNDERSTOOD if there is none in it."""
     import json
 
     document = json.loads(read_regular(path, MOST_BYTES).decode())

@@ -11,10 +11,8 @@ from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import StoreError
 from gua_sample.partition_file import check_types
 from gua_sample.partition_names import PENDING_SUFFIX, SIDECARS, is_partition
-from gua_sample.pending import MOST_BYTES, NOT_UNDERSTOOD
+from gua_sample.pending import NOT_UNDERSTOOD, load_one
 from gua_sample.policy import LONGEST_GAP_INTERVALS
-from gua_sample.records import Tick
-from gua_sample.safe_file import read_regular
 
 TICKS = 20  # so many gaps tell the interval
 # Until ticks tell: the timer's 30 s. Runs by hand, seconds apart, don't make the last one stale.
@@ -121,21 +119,15 @@ def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | No
 
 
 def _newest_waiting(history: History, now_ms: int) -> int | None:
-    """The time of the newest kept tick; they are all of a format that only this version's sampler needs to know."""
+    """The time of the newest kept tick, as far as this version understands it."""
     paths = [os.path.join(history.folder, name) for name in history.others if name.endswith(PENDING_SUFFIX)]
     if not paths:
         return None
-    import json
-
-    times = []
-    for path in sorted(paths, key=modified)[-1:]:
-        try:
-            ts_ms = json.loads(read_regular(path, MOST_BYTES))["tick"][Tick._fields.index("ts_ms")]
-        except (OSError, *NOT_UNDERSTOOD):  # taken in meanwhile, or no kept tick
-            continue
-        if isinstance(ts_ms, int) and ts_ms <= now_ms + CLOCKS_DIFFER_MS:
-            times.append(ts_ms)
-    return max(times, default=None)
+    try:
+        ts_ms = load_one(max(paths, key=modified)).tick.ts_ms
+    except (OSError, StoreError, *NOT_UNDERSTOOD):  # taken in meanwhile, or no kept tick
+        return None
+    return ts_ms if ts_ms <= now_ms + CLOCKS_DIFFER_MS else None
 
 
 def modified(path: str) -> float:

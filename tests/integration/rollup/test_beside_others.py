@@ -75,7 +75,7 @@ def test_a_reader_that_never_leaves_is_named_in_one_line(
     add_late_tick(rolled_up, START_MS + 1)
     connect: Any = sqlite3.connect
 
-    def impatient(*arguments: Any, timeout: float, **keywords: Any) -> sqlite3.Connection:
+    def impatient(*arguments: Any, timeout: float = 5.0, **keywords: Any) -> sqlite3.Connection:
         """It would be half a minute."""
         connection: sqlite3.Connection = connect(*arguments, timeout=min(timeout, 0.3), **keywords)
         return connection
