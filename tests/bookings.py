@@ -11,7 +11,7 @@ HEADER = "gpu,user,from,to,note\n"
 
 
 def configured(folder: Path | str, *rows: str, config: Config = CONFIG) -> Config:
-    """The configuration that names a file of these reservations, which is written."""
+    """Write a file of these reservations; returns the configuration that names it."""
     path = Path(folder) / "reservations.csv"
     path.write_text(HEADER + "".join(f"{row}\n" for row in rows))
     return config._replace(reservations=Reservations(file=str(path)))

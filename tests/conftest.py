@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-# Most people don't have pyarrow, and pandas keeps texts in another way then. `gua export` is run as a command, with it.
+# Most users lack pyarrow, and pandas stores texts differently without it. `gua export` is run as a command, with it.
 if version("pandas") >= "3":
-    sys.modules["pyarrow"] = None  # type: ignore[assignment]  # which is how a module is said not to be there
+    sys.modules["pyarrow"] = None  # type: ignore[assignment]  # marks a module as not installed
     import pandas  # noqa: F401 - only so that it looks now
 
     del sys.modules["pyarrow"]
 
-# So that a failed tick shows what it said, and two reports in what they differ.
+# A failed tick then shows its output, and two reports show their differences.
 pytest.register_assert_rewrite(
     *("tests.import_target", "tests.lab", "tests.machine", "tests.rolling"),
     *("tests.integration.doctor.examination", "tests.integration.export.exports"),
@@ -31,8 +31,8 @@ pytest.register_assert_rewrite(
 from tests.driver import build  # noqa: E402 - after what is above
 from tests.machine import Machine  # noqa: E402
 
-# What the user who runs the tests may have set must not decide where anything is written, who may read it, or what it
-# looks like.
+# The settings of the user who runs the tests must not affect where files are written, who may read them, or how output
+# looks.
 for variable in (
     *("GUA_DATA_DIR", "STATE_DIRECTORY", "XDG_STATE_HOME", "LD_PRELOAD"),
     *("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES", "LC_ALL", "LC_CTYPE", "LANGUAGE"),
@@ -42,19 +42,19 @@ for variable in (
 os.environ |= {"TERM": "xterm", "LANG": "C.UTF-8", "TZ": "UTC"}
 time.tzset()
 os.umask(0o022)
-# Ignored in the background of a script: what tests start would inherit that.
+# The background of a script ignores SIGINT, and children of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-REAL_FOLDERS = ("end_to_end", "torture")  # what takes guests or minutes
+REAL_FOLDERS = ("end_to_end", "torture")  # tests that take guests or minutes
 REAL_FIXTURES = {"package_index"}
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
-skipped: dict[str, str] = {}  # why, by the test's name
+skipped: dict[str, str] = {}  # reasons by the test's name
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to `make test-real` what needs guests, minutes or programs; skip what needs a program that is not here."""
+    """Leave tests that need guests, minutes or programs to `make test-real`; skip those whose program is missing."""
     for item in items:
         needed = [name for mark in item.iter_markers("needs") for name in mark.args]
         fixtures = REAL_FIXTURES & set(getattr(item, "fixturenames", ()))
@@ -71,7 +71,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail in CI if a test was skipped that is not on the list: green by skipping is red."""
+    """Fail in CI if a test was skipped that is not on the list: CI must not pass by skipping."""
     if os.environ.get("CI") == "true" and not hasattr(session.config, "workerinput") and find_unlisted():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -84,14 +84,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def find_unlisted() -> list[str]:
-    """The skipped tests that no line of the list names. A line is a pattern of test names, and after it the reason."""
+    """The skipped tests that no line of the list matches. A line is a pattern of test names, then the reason."""
     lines = [line.split(None, 1) for line in ALLOWED_SKIPS.read_text().splitlines() if line.strip()]
     patterns = [line[0] for line in lines if not line[0].startswith("#")]
     return [name for name in sorted(skipped) if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def _open_folder() -> Path:
-    """Unlike tmp_path, other users may enter it."""
+    """A new temporary folder that other users may enter, unlike tmp_path."""
     folder = Path(tempfile.mkdtemp(prefix="gua-test-"))
     folder.chmod(0o755)
     return folder
@@ -107,7 +107,7 @@ def driver() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def package_index() -> None:
-    """To be asked for by whoever installs packages with pip."""
+    """Mark a test that installs packages with pip."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What can become of a file of SQLite: each function does it to the file that it is given."""
+"""Damage to SQLite files: each function damages the file that it is given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def damage_header(partition: Path) -> None:
 
 
 def damage_pages(partition: Path) -> None:
-    """The header is fine, the trees are not."""
+    """Overwrite all pages but the first: the header stays valid, the trees do not."""
     content = bytearray(partition.read_bytes())
     content[4096:] = b"\xde\xad" * ((len(content) - 4096) // 2)
     partition.write_bytes(bytes(content))
@@ -24,7 +24,7 @@ def damage_schema(partition: Path) -> None:
 
 
 def damage_names(partition: Path) -> None:
-    """The trees are fine, what is written in the schema is not."""
+    """Break a statement in the schema; the trees stay valid."""
     content = partition.read_bytes()
     partition.write_bytes(content.replace(b"CREATE TABLE session", b"CREATE TABLE sess\xfeon", 1))
 
@@ -44,7 +44,7 @@ DAMAGES = [damage_header, damage_pages, damage_schema, damage_names, damage_text
 
 
 def overwrite_table(path: Path, table: str) -> None:
-    """Put noise in the place of the table's first page."""
+    """Overwrite the table's root page with noise."""
     with sqlite3.connect(path) as connection:
         page = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
         size = connection.execute("PRAGMA page_size").fetchone()[0]

@@ -1,4 +1,4 @@
-"""File systems of a test's own, and how they become full."""
+"""File systems for a single test, and a way to fill them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A folder that is made and has a file system in memory of its own, with options of mount such as size=256k."""
+    """A new folder with a tmpfs of its own. `options` are those of mount, such as size=256k."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,{options}", "tmpfs", str(folder)], check=True)
     yield folder
@@ -18,7 +18,7 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 
 def fill(folder: Path, leave: int = 0) -> None:
-    """Write a file, ballast, until so many bytes are left."""
+    """Fill the disk with a file, ballast, until only `leave` bytes are free."""
     with open(folder / "ballast", "wb", buffering=0) as file:
         with suppress(OSError):
             while True:

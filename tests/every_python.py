@@ -1,4 +1,4 @@
-"""Runs the tests on every Python from 3.10 up that this machine has, each in a virtual environment of its own."""
+"""Run the tests on every Python from 3.10 up that this machine has, each in a virtual environment of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROBE = "import sys; print(*sys.version_info[:2], sys.executable)"
 
 
 def find_pythons() -> dict[tuple[int, int], str]:
-    """One interpreter for each minor version: those on PATH first, then what pyenv holds."""
+    """One interpreter for each minor version: those on PATH first, then those of pyenv."""
     names = [shutil.which(f"python3.{minor}") for minor in range(OLDEST[1], 30)]
     candidates = [name for name in names if name] + sorted(
         glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python"))

@@ -1,4 +1,4 @@
-"""Facts about a machine, to be given to gua doctor's checks: its users, its units and its history."""
+"""Facts about a machine for gua doctor's checks: its users, its units and its history."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def statuses(findings: list[Finding]) -> list[str]:
 
 
 def units(timer: dict[str, str] | None = None, of_user: bool = False, **service: Any) -> Units:
-    """Units that are in order at noon, but for these properties."""
+    """Units that are healthy at noon, except for these properties."""
     return Units(ACTIVE_TIMER | (timer or {}), {"LoadState": "loaded", "User": "gua"} | service, of_user)
 
 
 def history(folder: Path, *times_ms: int, interval_ms: int | None = None, problem: str | None = None) -> str:
-    """Write ticks without cards, at these times; returns the folder of the partitions."""
+    """Write ticks without cards at these times; returns the folder of the partitions."""
     samples = store.prepare(str(folder / "data"))
     boot = Boot("boot", 5)
     store.append_history(samples, [Tick(ts, interval_ms, boot, None, 1, problem, [], {}, []) for ts in times_ms])

@@ -1,4 +1,4 @@
-"""Databases of gpu-usage-audit, as its daemon writes them."""
+"""Databases of gpu-usage-audit, written like its daemon does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tests.lab import SECOND_MS, at
 
-# Long past: what is of the future is not imported.
+# Long past, because ticks of the future are not imported.
 FIRST_SEEN_MS = at("2026-10-05")
 NOON_MS = at("2026-10-05 12:00")
 
@@ -68,7 +68,7 @@ class PeerDatabase:
             self.run_id = connection.execute(sql, (text_of(started_ms), interval_seconds)).lastrowid
 
     def add(self, moments: list[Any], *cards: Seen) -> None:
-        """The same at each of these times, which may be texts."""
+        """Add a tick with these cards at each of these times, which may be texts."""
         with self.open() as connection:
             connection.execute("BEGIN")
             for moment in moments:
@@ -93,11 +93,11 @@ class PeerDatabase:
 
 
 def text_of(ts_ms: int) -> str:
-    """As its daemon writes a time, to the microsecond."""
+    """A time as the daemon writes it, to the microsecond."""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ts_ms, microseconds=7)
     return moment.isoformat()
 
 
 def times(start_ms: int, count: int, every_ms: int = 30 * SECOND_MS) -> list[Any]:
-    """Times that far apart, in milliseconds."""
+    """Times at equal intervals, in milliseconds."""
     return [start_ms + number * every_ms for number in range(count)]

@@ -1,4 +1,4 @@
-"""Any history: ticks around a midnight that Hypothesis makes up, with all that can happen to them."""
+"""Random histories from Hypothesis: ticks around a midnight, with everything that can happen to them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ KINDS: list[Any] = [
     lambda index, pid: lost(index),
     lambda index, pid: HIDDEN._replace(place=index),
     lambda index, pid: Gpu(index, None, (Job(pid),)),
-    lambda index, pid: None,  # not there at all
+    lambda index, pid: None,  # no such card
 ]
 
 
 class Moment(NamedTuple):
-    """One tick, in few words: failing examples are printed."""
+    """One tick in a short form, as failing examples are printed."""
 
     gap: int  # seconds since the tick before
     told: int | None
     boot: int
     error: str | None
     ran: int  # seconds until it ended or was killed
-    kinds: tuple[int, int]  # of KINDS, a card each
+    kinds: tuple[int, int]  # positions in KINDS, one for each card
     pid: int
     has_mig: bool
 
@@ -55,7 +55,7 @@ def histories(draw: st.DrawFn) -> list[Moment]:
         kinds = draw(st.tuples(st.integers(0, len(KINDS) - 1), st.integers(0, len(KINDS) - 1)))
         error = draw(st.sampled_from([None] * 6 + ["unknown", "timeout"]))
         pid, has_mig = draw(st.integers(1, 4)), draw(st.integers(0, 5)) == 5
-        for _ in range(draw(st.integers(1, 4))):  # the same for a while
+        for _ in range(draw(st.integers(1, 4))):  # several ticks see the same
             gap = round(base * draw(st.sampled_from([1, 1, 1, 1, 0.5, 1.3, 2, 2.5, 2.6, 9])))
             interval = None if draw(st.integers(0, 7)) == 7 else told
             ran = round(base * draw(st.sampled_from([0, 0, 0, 0.5, 1.2, 3, 7, 20])))
@@ -65,7 +65,7 @@ def histories(draw: st.DrawFn) -> list[Moment]:
 
 
 def ticks_of(moments: list[Moment], before_midnight: float) -> list[Tick]:
-    """The ticks of these moments, with midnight at some part of the history."""
+    """The ticks of these moments, with this fraction of the history before midnight."""
     length = sum(moment.gap for moment in moments) * SECOND_MS
     ticks, ts_ms = [], MONDAY_MS - round(before_midnight * length)
     for moment in moments:
@@ -79,5 +79,5 @@ many = settings(deadline=None, max_examples=20, suppress_health_check=[HealthChe
 
 
 def span(ticks: list[Tick]) -> tuple[int, int]:
-    """From the first tick to an hour after the last."""
+    """The time from the first tick to an hour after the last."""
     return ticks[0].ts_ms, ticks[-1].ts_ms + HOUR_MS

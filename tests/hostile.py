@@ -1,4 +1,4 @@
-"""What somebody who may write to a data folder can put there, to be found by whoever reads it."""
+"""Hostile files that somebody with write access can plant in a data folder for its readers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 SECTOR = 512
-LOCK_PAGE = 0x40000000 // 4096 + 1  # the page that SQLite never uses; a super-journal's name stands in its place
+LOCK_PAGE = 0x40000000 // 4096 + 1  # SQLite never uses this page; in a journal, its number marks a super-journal's name
 
 
 def plant_journal(database: Path, victim: Path) -> None:
-    """A hot journal beside the database that undoes nothing, and names a file which SQLite then deletes."""
+    """Write a hot journal beside the database that undoes nothing, and names a file which SQLite then deletes."""
     pages = database.stat().st_size // 4096
     header = MAGIC + struct.pack(">IIIII", 0, 0, pages, SECTOR, 4096)
     name = str(victim).encode()
@@ -24,7 +24,7 @@ def plant_journal(database: Path, victim: Path) -> None:
 
 
 def change(database: Path, *statements: str) -> None:
-    """Change a database in ways that its own rules forbid: types are not checked, and afterwards it looks as before."""
+    """Change a database in ways that its schema forbids: types are not checked, and then the schema is restored."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         before = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
@@ -42,7 +42,7 @@ def change(database: Path, *statements: str) -> None:
 
 
 def redefine(database: Path, name: str, kind: str, sql: str) -> None:
-    """Let a name of the schema be something else."""
+    """Change the type and definition of an entry of the schema."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
@@ -52,7 +52,7 @@ def redefine(database: Path, name: str, kind: str, sql: str) -> None:
 
 
 def make_sparse(path: Path, size: int) -> None:
-    """A file that is large, and takes no space."""
+    """Extend the file with a hole to this size, which takes no space."""
     with path.open("ab") as file:
         file.truncate(size)
 
@@ -77,13 +77,13 @@ def zeros(path: Path) -> None:
 
 
 PAGE = 4096
-CELLS = 400  # of an inner page
+CELLS = 400  # in an inner page
 
 
 def make_endless(database: Path, table: str | None = None) -> None:
-    """Let a table, or the schema itself, seem to hold 400 times 400 times 400 times what is in its last page.
+    """Make a table, or the schema itself, seem to hold 400 times 400 times 400 times the content of its last page.
 
-    Of inner pages whose cells all lead to the same page below, nothing is wrong but the order of their keys.
+    Inner pages whose cells all lead to the same page below are valid except for the order of their keys.
     """
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         assert connection.execute("PRAGMA page_size").fetchone()[0] == PAGE
@@ -103,7 +103,7 @@ def make_endless(database: Path, table: str | None = None) -> None:
     assert page[start] == 5, "the table is too small"
     (last,) = struct.unpack_from(">I", page, start + 8)
     below = last
-    if not table:  # SQLite takes a row about an index of its own as often as it comes
+    if not table:  # SQLite accepts any number of rows about one of its own indexes
         below = count + 1
         content += _leaf(("index", "sqlite_autoindex_tick_1", "tick", index, None))
     for level in range(3):

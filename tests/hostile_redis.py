@@ -1,4 +1,4 @@
-"""Servers on loopback that a client of Redis may meet and should survive."""
+"""Misbehaving servers on loopback that a Redis client should survive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HostileServer:
         self.bytes_sent = 0
 
     def send(self, connection: socket.socket, data: bytes) -> None:
-        """Count what the client's side took, even if it does not take all."""
+        """Send data, and count the bytes that the client's side took, even if it does not take all."""
         view = memoryview(data)
         while view:
             count = connection.send(view)
@@ -32,7 +32,7 @@ Behaviour = Callable[[HostileServer, socket.socket], object]
 
 @contextmanager
 def hostile_server(behave: Behaviour) -> Iterator[HostileServer]:
-    """Whoever connects is treated so, and it ends with the block."""
+    """A server that treats each client this way, and ends with the block."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = HostileServer(listener)
 
@@ -56,20 +56,20 @@ def hostile_server(behave: Behaviour) -> Iterator[HostileServer]:
 
 
 def log_in(server: HostileServer, connection: socket.socket) -> None:
-    """Be polite until the first question."""
+    """Behave correctly until the first GET."""
     words = b""
     while b"GET" not in words:
         words = connection.recv(MIB)
         if b"AUTH" in words:
             server.send(connection, b"+OK\r\n")
-        elif b"CLIENT" in words:  # redis-py introduces itself, twice in one breath
+        elif b"CLIENT" in words:  # redis-py introduces itself, with two commands at once
             server.send(connection, b"+OK\r\n" * words.count(b"CLIENT"))
         elif not words:
             raise ConnectionError
 
 
 def drip(server: HostileServer, connection: socket.socket) -> None:
-    """One byte a second."""
+    """Send one byte a second."""
     log_in(server, connection)
     for _ in range(600):
         server.send(connection, b"+")
@@ -83,7 +83,7 @@ def drip_at_login(server: HostileServer, connection: socket.socket) -> None:
 
 
 def flood(server: HostileServer, connection: socket.socket) -> None:
-    """One value of 2 GB."""
+    """Send one value of 2 GB."""
     log_in(server, connection)
     server.send(connection, b"$2000000000\r\n")
     for _ in range(2000):
@@ -91,7 +91,7 @@ def flood(server: HostileServer, connection: socket.socket) -> None:
 
 
 def flood_in_parts(server: HostileServer, connection: socket.socket) -> None:
-    """Each part is small enough, and there are 2,000 of them."""
+    """Send a list of 2,000 parts, each of which is small enough."""
     log_in(server, connection)
     server.send(connection, b"*2000\r\n")
     for _ in range(2000):
@@ -111,7 +111,7 @@ def nest(server: HostileServer, connection: socket.socket) -> None:
 
 
 def answer_slowly(server: HostileServer, connection: socket.socket) -> None:
-    """1,024 cards, of which each takes its time: none of the pauses is long."""
+    """Answer for 1,024 cards with a short pause after each."""
     log_in(server, connection)
     server.send(connection, b"$4\r\n1024\r\n")
     for _ in range(1024):

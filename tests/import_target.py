@@ -1,4 +1,4 @@
-"""A data folder that things are imported into, and what is left of the source."""
+"""A data folder to import into, and helpers that check the source and the result."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.machine import query
 
 
 class Target:
-    """A data folder that things are imported into."""
+    """A data folder to import into."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self._capsys = folder, capsys
         self.errors = ""
 
     def imports(self, source: Path, *options: str, status: int = 0) -> dict[str, Any]:
-        """What the command says, as JSON; the source must be as it was."""
+        """The JSON output of an import; the source must stay unchanged."""
         before = photograph(source)
         self._capsys.readouterr()
         found = import_.main([str(source), "--data-dir", str(self.folder), "--json", *options])
@@ -52,11 +52,11 @@ def iso(ts_ms: int) -> str:
 
 
 def photograph(path: Path) -> dict[str, Any]:
-    """What is in a folder; or in a file, and in those beside it whose names begin like its own."""
+    """Time and content of each file in a folder; or of a file and its neighbours whose names begin like its own."""
     found = path.rglob("*") if path.is_dir() else path.parent.glob(f"{path.name}*")
     return {str(file): (file.stat().st_mtime_ns, file.read_bytes()) for file in found if file.is_file()}
 
 
 def left_out(document: dict[str, Any]) -> dict[str, int]:
-    """How many of what were left out, by reason."""
+    """The counts of skipped items by kind and reason."""
     return {f"{left['what']} {left['reason']}": left["count"] for left in document["left_out"]}

@@ -1,4 +1,4 @@
-"""The keys of a JSON document, spelled as the pages spell them."""
+"""The keys of a JSON document, spelled as in the pages of docs/."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gua_sample.policy import STATES
 
 
 def key_paths(value: Any, path: str = "") -> Iterator[str]:
-    """Every key that has a plain value, as the page spells it: gpus[].states.<state>.share."""
+    """Paths of all keys with a plain value, spelled as in the pages: gpus[].states.<state>.share."""
     if isinstance(value, dict):
         for key, item in value.items():
             name = "<state>" if key in STATES else key

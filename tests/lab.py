@@ -1,4 +1,4 @@
-"""A small laboratory on paper: histories of a few ticks, written by the real store, and the reports of them."""
+"""A small laboratory: histories of a few ticks, written by the real store, and reports on them."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Job(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """A card at a tick. Unless told otherwise it is in order, and its processes' memory is all that is in use."""
+    """A card at a tick. By default it is healthy, and its processes' memory is all that is in use."""
 
     place: int = 0
     utilization: float | None = 0.0
     jobs: tuple[Job, ...] = ()
-    used_mib: int | None = -1  # what the processes have
+    used_mib: int | None = -1  # -1: the sum of the processes
     status: str = "ok"
     total_mib: int | None = 80_000
     mig_index: int | None = None
@@ -73,7 +73,7 @@ class Gpu(NamedTuple):
         return Card(facts, self.utilization, source, used, None, self.energy, 40, usages)
 
 
-# Of these two on a busy card, it is Bob who keeps it busy.
+# If both are on a busy card, only Bob keeps it busy.
 ALICE = Job(100, "alice", sm_percent=0)
 BOB = Job(200, "bob", sm_percent=95)
 
@@ -98,7 +98,7 @@ def mig(index: int, mig_index: int, utilization: float | None = 0.0, jobs: tuple
     return Gpu(index, utilization, jobs, total_mib=9856, mig_index=mig_index, parent=f"GPU-{index}")
 
 
-HIDDEN = Gpu(0, 0.0, (), used_mib=20_000)  # memory that no process shows
+HIDDEN = Gpu(0, 0.0, (), used_mib=20_000)  # unattributed memory
 
 
 def at(text: str, zone: str = "UTC") -> int:
@@ -132,7 +132,7 @@ def series(
     boot: str = "boot-1",
     error: str | None = None,
 ) -> list[Tick]:
-    """Ticks that all see the same."""
+    """Ticks at equal intervals that all see the same."""
     times = (start_ms + number * every_ms for number in range(count))
     return [tick(ts_ms, *gpus, interval_ms=interval_ms, boot=boot, error=error) for ts_ms in times]
 
@@ -145,13 +145,13 @@ def minutes(
     boot: str = "boot-1",
     error: str | None = None,
 ) -> list[Tick]:
-    """Ticks a minute apart that all see the same; start and end in minutes from Monday's midnight on."""
+    """Ticks a minute apart that all see the same; start and end are in minutes since Monday's midnight."""
     start_ms = MONDAY_MS + start * MINUTE_MS
     return series(start_ms, end - start, *gpus, interval_ms=interval_ms, boot=boot, error=error)
 
 
 def hour(*gpus: Gpu, start_ms: int = MONDAY_MS) -> list[Tick]:
-    """An hour of ticks that all see the same, Monday's first one unless told otherwise."""
+    """An hour of ticks that all see the same, by default Monday's first hour."""
     return series(start_ms, 60, *gpus)
 
 
@@ -162,7 +162,7 @@ def write(folder: Path | str, ticks: Sequence[Tick]) -> None:
 
 @contextmanager
 def written(ticks: Sequence[Tick]) -> Iterator[str]:
-    """A folder with these ticks, for tests that need many of them."""
+    """A temporary folder with these ticks, for tests that need many folders."""
     with tempfile.TemporaryDirectory(prefix="gua-lab-") as folder:
         write(folder, ticks)
         yield folder
@@ -184,12 +184,12 @@ def report_of(
 
 
 def report_minutes(folder: Path | str, start: int, end: int) -> Report:
-    """The report of a window in minutes from Monday's midnight on."""
+    """The report of a window given in minutes since Monday's midnight."""
     return report_of(folder, MONDAY_MS + start * MINUTE_MS, MONDAY_MS + end * MINUTE_MS)
 
 
 def report_hour(folder: Path, *gpus: Gpu) -> Report:
-    """Write an hour of ticks that all see the same; returns the report of it."""
+    """Write an hour of ticks that all see the same; returns its report."""
     write(folder, hour(*gpus))
     return report_of(folder, MONDAY_MS, MONDAY_MS + HOUR_MS)
 
@@ -200,13 +200,13 @@ def hours(report: Report) -> dict[str, float]:
 
 
 def expect(report: Report, **states: float) -> None:
-    """Expect these GPU-hours by state, and none of the states that are not named."""
+    """Check the report's GPU-hours by state; a state that is not named must have none."""
     names = {name.replace("_", "-"): value for name, value in states.items()}
     assert hours(report) == pytest.approx({state: names.get(state, 0.0) for state in STATES})
 
 
 def hours_by(frame: pd.DataFrame, key: str) -> dict[tuple[str, str], float]:
-    """GPU-hours of each thing by state, those that are not 0."""
+    """GPU-hours by name (in column `key`) and state, without zeros."""
     found = {}
     for state in STATES:
         column = f"{state.replace('-', '_')}_gpu_hours"
@@ -229,7 +229,7 @@ def cell(report: Report, weekday: int, hour: int) -> float:
 
 
 def row(frame: pd.DataFrame, key: str, value: object) -> dict[str, object]:
-    """The one row in which `key` is `value`."""
+    """The only row whose `key` is `value`."""
     found = frame[frame[key] == value].to_dict("records")
     assert len(found) == 1, frame
     return {str(name): content for name, content in found[0].items()}

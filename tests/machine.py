@@ -28,7 +28,7 @@ class Machine:
     def environment(
         self, clock_offset_ms: int | None = None, clock_ms: int | None = None, kill_at: int | None = None
     ) -> dict[str, str]:
-        """Of a process on this machine, with the driver as the scenario is now."""
+        """The environment of a process on this machine, with the driver in the current state of the scenario."""
         scenario = self.scenario.write(self.folder / "scenario")
         variables = environment(self.driver, scenario)
         if clock_offset_ms is not None or clock_ms is not None:
@@ -56,7 +56,7 @@ class Machine:
         return subprocess.run(self.command(*arguments), env=environment, capture_output=True, text=True, check=False)
 
     def tick(self, *arguments: str, **keywords: Any) -> None:
-        """Run gua-sample once; it must succeed and have nothing to complain about."""
+        """Run gua-sample once; it must succeed without a complaint."""
         done = self.sample(*arguments, **keywords)
         assert (done.returncode, done.stderr) == (0, "")
 

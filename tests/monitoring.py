@@ -1,4 +1,4 @@
-"""A real node_exporter and a real Prometheus that scrapes it, on ports of their own; or why there are none."""
+"""A real node_exporter and a real Prometheus that scrapes it, on free ports."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def get(url: str) -> str:
 
 class Monitoring:
     def __init__(self, folder: Path, exporter: str, prometheus: str) -> None:
-        self.folder = folder  # where node_exporter looks for *.prom
+        self.folder = folder  # in which node_exporter looks for *.prom
         self.exporter = exporter
         self.prometheus = prometheus
 
     def scrape(self) -> str:
-        """What node_exporter says of our files."""
+        """The metrics that node_exporter serves from our files."""
         return get(f"http://{self.exporter}/metrics")
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an expression, now; each has "metric" and "value"."""
+        """The current series of an expression; each has "metric" and "value"."""
         return list(self._get("query", query=expression)["result"])
 
     def alerts(self) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 @contextmanager
 def monitoring(folder: Path, rules: Path) -> Iterator[Monitoring]:
-    """Both servers, once they answer. `folder` is for their files."""
+    """Both servers, as soon as they answer. `folder` is for their files."""
     textfiles = folder / "textfiles"
     textfiles.mkdir()
     exporter, prometheus = (f"127.0.0.1:{port}" for port in free_ports(2))

@@ -1,4 +1,4 @@
-"""What a report says, counted again a tick at a time and without pandas, to have something to compare it with."""
+"""A report's figures, computed a tick at a time and without pandas, to compare the report with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS
 
 
 class Naive:
-    """The rules of the design once more, for ticks in time order, without shortcuts."""
+    """The rules of the design, implemented again without shortcuts, for ticks in time order."""
 
     def __init__(self, ticks: Sequence[Tick]) -> None:
         self.ticks = ticks
@@ -31,9 +31,9 @@ class Naive:
         place = times.index(self.ticks[position].ts_ms)
         gaps = [later - earlier for earlier, later in pairwise(times)]
         around = gaps[max(0, place - 10) : place + 10]
-        if place == len(gaps):  # the day's last tick has no gap of its own there: as the one before
+        if place == len(gaps):  # the day's last tick has no gap after it: use the one before
             around = gaps[max(0, place - 11) : place + 9]
-        around = [gap for gap in around if gap <= 2 * HOUR_MS]  # a longer one is a hole
+        around = [gap for gap in around if gap <= 2 * HOUR_MS]  # a longer one is an outage
         return median(around) if around else 30_000
 
     def _weight(self, position: int) -> int:
@@ -47,7 +47,7 @@ class Naive:
         return min(gap, round(interval))
 
     def pieces(self, start_ms: int, end_ms: int, step_ms: int) -> Iterator[tuple[Tick, int, int]]:
-        """Parts of ticks that don't cross a multiple of `step_ms`: the tick, when the part begins, how long it is."""
+        """Parts of ticks that don't cross a multiple of `step_ms`: the tick, the part's beginning and its length."""
         for one, weight in zip(self.ticks, self.weights, strict=True):
             begin, end = max(one.ts_ms, start_ms), min(one.ts_ms + weight, end_ms)
             while begin < end:
@@ -81,7 +81,7 @@ class Naive:
         return dict(sums)
 
     def heatmap(self, start_ms: int, end_ms: int, zone: str) -> dict[tuple[int, int], float]:
-        """The active share of what is known, by weekday and hour. Zones change by no less than 15 minutes."""
+        """The active share of known time by weekday and hour. Zones change by no less than 15 minutes."""
         known: dict[tuple[int, int], float] = defaultdict(float)
         active: dict[tuple[int, int], float] = defaultdict(float)
         for one, begin, length in self.pieces(start_ms, end_ms, 15 * MINUTE_MS):

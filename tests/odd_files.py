@@ -1,4 +1,4 @@
-"""What may be where a file is expected: each function puts it there."""
+"""Odd things in the place of a file: each function puts one at the path."""
 
 from __future__ import annotations
 

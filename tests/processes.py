@@ -1,4 +1,4 @@
-"""Real processes with the names that a test gives them."""
+"""Real processes with chosen command names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME_ITSELF = (
 
 @contextmanager
 def process_named(name: bytes) -> Iterator[int]:
-    """A real process that has given itself this command name."""
+    """The pid of a real process that has given itself this command name."""
     with subprocess.Popen([sys.executable, "-c", NAME_ITSELF, name.hex()], stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()

@@ -1,4 +1,4 @@
-"""One stored day counted again from everything ever written: a tick at a time, in plain Python, without shortcuts."""
+"""A stored day, recounted from all ticks ever written: a tick at a time, in plain Python, without shortcuts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_ACTIVE_FIRST = ("active", "idle-held", "unknown")
 
 
 class Counted(NamedTuple):
-    """All that is stored of a day, in no particular order."""
+    """Everything stored of a day, in no particular order."""
 
     cards: dict[tuple[int, str, str], tuple[int, int, int]]  # hour, card, state: ms, joules, ms with known energy
     identities: dict[tuple[int, str, str, str], int]  # hour, card, identity, state: ms
@@ -46,7 +46,7 @@ class Recount:
         for times in by_day.values():
             gaps = [later - earlier for earlier, later in pairwise(times)]
             for place in range(len(times)):
-                middle = min(place, len(gaps) - 1)  # the last one has no gap of its own: as the one before
+                middle = min(place, len(gaps) - 1)  # the last tick has no gap after it: use the one before
                 around = [gap for gap in gaps[max(0, middle - 10) : middle + 10] if gap <= 2 * HOUR_MS]
                 found.append(median(around) if around else 30_000)
         return [found[place] if tick.interval_ms is None else tick.interval_ms for place, tick in enumerate(self.ticks)]
@@ -65,8 +65,8 @@ class Recount:
         return following if self.joined[position] else min(own, following)
 
     def _process_states(self) -> list[dict[tuple[str, int], tuple[str, bool]]]:
-        """By tick: the state of each process on each card, and whether it counts."""
-        last: dict[tuple[str, int], tuple[float, int | None]] = {}  # until when it counts
+        """For each tick, the state of each process on each card, and whether it counts."""
+        last: dict[tuple[str, int], tuple[float, int | None]] = {}  # end of its validity, utilization
         found = []
         for tick, interval in zip(self.ticks, self.intervals, strict=True):
             states: dict[tuple[str, int], tuple[str, bool]] = {}
@@ -83,7 +83,7 @@ class Recount:
         return found
 
     def day(self, number: int) -> Counted:
-        """The UTC day of that number since 1970."""
+        """The counts of the UTC day of that number since 1970."""
         start, end = number * DAY_MS, (number + 1) * DAY_MS
         reaching = [place for place, tick in enumerate(self.ticks) if self.ends[place] > start and tick.ts_ms < end]
         own = [place for place in reaching if self.ticks[place].ts_ms >= start]
@@ -149,7 +149,7 @@ class Recount:
         return sorted(hold for hold in found if hold[1] < hold[2])
 
     def _link(self, place: int, step: int) -> int | None:
-        """The nearest tick that saw cards, if an episode may go on over what lies between."""
+        """The nearest tick in that direction that saw cards, if an episode may continue across the ticks between."""
         other = place + step
         while 0 <= other < len(self.ticks) and not self.ticks[other].cards:
             other += step
@@ -190,7 +190,7 @@ class Recount:
 
 
 def as_stored(day: Day) -> Counted:
-    """What is stored of a day, to compare it with what was counted."""
+    """The stored day in the form of a recount, for comparison."""
     cards, identities, holds, facts = day.rollup
     episodes, spans = day.episodes, day.spans
     energy = zip(cards["weight_ms"], cards["energy_joules"], cards["energy_ms"], strict=True)
@@ -221,7 +221,7 @@ def _keys(frame: Any, *names: str) -> list[tuple[Any, ...]]:
 
 
 def differences(one: Counted, other: Counted) -> list[str]:
-    """What is not the same, by name. Joules are stored as whole numbers."""
+    """Descriptions of all differences. Joules may differ by 1, as they are stored as whole numbers."""
     found = []
     for name in Counted._fields:
         left, right = getattr(one, name), getattr(other, name)

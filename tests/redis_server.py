@@ -18,10 +18,10 @@ import redis
 SERVER = "redis-server"
 needs_redis = pytest.mark.needs(SERVER)
 
-# Of nobody, for localhost, for a hundred years. It vouches for itself.
+# Self-signed, for localhost, valid for a hundred years.
 CERTIFICATE, KEY = (Path(__file__).parent / "tls" / name for name in ("certificate.pem", "key.pem"))
 
-# The values come from a script, as the numbers of its JSON are spelled by Redis itself.
+# A script writes the values because Redis itself then spells the numbers in the JSON.
 RESERVE = """
 local state = {user = ARGV[2], type = ARGV[3], start_time = tonumber(ARGV[4])}
 if ARGV[5] ~= '' then state.actual_user = ARGV[5] end
@@ -32,7 +32,7 @@ redis.call('SET', 'canhazgpu:gpu:' .. ARGV[1], cjson.encode(state))
 
 
 class Canhazgpu:
-    """What its commands leave in Redis. Times are epoch seconds."""
+    """A Redis server with the values that canhazgpu's commands leave. Times are epoch seconds."""
 
     def __init__(self, port: int, tls_port: int, unix_socket: Path) -> None:
         self.port = port
@@ -46,15 +46,15 @@ class Canhazgpu:
         self.client.set("canhazgpu:gpu_count", cards)
 
     def reserve(self, index: int, user: str, start: int, expiry: int | None = None, account: str = "") -> None:
-        """canhazgpu reserve: manual, until a time."""
+        """Write the state of canhazgpu reserve: a manual reservation until a time."""
         self.client.eval(RESERVE, 0, index, user, "manual", start, account, "", expiry if expiry is not None else "")
 
     def run(self, index: int, user: str, start: int, heartbeat: int, account: str = "") -> None:
-        """canhazgpu run, before its first heartbeat."""
+        """Write the state of canhazgpu run before its first heartbeat."""
         self.client.eval(RESERVE, 0, index, user, "run", start, account, heartbeat, "")
 
     def beat(self, index: int, user: str, start: float, heartbeat: float) -> None:
-        """The same after a heartbeat: Go writes the whole object again, with all the times there are."""
+        """Write the state of canhazgpu run after a heartbeat: Go rewrites the whole object, with all times."""
         times = {"start_time": rfc3339(start), "last_heartbeat": rfc3339(heartbeat)}
         state = {"user": user, "actual_user": user, **times, "type": "run", "expiry_time": None, "last_released": None}
         self.client.set(f"canhazgpu:gpu:{index}", json.dumps(state, separators=(",", ":")))
@@ -64,7 +64,7 @@ class Canhazgpu:
         self.client.set(f"canhazgpu:gpu:{index}", json.dumps(times, separators=(",", ":")))
 
     def record(self, index: int, user: str, start: float, end: float, kind: str = "run") -> None:
-        """What a release adds to the history."""
+        """Add a released reservation to the history."""
         record = {
             "user": user,
             "gpu_id": index,
@@ -77,7 +77,7 @@ class Canhazgpu:
 
 
 def rfc3339(seconds: float) -> str:
-    """With nine digits and a zone, as Go writes it."""
+    """A time with nine digits and a zone, as Go writes it."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f789Z")
 
 

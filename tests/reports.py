@@ -1,4 +1,4 @@
-"""Reports made up by hand, with all that a format has to show."""
+"""Made-up reports with everything that a format has to show."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def by_state(**columns: list[float]) -> pd.DataFrame:
 
 
 def gpu_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    """uuid, index, mig_index, name, then GPU-hours in the order of STATES."""
+    """A report's GPUs from rows of uuid, index, mig_index, name, then GPU-hours in the order of STATES."""
     records = []
     for uuid, index, mig_index, name, *hours in rows:
         record = {"uuid": uuid, "index": index, "mig_index": mig_index, "name": name, "gpu_hours": sum(hours)}
@@ -39,7 +39,7 @@ def gpu_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 
 def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
-    """identity, idle-held, active and unknown GPU-hours."""
+    """A report's identities from rows of identity, idle-held, active and unknown GPU-hours."""
     return pd.DataFrame(
         [
             (who, idle + active + unknown, active, idle, unknown, idle / (idle + active))
@@ -57,7 +57,8 @@ def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
 
 
 def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    """gpu_uuid, gpu_index, mig_index, identity, pid, command, hours from and to the window's end, memory, ongoing."""
+    """A report's episodes from rows of gpu_uuid, gpu_index, mig_index, identity, pid, command, start and end in hours
+    relative to the window's end, memory, ongoing."""
     return pd.DataFrame(
         [
             (
@@ -75,7 +76,7 @@ def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 
 def small_report() -> Report:
-    """Three cards for a week: one whole, one in two MIG instances, one lost."""
+    """A week of three cards: one whole, one in two MIG instances, one lost."""
     day_ms = 24 * HOUR_MS
     return Report(
         host="lab-1",
@@ -145,7 +146,7 @@ def small_report() -> Report:
 
 
 def empty_report() -> Report:
-    """The sampler ran, but saw no card, no process and no hour; nothing is known of the time before."""
+    """A report whose sampler ran, but saw no card, no process and no hour; nothing is known of the time before."""
     full = small_report()
     nothing = [0.0] * 4
     return replace(
@@ -167,7 +168,7 @@ def empty_report() -> Report:
 
 
 def reserved_report() -> Report:
-    """The same laboratory, with reservations, of which one could not be read."""
+    """The small report with reservations, one of which is unreadable."""
     rows = [
         (HOSTILE[0], "GPU-a", 0, NAN, 40.0, 10.0, 30.0, 28.5, 0.0, 21.5),
         ("ada", "MIG-c", 1, 1.0, 12.0, 0.0, 9.75, 0.0, 2.25, 0.0),

@@ -1,4 +1,4 @@
-"""Where this repository is, and the pages of its documents."""
+"""Paths of this repository and the pages of its documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Days of a laboratory, and what rolls them up: the real command, or the parts of it, in this process."""
+"""Days of a laboratory, rolled up in this process by the real command or parts of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.machine import query
 
 TODAY_MS = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
 WEEK = [day_of(TODAY_MS - days * DAY_MS) for days in range(7, 0, -1)]
-# Two days that are too old for `raw_days = 6` and two that are not, with some between: midnight may pass meanwhile.
+# Two days that are too old for `raw_days = 6` and two that are not, with a margin, as midnight may pass meanwhile.
 OLD = [day_of(TODAY_MS - days * DAY_MS) for days in (9, 8)]
 RECENT = [day_of(TODAY_MS - days * DAY_MS) for days in (5, 4)]
 KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
@@ -40,7 +40,7 @@ TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
 
 
 class Killed(BaseException):
-    """Raised where a kill is to happen: nobody catches it."""
+    """Simulates a kill at the point where it is raised: nothing catches it."""
 
 
 def write_week(folder: Path) -> None:
@@ -51,14 +51,14 @@ def write_week(folder: Path) -> None:
 
 
 def run(verb: str, data_dir: Path, *arguments: str) -> tuple[int, str, str]:
-    """How it ended, and what it said."""
+    """Exit status, output and errors of a gua command."""
     with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
         status = main([verb, "--data-dir", str(data_dir), *arguments])
     return status, output.getvalue(), errors.getvalue()
 
 
 def roll_up(data_dir: Path, *arguments: str, **retention: int) -> dict[str, Any]:
-    """What gua rollup did; it must end well and have nothing to complain about."""
+    """The JSON output of gua rollup, which must succeed without a complaint."""
     config = data_dir / "gua.toml"
     config.write_text("\n".join(["[retention]", *(f"{name} = {days}" for name, days in retention.items()), ""]))
     status, output, errors = run("rollup", data_dir, "--config", str(config), "--json", *arguments)
@@ -68,7 +68,7 @@ def roll_up(data_dir: Path, *arguments: str, **retention: int) -> dict[str, Any]
 
 
 def report(data_dir: Path, first: str = WEEK[0], last: str = day_of(TODAY_MS)) -> dict[str, Any]:
-    """What gua report says of these days, but for where it has that from."""
+    """The JSON report of these days, without its sources."""
     status, output, errors = run("report", data_dir, "--json", "--tz", "UTC", "--from", first, "--to", last)
     assert (status, errors) == (0, "")
     found: dict[str, Any] = json.loads(output)
@@ -77,7 +77,7 @@ def report(data_dir: Path, first: str = WEEK[0], last: str = day_of(TODAY_MS)) -
 
 
 def stored(data_dir: Path, days: Sequence[str] | None = None) -> dict[str, dict[str, list[str]]]:
-    """All that is stored of each day, but for what became of its ticks, in no particular order."""
+    """Everything stored of each day except the fate of its ticks, in no particular order."""
     path = data_dir / "rollups.sqlite"
     known = {row["day"]: row["id"] for row in query(path, "SELECT id, day FROM day")}
     words = {row["id"]: row["text"] for row in query(path, "SELECT * FROM word")}
@@ -102,7 +102,7 @@ def partition(data_dir: Path, day: str) -> Path:
 
 
 def touch(data_dir: Path, day: str) -> None:
-    """As an rsync without -t does."""
+    """Change the partition's modification time, like an rsync without -t."""
     os.utime(partition(data_dir, day))
 
 
@@ -115,7 +115,7 @@ def edges_left(data_dir: Path) -> list[str]:
 
 
 def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
-    """Store those of the history's days that are at these positions, or all."""
+    """Roll up the days of the history at these positions, or all; returns the stored ones."""
     history = History(folder)
     done = []
     with RollupWriter(path_of(folder)) as writer:
@@ -131,12 +131,12 @@ def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
 
 
 def upkeep(folder: Path, now_ms: int, config: Config = CONFIG, rebuild: bool = False, dry_run: bool = False) -> Done:
-    """Run what gua rollup runs, at a time of the test's choosing."""
+    """Run the same upkeep as gua rollup, at a time of the test's choosing."""
     return Upkeep(str(folder), config, now_ms, dry_run, print).run(rebuild, False, None)
 
 
 def assert_same(one: Report, other: Report) -> None:
-    """Compare all figures of two reports, wherever they have them from."""
+    """Compare all figures of two reports, whatever their sources."""
     for name in FIGURES:
         assert (
             getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6)
@@ -157,7 +157,7 @@ def assert_same(one: Report, other: Report) -> None:
 
 
 def lab_days(folder: Path, days: int = 3, seed: int = 1) -> tuple[int, int]:
-    """Write days of the simulated laboratory, a tick every five minutes; returns when they start and end."""
+    """Write days of the simulated laboratory, a tick every five minutes; returns their start and end."""
     end = MONDAY_MS + 12 * HOUR_MS
     start = end - days * DAY_MS
     store.append_history(store.prepare(str(folder)), Laboratory(seed).history(start, end, 5 * MINUTE_MS))
@@ -165,6 +165,6 @@ def lab_days(folder: Path, days: int = 3, seed: int = 1) -> tuple[int, int]:
 
 
 def expire(folder: Path, *days: str) -> None:
-    """Remove the ticks of these days."""
+    """Remove the partitions of these days."""
     for day in days:
         (folder / "samples" / f"{day}.sqlite").unlink()

@@ -1,4 +1,4 @@
-"""A systemctl that knows what a test tells it: the machine that runs the tests may have units of its own, or none."""
+"""A fake systemctl with a test's own units: the machine that runs the tests may have others, or none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ done
 
 
 def replace_systemctl(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put it first on the path. It has no units, until a test installs some into the folder that is returned."""
+    """Put a fake systemctl first on the path; returns the folder for its units, which is empty."""
     programs, units = folder / "bin", folder / "units"
     programs.mkdir()
     units.mkdir()

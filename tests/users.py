@@ -1,4 +1,4 @@
-"""Other users: what only root can set up, and why a test is skipped without it."""
+"""Other users: helpers that need root, and marks that skip tests without it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs_mounts = pytest.mark.skipif(not can_mount(), reason="mounting takes root a
 
 
 def reachable_python() -> str:
-    """A Python that another user can run: one under /root would not do."""
+    """A Python that another user can run, unlike one under /root."""
     for candidate in dict.fromkeys([sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"]):
         check = "import sys, sqlite3, ctypes; sys.exit(sys.version_info < (3, 10))"
         try:
@@ -42,7 +42,7 @@ def reachable_python() -> str:
 
 
 def sampler_for_others(folder: Path) -> list[str]:
-    """A gua-sample that another user can run: the same files, copied to where everybody may read."""
+    """A command for gua-sample that another user can run: the same files, copied to a place that everybody may read."""
     library = folder / "library"
     if not library.exists():
         assert gua_sample.__file__
@@ -53,7 +53,7 @@ def sampler_for_others(folder: Path) -> list[str]:
 
 
 def gua_for_others(folder: Path) -> list[str]:
-    """A gua that another user can run."""
+    """A command for gua that another user can run."""
     python = sampler_for_others(folder)[0]
     library = folder / "library"
     assert gua_report.__file__

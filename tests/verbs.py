@@ -1,4 +1,4 @@
-"""Runs gua's verbs in children of this process, which has paid for pandas once: as any user, within limits."""
+"""Run gua's verbs as any user and within limits, in children of this process, which has imported pandas once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gua_sample.cli import main as sample
 from tests.users import SOMEBODY
 
 for module, _ in VERBS.values():
-    importlib.import_module(module)  # while we may: Python itself may be out of another user's reach
+    importlib.import_module(module)  # now, as another user may have no access to Python's files
 
 SECONDS = 30
 MEMORY_BYTES = 3 << 30
@@ -32,16 +32,16 @@ class Done(NamedTuple):
 
     @property
     def is_calm(self) -> bool:
-        """Whether it ended as a command may: with an exit status that is documented, and without a mistake of ours."""
+        """Whether the command ended with a documented exit status and without a bug of ours."""
         return self.returncode in (0, 1, 2, 3) and "Traceback" not in self.stderr and "is a bug" not in self.stderr
 
 
 def run(*arguments: str | Path, uid: int = 0, temporary: Path | None = None) -> Done:
-    """What `gua` does with these arguments, or `gua-sample` if the first is that. `temporary` is its TMPDIR."""
+    """The result of `gua` with these arguments, or of `gua-sample` if the first is that. `temporary` is its TMPDIR."""
     words = [str(argument) for argument in arguments]
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads that the test runner has
+            warnings.simplefilter("ignore", DeprecationWarning)  # the test runner has threads
             pid = os.fork()
         if pid == 0:
             if temporary:
@@ -93,6 +93,6 @@ def _wait(pid: int) -> int:
 
 
 def give(path: Path, uid: int = SOMEBODY) -> None:
-    """Let the path, and all that is in it, belong to that user."""
+    """Make that user the owner of the path and everything in it."""
     for one in [path, *path.rglob("*")]:
         os.chown(one, uid, uid, follow_symlinks=False)

@@ -1,1 +1,1 @@
-"""gua export: what was recorded, for the tools that people already have."""
+"""gua export: the recorded data, for the tools that people already have."""

@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 
 class Days:
-    """As partitions hold them. Those that can't be read are left out, and named in `problems`."""
+    """Days as stored in partitions. Unreadable days are left out and named in `problems`."""
 
     hint = ""
     kind = PARTITION
@@ -32,12 +32,13 @@ class Days:
         self.data_dir, self.window, self.name, self.config = data_dir, window, name, config
         self.history = History(data_dir)
         self.problems: list[str] = []
-        self.expired: list[str] = []  # of which there are but sums
+        self.expired: list[str] = []  # days of which only sums are left
         self._leave_out_expired()
         self.days = [day for day in self.history.days if self._is_touched(day)]
 
     def _leave_out_expired(self) -> None:
-        """What came when a day's ticks had been removed is not that day, and must not take its place in an archive."""
+        """Leave out expired days. Ticks that came after the removal are not the whole day, and must not replace it in
+        an archive."""
         try:
             index = read_index(path_of(self.data_dir))
         except StoreError:
@@ -56,9 +57,9 @@ class Days:
         progress: Progress | None = None,
         join: Callable[[Iterator[Block]], Iterator[Block]] = iter,
     ) -> Iterator[tuple[str, Block]]:
-        """Each day that has rows, with them as `encode` makes them. Raises at the end if there was none.
+        """Each day that has rows, with the block that `encode` makes of them. Raises at the end if there was none.
 
-        A large day comes several times, each time with some of its rows, unless `join` makes one block of these.
+        A large day comes several times, each time with some of its rows, unless `join` makes one block of them.
         """
         found = False
         for done, day in enumerate(self.days):
@@ -91,11 +92,11 @@ class Days:
         return self.history.paths[day]
 
     def _bounds(self, day: str) -> tuple[int, int]:
-        """What to ask the day's file for."""
+        """Start and end of the time to read from the day's file."""
         return self.window.start_ms, self.window.end_ms
 
     def left_out(self) -> str | None:
-        """What can't be in an export of ticks, though it was once there."""
+        """A note on the expired days that an export of ticks lacks."""
         if not self.expired or TABLES[self.name].is_of_rollups:
             return None
         return f"the ticks of {span_of_days(self.expired)} have expired; --what card_hours has their sums"
@@ -104,7 +105,7 @@ class Days:
         return day_of(self.window.start_ms) <= day <= day_of(self.window.end_ms - 1)
 
     def _nothing(self) -> NothingToReport:
-        """Ticks may be there, but no process was, nor any card."""
+        """The error for an export without rows; there may be ticks without any process or card."""
         days = [day for day in self.history.days if self._is_touched(day)]
         times = (self.history.ticks_of(day)["ts_ms"] for day in days)
         if any(ticks.between(self.window.start_ms, self.window.end_ms - 1).any() for ticks in times):
@@ -118,7 +119,7 @@ class Days:
 
 
 class RolledUpDays(Days):
-    """As rollups.sqlite holds them. Closed days that it does not hold as they are now are a problem, too."""
+    """Days as stored in rollups.sqlite. Closed days that are missing or outdated there are a problem, too."""
 
     hint = ": a day is rolled up when it is over"
     kind = ROLLUPS
@@ -147,7 +148,7 @@ class RolledUpDays(Days):
         try:
             return read_index(self.path)
         except EmptyPartition:
-            return {}  # it is just being begun
+            return {}  # the file is just being created
         except CorruptPartition as error:
             raise StoreError(f"{error}: gua rollup makes it anew") from error
 
@@ -169,7 +170,7 @@ class RolledUpDays(Days):
 
 
 def whole_days(window: Window) -> Window:
-    """As long as it takes to have each UTC day that it touches."""
+    """The window, extended to whole UTC days."""
     return window._replace(
         start_ms=window.start_ms // DAY_MS * DAY_MS, end_ms=(window.end_ms + DAY_MS - 1) // DAY_MS * DAY_MS
     )

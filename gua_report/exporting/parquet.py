@@ -1,4 +1,4 @@
-"""Parquet: one file, or one for each host and day. Nothing else knows of pyarrow, which is optional."""
+"""Parquet: one file, or one for each host and day. No other module uses pyarrow, which is optional."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ except ImportError as missing:
 PART = "part.parquet"
 COMPRESSION = "zstd"
 BATCH_ROWS = 10_000
-TABLE_KEY = b"gua.table"  # in a file's metadata: which one it is of
+TABLE_KEY = b"gua.table"  # metadata key for the name of a file's table
 TYPES = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
 
 
 def schema_of(table: str, columns: tuple[str, ...]) -> Any:
-    """The same for every day, whatever the day's values are."""
+    """The schema of a table, which is the same for every day, whatever the day's values."""
     fields = [pyarrow.field(name, TYPES[kind_of(name)]) for name in columns]
     return pyarrow.schema(fields, metadata={TABLE_KEY: table.encode()})
 
 
 def block_of(schema: Any, rows: Iterable[Row]) -> Any:
-    """Some rows in columns, put there a few thousand at a time; None without any."""
+    """The rows as an Arrow table, built a few thousand at a time; None if there are none."""
     rows = iter(rows)
     batches = []
     while batch := list(islice(rows, BATCH_ROWS)):
@@ -48,7 +48,7 @@ def block_of(schema: Any, rows: Iterable[Row]) -> Any:
 
 
 def to_stream(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
-    """The parts of one file, which holds all the blocks; nothing at all without any."""
+    """The content of one file with all the blocks, part by part; nothing if there are no blocks."""
     sink, writer = Sink(), None
     for block in blocks:
         writer = writer or parquet.ParquetWriter(sink, schema, compression=COMPRESSION)
@@ -60,13 +60,13 @@ def to_stream(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
 
 
 def to_file(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
-    """One file as a whole, which holds all the blocks; nothing at all without any."""
+    """The content of one file with all the blocks, in one part; nothing if there are no blocks."""
     if content := b"".join(to_stream(schema, blocks)):
         yield content
 
 
 class Sink:
-    """A file that only pyarrow writes to, to be taken part by part."""
+    """A buffer that pyarrow writes to as a file, and that is emptied part by part."""
 
     closed = False
 
@@ -81,7 +81,7 @@ class Sink:
         return len(part)
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """The bytes written since the last call."""
         part = b"".join(self._parts)
         self._parts.clear()
         return part
@@ -97,9 +97,9 @@ class Sink:
 
 
 class Folder:
-    """`host=NAME/day=YYYY-MM-DD/part.parquet`, which pandas, polars, DuckDB and Spark read as one table.
+    """Files `host=NAME/day=YYYY-MM-DD/part.parquet`, which pandas, polars, DuckDB and Spark read as one table.
 
-    Each file is replaced as a whole. The folder is of one table: another one's rows would not fit.
+    Each file is replaced atomically. The folder holds one table: rows of another one would not fit.
     """
 
     def __init__(self, path: str, host: str, schema: Any) -> None:

@@ -1,4 +1,4 @@
-"""The rows of one file, some at a time: a name of thousands of characters stands there once, and here at each tick."""
+"""The rows of one file in portions: a long name is stored once in the file, but repeated here at each tick."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gua_report.config import Config
 from gua_report.exporting.rows import TEXT, Row, Table
 from gua_report.ticks.open_partition import Kind, open_database, use_own_views
 
-# So much text makes a portion. The largest days of many machines have less.
+# Approximate size of a portion. On many machines even the largest days are smaller.
 PORTION_CHARACTERS = 4 << 20
-ROW_CHARACTERS = 100  # of what is no text
+ROW_CHARACTERS = 100  # allowance for a row's columns that are no text
 
 Block = TypeVar("Block")
 
@@ -25,10 +25,10 @@ def read_portions(
     config: Config,
     encode: Callable[[Iterator[Row]], Block],
 ) -> Iterator[Block]:
-    """What `encode` makes of the rows from a time on and before another, portion by portion. Raises StoreError.
+    """The blocks that `encode` makes of the rows within the bounds, portion by portion. Raises StoreError.
 
-    The file is closed again by the time a block is handed out: whoever takes it may be slow, and who writes to the
-    file must not wait for that.
+    The file is closed before a block is handed out: the consumer may be slow, and a writer of the file must not wait
+    for it.
     """
     start_ms: int | None = bounds[0]
     while start_ms is not None:
@@ -44,7 +44,7 @@ def read_portions(
 
 
 class Portion:
-    """Rows up to the end of the tick with which there is enough. The others begin at `rest_ms`, if there are any."""
+    """Rows up to the end of the tick that fills the portion. Remaining rows, if any, begin at `rest_ms`."""
 
     def __init__(self, table: Table, rows: Iterator[Row]) -> None:
         self._table, self._rows = table, rows

@@ -1,4 +1,4 @@
-"""What can be exported: tables of plain values, with None for what is not known, read from one file at a time."""
+"""The tables that can be exported: plain values, with None for unknown ones, read from one file at a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
 
 class Table(NamedTuple):
     columns: tuple[str, ...]
-    # The rows from a time on and before another, in the order of time.
+    # The rows between start (inclusive) and end (exclusive), in the order of time.
     read: Callable[[sqlite3.Connection, int, int, Config], Iterator[Row]]
-    is_of_rollups: bool = False  # from rollups.sqlite, not from partitions
+    is_of_rollups: bool = False  # read from rollups.sqlite instead of partitions
 
 
-# The views, column by column: what a later version adds to them is added here on purpose.
+# The columns of the views, spelled out: a column that a later version adds to a view is added here deliberately.
 TICKS = ("ts_ms", "interval_ms", "boot_id", "driver_version", "nvml_ms", "error")
 CARD_TICKS = (
     *("ts_ms", "interval_ms", "gpu_uuid", "gpu_index", "gpu_name", "parent_uuid"),
@@ -38,12 +38,12 @@ PROCESS_TICKS = (
     *("user", "login_user", "command", "cgroup", "type", "memory_mib", "sm_percent"),
 )
 DAILY = (
-    *("timestamp", "user", "pid", "gpu", "usage"),  # gpu_stats_service's, as they are spelled there
+    *("timestamp", "user", "pid", "gpu", "usage"),  # spelled as in gpu_stats_service
     *("time_utc", "ts_ms", "gpu_uuid", "mig_index", "status", "state", "utilization_percent"),
     *("memory_used_mib", "memory_total_mib", "power_watts", "temperature_celsius"),
     *("identity", "login_user", "command", "type", "memory_mib", "sm_percent"),
 )
-# Those of rollups.sqlite, but for the day: in a folder of Parquet files that is in the names of the folders.
+# The columns of rollups.sqlite except the day, which is in the folder names of a Parquet export.
 HOUR = ("hour_ms", "gpu_uuid", "gpu_index", "mig_index", "gpu_name")
 CARD_HOURS = (
     *(*HOUR, "parent_uuid", "memory_total_mib", "state", "weight_ms", "gpu_hours"),
@@ -82,7 +82,7 @@ DAILY_SQL = """
 
 
 def kind_of(column: str) -> type[str] | type[float] | type[int]:
-    """As what a column's values are stored, where that has to be said."""
+    """The type of a column's values, for formats that declare it."""
     return str if column in TEXT else float if column in REAL else int
 
 
@@ -103,9 +103,9 @@ def read_process_ticks(connection: sqlite3.Connection, start_ms: int, end_ms: in
 
 
 def read_daily(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
-    """A row for each process on each card at each tick, and one for a card without any.
+    """A row for each process on each card at each tick, and one for a card without processes.
 
-    From the tables: with what a process tells looked up once, not at each tick, it takes half the time.
+    Reads the tables, not the views: looking up a process once, not at each tick, takes half the time.
     """
     facts = "id, gpu_index, uuid, mig_index, status, memory_total_mib"
     cards = {number: known for number, *known in connection.execute(f"SELECT {facts} FROM card")}
@@ -128,7 +128,7 @@ def read_daily(connection: sqlite3.Connection, start_ms: int, end_ms: int, confi
 
 
 def _known_processes(connection: sqlite3.Connection, people: Mapping[str, str]) -> dict[int | None, Row]:
-    """What each process tells: owner and pid, and in one tuple all else; of no process nothing."""
+    """The facts of each process id: owner, pid, and a tuple of the others; all None for no process."""
     identity_of = identities(people)
     known: dict[int | None, Row] = {None: (None, None, (None,) * 4)}
     facts = "id, pid, uid, login_uid, user, login_user, cgroup, command, type"
@@ -142,7 +142,7 @@ def _known_processes(connection: sqlite3.Connection, people: Mapping[str, str]) 
 
 
 def rolled_up(view: str, columns: tuple[str, ...]) -> Table:
-    """A table of rollups.sqlite, whose first column says when. It is asked for whole days too, as that has a key."""
+    """A table of rollups.sqlite, whose first column is the time. Queries also name the days, which begin the key."""
 
     def read(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
         days = (day_of(start_ms), day_of(end_ms - 1))
@@ -157,7 +157,7 @@ def rolled_up(view: str, columns: tuple[str, ...]) -> Table:
     return Table(columns, read, is_of_rollups=True)
 
 
-# By their names on the command line.
+# Keys are the names on the command line.
 TABLES = {
     "card_ticks": Table((*CARD_TICKS, "state"), read_card_ticks),
     "process_ticks": Table((*PROCESS_TICKS, "identity"), read_process_ticks),
@@ -174,7 +174,7 @@ OTHER_NAMES = {"rollups": "card_hours"}
 def state_of(
     policy: Policy, utilization: float | None, status: str, process_memory: float | None, memory_used: float | None
 ) -> str:
-    """From a card's STATE_FACTS."""
+    """The state of a card with these STATE_FACTS."""
     states = card_states(
         NAN if utilization is None else utilization,
         status != STATUS_OK,
@@ -186,9 +186,9 @@ def state_of(
 
 
 def identities(people: Mapping[str, str]) -> Callable[..., str]:
-    """A function from a process's IDENTITY_FACTS to whom it belongs to."""
+    """A function from a process's IDENTITY_FACTS to its identity."""
 
-    @cache  # a process tells the same at each tick
+    @cache  # a process has the same facts at each tick
     def identity_of(*facts: Any) -> str:
         return apply_mapping(resolve(*facts), people)
 
@@ -197,7 +197,7 @@ def identities(people: Mapping[str, str]) -> Callable[..., str]:
 
 @lru_cache(maxsize=1)
 def clock(second: int) -> str:
-    """In a form that spreadsheets take for a time."""
+    """The UTC time in a form that spreadsheets recognise."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(second))
 
 

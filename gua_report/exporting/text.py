@@ -14,7 +14,7 @@ from gua_sample.processes import printable
 
 
 def csv_text(columns: tuple[str, ...], rows: Iterable[Row]) -> bytes:
-    """A line for each row, whatever is in a name; what is not known is an empty field."""
+    """CSV with one line for each row, whatever a name contains; an unknown value is an empty field."""
     texts = [position for position, name in enumerate(columns) if name in TEXT]
     buffer = io.BytesIO()
     with io.TextIOWrapper(buffer, "utf-8", newline="") as lines:
@@ -32,13 +32,13 @@ def _spelled(rows: Iterable[Row], texts: list[int]) -> Iterator[list[object]]:
         yield fields
 
 
-@lru_cache(maxsize=10_000)  # names come again at each tick
+@lru_cache(maxsize=10_000)  # names recur at each tick
 def cell(text: str) -> str:
     return no_formula(printable(text))
 
 
 def json_lines(columns: tuple[str, ...], rows: Iterable[Row]) -> bytes:
-    """An object a line. In ASCII: names arrive as they are, and don't steer a terminal on the way."""
+    """One JSON object a line. ASCII preserves names exactly, and keeps them from steering a terminal on the way."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     buffer = io.BytesIO()
     for row in rows:

@@ -1,1 +1,1 @@
-"""gua import: histories that others recorded, taken into the data folder. Works without pandas."""
+"""gua import: take histories recorded by other programs into the data folder. Works without pandas."""

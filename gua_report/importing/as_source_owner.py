@@ -1,6 +1,6 @@
-"""Reading a source as root: in a child that has become its owner for good, while we go on as the data folder's owner.
+"""Read a source as root: in a child that becomes its owner for good, while this process becomes the data folder's.
 
-The two may be different people, and neither is to be trusted with what the other, or root, may do.
+The two may be different people, and neither may be trusted with the rights of the other or of root.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gua_sample.rights import become_owner, others_on_the_way, others_who_may_wr
 
 @contextmanager
 def open_source_safely(given: str, data_dir: str, tally: Tally) -> Iterator[Source]:
-    """The source at that path, open to be read. As root, this process has become the data folder's owner by then."""
-    path = os.path.realpath(given)  # a link given by hand is meant
+    """The source at that path, open for reading. As root, this process has become the data folder's owner by then."""
+    path = os.path.realpath(given)  # a link on the command line is followed
     if os.geteuid() != 0:
         with open_source(path, data_dir, tally) as source:
             yield source
@@ -38,14 +38,14 @@ def open_source_safely(given: str, data_dir: str, tally: Tally) -> Iterator[Sour
 
 
 def find_owner(path: str) -> Owner | None:
-    """Whose the source is; None if it is root's. What lies beside a file counts too: SQLite opens it.
+    """The source's owner; None for root. The folder of a file counts too: SQLite opens the neighbours of the file.
 
-    Raises StoreError if somebody else could put another in its place, or has a say in what is in it: what that person
-    may not read would be taken in, where others read it.
+    Raises StoreError if somebody else could replace the source or change its content: files that this person may
+    not read could be imported into a folder that others read.
     """
     owner: Owner | None = None
     for one in (path, samples_dir(path) if os.path.isdir(path) else os.path.dirname(os.path.realpath(path))):
-        with suppress(OSError):  # whoever opens it will say so
+        with suppress(OSError):  # reported when the source is opened
             found = os.stat(one)
             if found.st_uid != 0:
                 owner = found.st_uid, found.st_gid
@@ -60,7 +60,7 @@ def find_owner(path: str) -> Owner | None:
 
 
 def _send(path: str, data_dir: str) -> Iterator[Message]:
-    """What the source is, then its parts: their ticks, and what the tally is to know of them."""
+    """The source's kind and parts, then each part's ticks with the additions to the tally."""
     tally = Tally()
     with open_source(path, data_dir, tally) as source:
         yield "source", json.dumps([source.kind, source.parts, tally.hand_over()]).encode()

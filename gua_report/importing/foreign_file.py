@@ -1,8 +1,8 @@
 """An SQLite file of another program, read without leaving a trace: no lock, no -wal, no -shm beside it.
 
-Such a file is mostly in WAL mode, where even a reader makes files, or writes to those of a running daemon. So:
-with nothing in a log beside it, the file alone is read, as if it could not change, and the caller makes sure
-that it has not before he believes what he read. Else a private copy of file and log is read.
+Such a file is mostly in WAL mode, where even a reader makes files, or writes to those of a running daemon. Therefore
+a file without a log, or with an empty one, is read as if it could not change, and the caller checks that it has not
+before using what was read. Otherwise a private copy of file and log is read.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gua_sample.partition_names import JOURNAL_SUFFIX
 from gua_sample.safe_file import MOST_DATABASE_BYTES, check_journal, connect_unchecked, open_regular
 
 LOG_SUFFIXES = ("-wal", JOURNAL_SUFFIX)
-WAL_HEADER_BYTES = 32  # with the salts, which are new whenever the log begins anew
+WAL_HEADER_BYTES = 32  # includes the salts, which change whenever the log is restarted
 COPY_ATTEMPTS = 5
-LONGEST_ROW = 256 << 10  # in bytes: theirs have hundreds
+LONGEST_ROW = 256 << 10  # in bytes; real rows have hundreds
 
 Check = Callable[[], None]
 
 
 @contextmanager
 def open_foreign(path: str) -> Iterator[tuple[sqlite3.Connection, Check]]:
-    """A connection to read, and what raises if the file has changed under it."""
+    """A connection for reading, and a check that raises if the file has changed meanwhile."""
     try:
         if any(_size(path + suffix) for suffix in LOG_SUFFIXES):
             with _private_copy(path) as copy, closing(_connect(copy, "rw")) as connection:
@@ -55,7 +55,7 @@ def _connect(path: str, mode: str, more: str = "") -> sqlite3.Connection:
 
 @contextmanager
 def _private_copy(path: str) -> Iterator[str]:
-    """File and log as they belong together. The daemon may append to its log meanwhile, but not empty it."""
+    """A consistent copy of file and log. Meanwhile the daemon may append to its log, but not reset it."""
     with tempfile.TemporaryDirectory(prefix="gua-import-") as folder:
         copy = os.path.join(folder, "copy.sqlite")
         for _ in range(COPY_ATTEMPTS):
@@ -85,7 +85,7 @@ def _copy(path: str, copy: str) -> None:
 
 
 def _state(path: str) -> tuple[object, ...]:
-    """What must not change during a copy. A WAL may grow: SQLite takes of it what is whole."""
+    """Everything that must not change during a copy. A WAL may grow: SQLite ignores an incomplete end."""
     header = None
     with suppress(FileNotFoundError), open(open_regular(path + "-wal", MOST_DATABASE_BYTES), "rb") as file:
         header = file.read(WAL_HEADER_BYTES)

@@ -1,6 +1,6 @@
-"""gpu_stats_service's daily files: `timestamp,user,pid,gpu,usage`.
+"""The daily files of gpu_stats_service: `timestamp,user,pid,gpu,usage`.
 
-Facts about it, from its sources: one line for each card that has a process, with the first of its processes and the
+Facts from its sources: one line for each card that has a process, with the first of its processes and the
 card's utilization; if no card has one, a single line of dashes. No memory, no uuids, no cards that were never used.
 Times are whole minutes (earlier: seconds) since the epoch, files are named by the local day.
 """
@@ -28,16 +28,16 @@ KIND = "gpu_stats_service CSV"
 HEADER = ["timestamp", "user", "pid", "gpu", "usage"]
 OUR_COLUMN = "gpu_uuid"
 NOBODY = "-"
-# One for all: it does not tell when the machine was started.
+# One boot for all ticks: the files do not tell when the machine was started.
 BOOT = Boot(IMPORTED_BOOT + "gpu_stats_service", 0)
-# It does not tell either whether that is a process that computes.
+# The files do not tell whether a process computes.
 TYPE = "unknown"
 LARGEST_INDEX = 1023
 LATEST_SECONDS = 2**40
 LONGEST_HEADER = LONGEST_LINE = 10_000
 MOST_BYTES = 1 << 30  # 128 cards, all in use, take 11 MB a day
 
-# In a temporary database: lines may come from several files, in any order, and more than once.
+# Lines are sorted in a temporary database: they may come from several files, in any order, and more than once.
 SPOOL = """
     CREATE TABLE line (ts_ms INTEGER, gpu INTEGER, pid INTEGER, user TEXT, usage INTEGER, PRIMARY KEY (ts_ms, gpu, pid))
     WITHOUT ROWID
@@ -56,7 +56,7 @@ class Line(NamedTuple):
 
 
 def is_header(line: str) -> bool:
-    """Whether a file that begins so is one of these."""
+    """Whether a file with this first line comes from gpu_stats_service."""
     fields = [field.strip().lower() for field in line.lstrip("\ufeff").strip().split(",")]
     return fields[: len(HEADER)] == HEADER
 
@@ -105,7 +105,7 @@ def _read_file(path: str, spool: sqlite3.Connection, tally: Tally) -> None:
 
 
 def _check_whole(descriptor: int, path: str) -> None:
-    """Raise CorruptPartition if there are holes in the file: what takes no space would be read as zeros for hours."""
+    """Raise CorruptPartition if the file is sparse: holes take no space, but would be read as zeros for hours."""
     size = os.fstat(descriptor).st_size
     if size and os.lseek(descriptor, 0, os.SEEK_HOLE) < size:
         raise CorruptPartition(f"{path} has holes: if these are meant, fill them with cp --sparse=never")
@@ -113,7 +113,7 @@ def _check_whole(descriptor: int, path: str) -> None:
 
 
 def _take_lines(file: Iterable[str], shown: str, spool: sqlite3.Connection, tally: Tally) -> None:
-    """Add the file's lines to the spool, a tick at a time: whole or not at all, as the rest would never be added."""
+    """Add the file's lines to the spool by whole ticks only: the rest of a partial tick would never be added."""
     waiting: list[tuple[Line, str]] = []
     for number, text in enumerate(file, 2):
         place = f"{shown}:{number}"
@@ -145,7 +145,7 @@ def _spool(lines: list[tuple[Line, str]], spool: sqlite3.Connection, tally: Tall
 
 
 def _parse(text: str) -> Line | str:
-    """The line, or why it can't be taken."""
+    """The parsed line, or the reason why it can't be imported."""
     try:
         fields = next(csv.reader([text]))
     except (csv.Error, StopIteration):
@@ -177,8 +177,8 @@ def _time_ms(text: str) -> int | None:
 
 
 def _number(text: str, lowest: int, highest: int) -> int | None:
-    """A plain one: int() would also take "1_0", " 7" and digits of other scripts, or take for ever."""
-    whole = text[:-2] if text.endswith(".0") else text  # pandas writes a column with gaps so
+    """A plain number. int() would also accept "1_0", " 7" and digits of other scripts, or take for ever."""
+    whole = text[:-2] if text.endswith(".0") else text  # as pandas writes a column with gaps
     if not (whole.isascii() and whole.isdigit() and len(whole) < 16):
         return None
     return int(whole) if lowest <= int(whole) <= highest else None
@@ -198,7 +198,7 @@ def _read_day(spool: sqlite3.Connection, day: int, first_seen: dict[int, int], t
 
 
 def _tick(ts_ms: int, lines: list[Line], first_seen: dict[int, int]) -> Tick:
-    """A card that was seen before and has no line now has no process."""
+    """The tick of these lines. A card that was seen before and has no line now has no process."""
     by_card: dict[int, list[Line]] = {gpu: [] for gpu, first in first_seen.items() if first <= ts_ms}
     for line in lines:
         if line.gpu != NO_CARD:
@@ -211,7 +211,7 @@ def _tick(ts_ms: int, lines: list[Line], first_seen: dict[int, int]) -> Tick:
 
 
 def _card(gpu: int, lines: list[Line]) -> Card:
-    # Not known with other processes than the first: so is their memory, and an idle card is unknown, not idle.
+    # All memory and other processes than the first are unknown, so a card without work is unknown, not idle.
     usages = [Usage(line.pid, TYPE, None, None) for line in lines if line.pid]
     facts = CardFacts(f"{MADE_UP_UUID}{gpu}", gpu, None, None, None, None, None, None, STATUS_OK, None)
     percent = float(max(line.usage for line in lines)) if lines else None

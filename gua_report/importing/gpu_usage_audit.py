@@ -1,9 +1,9 @@
-"""A gpu-usage-audit database, of any version from 1.0.2 to 1.8.0: which columns there are says what it can tell.
+"""A gpu-usage-audit database of any version from 1.0.2 to 1.8.0; versions differ in their columns.
 
-Facts about it, from its sources: a tick is one transaction whose rows share a text as time, in UTC. Cards are written
+Facts from its sources: a tick is one transaction whose rows share a text as time, in UTC. Cards are written
 in the order of their index, and if one fails the tick is not written at all, so the position of a row is the
-index where that has no column (before 1.1). A card whose list of processes could not be had looks like
-one without processes; since its daemon stores `usage_state`, that is NULL then.
+index where that has no column (before 1.1). A card whose process list was unavailable looks like one without
+processes; since the daemon stores `usage_state`, that is NULL for such a card.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TYPES = ("compute", "graphics")
 NO_TIME = "whose time can't be read"
 ORPHANS = "without a row of their card"
 
-# The least and the largest that each may be. What is not that is as if it was not there.
+# The smallest and largest valid value of each column. An invalid value is treated as missing.
 NUMBERS = {
     "util_pct": (0, 100),
     "gpu_index": (0, 2**16),
@@ -64,7 +64,7 @@ Row = tuple[Any, ...]
 
 
 def find_problem(connection: sqlite3.Connection) -> str | None:
-    """Why this is no database of that kind."""
+    """The reason why this is no gpu-usage-audit database, or None if it is one."""
     for table, needed in NEEDED.items():
         if missing := needed - list_columns(connection, table):
             return f"{table} has no {', '.join(sorted(missing))}" if len(missing) < len(needed) else f"no {table}"
@@ -94,7 +94,7 @@ class _Database:
         return "schema of 1.8.0" if "usage_state" in present else "a schema between those of 1.0.2 and 1.8.0"
 
     def days(self) -> list[str]:
-        """Those that rows of cards are of, told by their text."""
+        """The days of the card rows, taken from the text of their times."""
         sql = "SELECT substr(ts, 1, 10), count(*), min(ts) FROM gpu_sample GROUP BY 1 ORDER BY 1"
         days = []
         for day, count, example in self._connection.execute(sql):
@@ -158,14 +158,15 @@ class _Database:
             name=card_name,
             parent_uuid=None,
             memory_total_mib=total,
-            memory_reserved_mib=None,  # the figure of memory in use includes it
+            memory_reserved_mib=None,  # included in the memory in use
             persistence_mode=None,
             status=NO_LIST if no_list else STATUS_OK,
             missing="utilization:implausible" if is_implausible else None,
         )
 
     def _processes(self, rows: list[Row]) -> tuple[dict[object, dict[int, Usage]], dict[int, Process]]:
-        """Who uses which card, and who they are. A pid that is twice on a card is one, with its largest memory."""
+        """The usages by card and pid, and the processes by pid. A pid listed twice on a card counts once, with its
+        largest memory."""
         usages: dict[object, dict[int, Usage]] = {}
         people: dict[int, Process] = {}
         for ts, _, uuid, pid, memory, type_, login, owner, command in rows:
@@ -182,7 +183,7 @@ class _Database:
         key = (pid, login, owner, command, known)
         if key not in self._people:
             person = Process(pid, None, None, None, name(owner), name(login), name(command), None)
-            if known:  # on another card, where a name may have been found that was not here
+            if known:  # the row of another card may have names that this one lacks
                 person = person._replace(
                     user=known.user or person.user,
                     login_user=known.login_user or person.login_user,
@@ -192,14 +193,14 @@ class _Database:
         return self._people[key]
 
     def _rows(self, table: str, columns: tuple[str, ...], day: str) -> Iterator[Row]:
-        """A day's rows, tick by tick and in the order they were written. The index there is, is by card and time."""
+        """A day's rows, tick by tick in the order of writing. The index begins with uuids, so the query names them."""
         uuids, present = self._uuids[table], self._present[table]
         selected = ", ".join(_bounded(column) if column in present else "NULL" for column in columns)
         sql = (
             f"SELECT {selected} FROM {table} WHERE gpu_uuid IN ({', '.join('?' * len(uuids))})"
             f" AND ts >= ? AND ts < ? ORDER BY ts, {'run_id' if 'run_id' in present else 'NULL'}, rowid"
         )
-        # A "T" or a blank follows the day.
+        # "T" or a blank follows the day, and "U" sorts after both.
         return self._connection.execute(sql, (*uuids, day, day + "U"))
 
     def _list_uuids(self, table: str) -> list[str]:

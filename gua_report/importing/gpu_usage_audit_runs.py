@@ -1,4 +1,4 @@
-"""What a gpu-usage-audit database knows besides its samples: runs of its daemon, cards, the host."""
+"""Contents of a gpu-usage-audit database besides its samples: runs of its daemon, cards, the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_INTERVAL_MS = 86_400_000
 
 
 class Run(NamedTuple):
-    """One life of its daemon."""
+    """One run of the gpu-usage-audit daemon."""
 
     boot: Boot
     interval_ms: int | None
@@ -22,9 +22,9 @@ class Run(NamedTuple):
 
 
 def read_runs(connection: sqlite3.Connection) -> dict[object, Run]:
-    """Each run by its id; under None what belongs to none, as all rows of 1.0.2.
+    """The runs by id. None stands for rows without a run, such as all rows of 1.0.2.
 
-    The host has one driver version, that of now: only the last run is known to have had it.
+    Only the host's current driver version is stored: only the last run is known to have had it.
     """
     first_seen, version = _read_host(connection)
     runs: dict[object, Run] = {None: Run(boot_of(first_seen), None, None)}
@@ -37,12 +37,12 @@ def read_runs(connection: sqlite3.Connection) -> dict[object, Run]:
 
 
 def boot_of(began: object) -> Boot:
-    """It does not store the machine's boot: a run of its daemon stands for one."""
+    """A boot that stands for a run of the daemon, as the database does not store the machine's boots."""
     return Boot(BOOT_PREFIX + (name(began) or "unknown"), moment_ms(began) or 0)
 
 
 def find_telling_run(connection: sqlite3.Connection) -> int | None:
-    """The first run whose daemon stored a usage_state: from then on, NULL means that a list could not be had."""
+    """The first run whose daemon stored a usage_state: from then on, NULL means that there was no process list."""
     if not {"usage_state", "run_id"} <= list_columns(connection, "gpu_sample"):
         return None
     found = connection.execute("SELECT min(run_id) FROM gpu_sample WHERE usage_state IS NOT NULL").fetchone()[0]
@@ -50,7 +50,7 @@ def find_telling_run(connection: sqlite3.Connection) -> int | None:
 
 
 def read_devices(connection: sqlite3.Connection) -> dict[object, tuple[str | None, int | None]]:
-    """Name and memory of each card."""
+    """Name and total memory of each card by uuid."""
     if not {"gpu_uuid", "name", "memory_total_mb"} <= list_columns(connection, "gpu_device"):
         return {}
     rows = connection.execute("SELECT gpu_uuid, name, memory_total_mb FROM gpu_device")
@@ -58,7 +58,7 @@ def read_devices(connection: sqlite3.Connection) -> dict[object, tuple[str | Non
 
 
 def _read_host(connection: sqlite3.Connection) -> tuple[object, str | None]:
-    """When it was first seen, and its driver version."""
+    """The time when the host was first seen, and its driver version."""
     if not {"first_seen", "last_seen", "driver_version"} <= list_columns(connection, "host"):
         return None, None
     sql = "SELECT first_seen, driver_version FROM host ORDER BY last_seen DESC LIMIT 1"
@@ -67,7 +67,7 @@ def _read_host(connection: sqlite3.Connection) -> tuple[object, str | None]:
 
 
 def list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    """Those of a plain table. Nothing else is read, as a small file can hold a view that never ends."""
+    """The columns of a plain table; none for anything else, as a small file can hold an endless view."""
     if table not in read_foreign_tables(connection, "the source"):
         return set()
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}

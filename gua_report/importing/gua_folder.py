@@ -1,4 +1,4 @@
-"""Another gua data folder, its folder of samples, or a single partition."""
+"""Sources written by gua: another data folder, its folder of samples, or a single partition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROCESS_SAMPLES = """
 
 
 def source_of_folder(folder: str, tally: Tally) -> Source:
-    """The partitions in a folder of samples."""
+    """A source of all partitions in a folder of samples."""
     for entry in sorted(os.listdir(folder)):
         if entry.endswith(PENDING_SUFFIX):
             tally.leave("tick", "still waiting to be taken in by the sampler over there", entry)
@@ -112,7 +112,8 @@ def _card(facts: CardFacts, energy_base: int | None, values: list[Any], usages: 
 
 
 def _read_cards(connection: Connection) -> dict[int, tuple[CardFacts, int | None]]:
-    """Each set of facts, and what its energy counter is relative to. Values of another host's file are validated."""
+    """The facts of each card id, and the base of its energy counter. The file comes from another host, so every value
+    is validated."""
     cards = {}
     for card_id, base, *values in connection.execute(CARDS):
         told = CardFacts(*values)

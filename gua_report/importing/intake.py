@@ -1,4 +1,4 @@
-"""Taking a source's ticks into the data folder: once, a day at a time, and never over what is there."""
+"""Take a source's ticks into the data folder: once, a day at a time, without replacing existing ticks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gua_sample.partition_names import day_of, list_partitions, partition_path, 
 from gua_sample.policy import DEFAULT_INTERVAL_MS
 from gua_sample.records import Tick
 
-# A writer waits 2 s each time.
-ATTEMPTS = 5
-LONGEST_INTERVAL_MS = 900_000  # a day of two ticks has a gap, but no interval
-# While today's partition is written the sampler waits: it gets a turn after so many. Closed days are written whole.
+ATTEMPTS = 5  # of a writer, which waits 2 s each time
+LONGEST_INTERVAL_MS = 900_000  # a day of two ticks has a gap, not an interval
+# The sampler waits while today's partition is written, and gets a turn after so many ticks. Closed days are written
+# at once.
 TICKS_AT_ONCE_TODAY = 1000
 OTHER_HOST = (
     "{folder} holds ticks of other cards at that time, and a data folder is one host's: give another --data-dir"
@@ -39,7 +39,7 @@ Progress = Callable[[int, int], None]
 
 
 class There(NamedTuple):
-    """What a partition of the data folder holds already."""
+    """The ticks and cards that a partition of the data folder already holds."""
 
     ticks: set[tuple[int, str]]  # time and boot
     keys: set[int]
@@ -58,7 +58,7 @@ class Intake:
         self._expired = _read_expired(data_dir)
 
     def take(self, source: Source, progress: Progress | None) -> None:
-        """Import every tick. Those that are skipped are counted in the tally; fatal errors are raised."""
+        """Import every tick. Skipped ticks are counted in the tally; fatal errors are raised."""
         for number, part in enumerate(source.parts):
             if progress:
                 progress(number, len(source.parts))
@@ -102,7 +102,7 @@ class Intake:
     def _pass_over_recorded(
         self, fresh: list[tuple[Tick, int]], ticks: list[Tick], there: There
     ) -> list[tuple[Tick, int]]:
-        """Without those that lie among ticks of another sampler: mixed, both would count for half."""
+        """The fresh ticks that do not lie among another sampler's: mixed, both would count for half."""
         own = {(tick.ts_ms, tick.boot.id) for tick in ticks}
         others: dict[str, list[int]] = {}
         for ts_ms, boot_id in sorted(there.ticks - own):
@@ -119,7 +119,7 @@ class Intake:
         return wanted
 
     def _compare_cards(self, ticks: list[Tick]) -> None:
-        """A word, once, if the folder's cards are quite other ones; days that clash are refused in any case."""
+        """Warn once if source and folder have no card in common. Conflicting days are refused in any case."""
         uuids = {card.facts.uuid for card in ticks[0].cards}
         if self._is_compared or not uuids:
             return
@@ -130,7 +130,7 @@ class Intake:
             try:
                 known |= _read_there(path).uuids
             except StoreError:
-                return  # whoever writes to it will say so
+                return  # reported when the partition is written
         if _are_apart(uuids, known):
             self._tally.warn(STRANGE_CARDS.format(folder=self._data_dir))
 
@@ -154,7 +154,7 @@ class AnotherHost(StoreError):
 
 
 def key_of(tick: Tick) -> int:
-    """The same for the same tick, whatever way it comes: the partition takes each key once."""
+    """A digest of boot and time, which is the same for every copy of a tick: the partition takes each key once."""
     text = f"{tick.boot.id} {tick.ts_ms}"
     return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
 
@@ -163,7 +163,7 @@ def _read_expired(data_dir: str) -> set[str]:
     try:
         return {day for day, stored in read_index(path_of(data_dir)).items() if stored.is_expired}
     except StoreError:
-        return set()  # whoever rolls up will say so
+        return set()  # reported by gua rollup
 
 
 def _read_there(path: str) -> There:
@@ -191,7 +191,7 @@ def _is_near(ts_ms: int, times_ms: list[int], reach_ms: float) -> bool:
 
 
 def _are_apart(some: set[str], others: set[str]) -> bool:
-    """Whether these are surely cards of different hosts."""
+    """Whether both sets have real uuids, and none in common: cards of different hosts."""
     some, others = (
         {uuid for uuid in uuids if not uuid.startswith((MADE_UP_UUID, "unknown:"))} for uuids in (some, others)
     )

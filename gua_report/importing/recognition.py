@@ -1,4 +1,4 @@
-"""What a path is, told by looking into it, not by its name."""
+"""Recognise the kind of a source by its content, not by its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPECTED = "a gpu-usage-audit database, gpu_stats_service CSV files, or a gua da
 
 @contextmanager
 def open_source(path: str, data_dir: str, tally: Tally) -> Iterator[Source]:
-    """The source at that path, open to be read; it is never written to."""
+    """The source at that path, open for reading; it is never written to."""
     try:
         with (
             _open_folder(path, data_dir, tally) if os.path.isdir(path) else _open_file(path, data_dir, tally) as source

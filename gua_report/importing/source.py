@@ -1,4 +1,4 @@
-"""What every kind of source offers to the intake."""
+"""The interface between every kind of source and the intake."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from gua_sample.records import Tick
 
-# Card ids that were made up because the source does not tell the real ones.
+# Prefix of card ids that were made up because the source lacks the real ones.
 MADE_UP_UUID = "stats-csv:gpu-"
 
 
 class Source(NamedTuple):
-    kind: str  # for people: "gpu-usage-audit database"
-    parts: list[str]  # days, mostly, in time order
-    read: Callable[[str], list[Tick]]  # the ticks of a part, in time order; the tally learns what is left out
-    check: Callable[[], None]  # raises if the source has changed so that what was read is not to be believed
+    kind: str  # for display, such as "gpu-usage-audit database"
+    parts: list[str]  # mostly days, in time order
+    read: Callable[[str], list[Tick]]  # the ticks of a part, in time order; skipped ones are counted in the tally
+    check: Callable[[], None]  # raises if the source has changed, so that what was read is invalid

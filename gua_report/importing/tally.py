@@ -1,4 +1,4 @@
-"""What an import took, what it did not take, and why."""
+"""Counts of what an import took and what it skipped, with the reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORDED = "at times that another sampler has recorded there"
 
 
 class LeftOut:
-    """So many of one kind, for one reason, and a few of them by name."""
+    """The number of skipped items of one kind and reason, and a few examples."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -30,7 +30,7 @@ class Tally:
         self.first_ms: int | None = None
         self.last_ms: int | None = None
         self.left_out: dict[tuple[str, str], LeftOut] = {}
-        self.refused: dict[str, str] = {}  # a day, or a file of unknown day, and what to do about it
+        self.refused: dict[str, str] = {}  # a day, or a file of unknown day: the problem and its remedy
         self.warnings: list[str] = []
         self._cards: set[str] = set()
         self._processes: set[tuple[int, int | None]] = set()
@@ -46,7 +46,7 @@ class Tally:
             self.last_ms = max(ticks[-1].ts_ms, self.last_ms or 0)
 
     def leave(self, what: str, reason: str, example: str, count: int = 1) -> None:
-        """`what` is a noun that an s makes many of."""
+        """Count items that were skipped. `what` is a noun whose plural ends in s."""
         left = self.left_out.setdefault((what, reason), LeftOut())
         left.count += count
         if len(left.examples) < EXAMPLES:
@@ -59,14 +59,14 @@ class Tally:
         self.warnings.append(text)
 
     def hand_over(self) -> list[Any]:
-        """What was left out, refused and warned of since the last time, in plain lists for `take_over`."""
+        """Everything left out, refused and warned of since the last call, in plain lists for `take_over`."""
         left_out = [[what, reason, left.count, left.examples] for (what, reason), left in self.left_out.items()]
         told = [left_out, list(self.refused.items()), self.warnings]
         self.left_out, self.refused, self.warnings = {}, {}, []
         return told
 
     def take_over(self, left_out: list[Any], refused: list[Any], warnings: list[str]) -> None:
-        """Add what another tally was told."""
+        """Add the entries that another tally has handed over."""
         for what, reason, count, examples in left_out:
             for example in examples:
                 self.leave(what, reason, example, 0)
@@ -77,7 +77,7 @@ class Tally:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to import at all."""
+        """Whether there was nothing to import."""
         return not (self.ticks or self.there_already or self.refused or self._is_accounted_for)
 
     @property

@@ -1,4 +1,4 @@
-"""What a foreign file says, made into what a partition may hold: numbers and times that can be, printable names."""
+"""Validate a foreign file's values for a partition: plausible numbers and times, printable names."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from functools import lru_cache
 from gua_sample.processes import printable
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# Nobody sampled cards before: what says so was recorded by a clock that was never set.
+# Nobody sampled cards earlier: an older time comes from a clock that was never set.
 EARLIEST_MS = 1_262_304_000_000  # 2010-01-01
 MOST_MIB = 2**40
 LARGEST_PID = 2**31 - 1
 LONGEST_NAME = 200
 
-# As Go and Python write it: any number of digits after the second, an offset, "Z", or nothing, which then is UTC.
+# A time as Go and Python write it: any number of digits after the second, then an offset, "Z", or nothing for UTC.
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 
 
 def whole(value: object, lowest: int, highest: int) -> int | None:
-    """The number, cut to a whole one, or None if it is none or can't be."""
+    """The number, truncated to an integer; None if it is no number or out of range."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
         return None
     return int(value)
@@ -28,19 +28,19 @@ def whole(value: object, lowest: int, highest: int) -> int | None:
 
 @lru_cache(4096)
 def name(value: object) -> str | None:
-    """A text that is good to store and to print, or None if it is empty or no text."""
+    """The value as a printable text of limited length; None if it is empty or no text."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "backslashreplace")
     return printable(value[:LONGEST_NAME]) or None if isinstance(value, str) else None
 
 
 def shown(value: object) -> str:
-    """Whatever it is, as an example for people."""
+    """Any value as a printable example."""
     return name(value if isinstance(value, str | bytes) else repr(value)) or "nothing"
 
 
 def moment_ms(value: object) -> int | None:
-    """An ISO time as epoch milliseconds, or None if it is none."""
+    """An ISO time as epoch milliseconds; None if the value is no such time."""
     found = MOMENT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None
@@ -53,8 +53,8 @@ def moment_ms(value: object) -> int | None:
 
 
 def iso(ts_ms: int) -> str:
-    """A time for people."""
+    """A time for display, in UTC."""
     try:
         return (EPOCH + timedelta(milliseconds=ts_ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError):  # of no calendar
+    except (OverflowError, ValueError):  # beyond the calendar
         return f"{ts_ms} ms since 1970"

@@ -27,6 +27,6 @@ DEFAULTS = Options()
 
 
 def renderer(name: str) -> Callable[[Report, Options], str]:
-    """The `render` function of one of FORMATS. What it returns ends with a newline."""
+    """The `render` function of one of FORMATS. Its result ends with a newline."""
     render: Callable[[Report, Options], str] = importlib.import_module(FORMATS[name]).render
     return render

@@ -1,4 +1,4 @@
-"""What in a report is something to act on: the rule of --quiet-if-clean."""
+"""The findings in a report that call for action: the rule of --quiet-if-clean."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gua_report.summary.build import Report
 
-LONG_EPISODE = "1h"  # an idle-held episode of this length is, unless another one is given
+LONG_EPISODE = "1h"  # default for the least length of an idle-held episode to act on
 LEAST_COVERAGE = 0.95
 MOST_UNKNOWN = 0.05  # of a card's own time
 MOST_NAMED = 3
 
 
 def reasons(report: Report, longest_ms: int) -> list[str]:
-    """What to act on, in clean text: idle-held episodes of at least `longest_ms`, and what keeps gua from seeing more.
+    """Findings to act on, in clean text: idle-held episodes of at least `longest_ms`, and whatever limits observation.
 
     The window begins no earlier than the first tick of the history, so a fresh install is not called unobserved.
     """
-    # They bring pandas, and --help takes the numbers from above.
+    # Imported here because it loads pandas, and --help needs the constants above.
     from gua_report.render.words import clean, count, duration, gpu, percent
 
     found = []
@@ -39,7 +39,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
         worst = dark.sort_values("unknown_share", ascending=False, kind="stable").to_dict("records")
         cards = [f"GPU {gpu(row['index'], row['mig_index'])} {percent(row['unknown_share'])}" for row in worst]
         found.append(f"{count(len(dark), 'card')} unknown for over {MOST_UNKNOWN:.0%} of the time{_named(cards)}")
-    if report.warnings:  # each is of a partition that was skipped
+    if report.warnings:  # one for each skipped partition
         found.append(f"{count(len(report.warnings), 'partition')} not readable")
     return found
 

@@ -1,4 +1,4 @@
-"""What sections are made of, before any format is chosen. All text in them is clean, none is escaped."""
+"""The parts of sections, independent of the format. All text in them is clean, none is escaped."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class State(NamedTuple):
 
 
 class Heatmap(NamedTuple):
-    shares: list[list[float | None]]  # 7 days from Monday on, 24 hours each; None: nothing is known
+    shares: list[list[float | None]]  # 7 days from Monday on, 24 hours each; None: unknown
 
 
 class Column(NamedTuple):
     title: str
     right: bool = False
-    least: int = 0  # where space is short it may be cut down to so many characters; 0: it may not
-    keep_end: bool = False  # ... rather in its middle: what a MIG instance is stands at the end
-    may_go: bool = False  # ... or be left out
+    least: int = 0  # least width when space is short; 0: never shortened
+    keep_end: bool = False  # shorten in the middle: the end of a name tells a MIG instance
+    may_go: bool = False  # may be left out when space is short
 
 
 Cell: TypeAlias = "str | Bar | State"
@@ -41,14 +41,14 @@ Block: TypeAlias = "str | Bar | Table | Heatmap"  # a str is a paragraph
 
 
 class Section(NamedTuple):
-    name: str  # what --section calls it
+    name: str  # as in --section
     title: str
     caption: str  # what the numbers are based on
     blocks: list[Block]
 
 
 def spread(shares: tuple[float, ...], cells: int) -> list[int]:
-    """How many of the cells each share gets. They add up; the largest remainders are rounded up."""
+    """The number of cells for each share. The numbers add up; the largest remainders are rounded up."""
     exact = [share * cells if share == share else 0.0 for share in shares]
     whole = [int(part) for part in exact]
     by_remainder = sorted(range(len(exact)), key=lambda position: whole[position] - exact[position])
@@ -58,11 +58,11 @@ def spread(shares: tuple[float, ...], cells: int) -> list[int]:
 
 
 def bar_of(parts: list[float]) -> Bar:
-    """From amounts (hours) in the order of STATES."""
+    """A bar of amounts (hours) in the order of STATES."""
     total = sum(parts)
     return Bar(tuple(part / total for part in parts) if total else (0.0,) * len(STATES))
 
 
 def shade(share: float, shades: int) -> int:
-    """Which of so many equal steps from 0 to 1 the share is in."""
+    """The position of the share among so many equal steps from 0 to 1."""
     return max(0, min(int(share * shades), shades - 1))

@@ -1,7 +1,7 @@
 """CSV for spreadsheets: the table of one section, with a row of column names.
 
-All rows, whatever --top says; lines end with a newline alone, as Unix tools like them.
-The rules of reclaiming are not in the capacity table, and the coverage table is the gaps: JSON has everything.
+All rows, whatever --top says; lines end with a newline alone, as Unix tools expect.
+The capacity table lacks the reclaim rules, and the coverage table is the gaps: JSON has everything.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gua_sample.errors import UsageError
 from gua_sample.policy import STATES
 
 DEFAULT_SECTION = "gpus"
-# Spreadsheets take a text that begins so for a formula; some also with the wide forms of these characters.
+# A text that begins with one of these is a formula for spreadsheets; for some, also with their wide forms.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
-    """Raises UsageError unless one section is asked for, or all: that means the GPUs."""
+    """The table of the requested section; all sections mean the GPUs. Raises UsageError for any other selection."""
     columns, rows = _table(report, _section(options.sections))
     output = io.StringIO()
     writer = csv.DictWriter(output, columns, lineterminator="\n")
@@ -86,15 +86,15 @@ def _table(report: Report, section: str) -> tuple[list[str], list[dict[str, Valu
 
 
 def _cell(item: Value, ascii_only: bool) -> Value:
-    """Numbers stay numbers."""
+    """The item as a safe text; numbers stay numbers."""
     if not isinstance(item, str):
         return item
     return no_formula(to_ascii(item) if ascii_only else item)
 
 
 def no_formula(text: str) -> str:
-    """The text as a spreadsheet takes it for one, whatever it begins with; or whatever comes after a semicolon, where
-    spreadsheets split at those since they write numbers with a comma."""
+    """The text, quoted where a spreadsheet would take it for a formula: at its beginning, and after a semicolon, as
+    spreadsheets that write numbers with a comma split there."""
     return ";".join(f"'{part}" if _looks_like_formula(part) else part for part in text.split(";"))
 
 

@@ -1,4 +1,4 @@
-"""HTML for notebooks: one fragment that needs nothing else, in light and dark. Everything is escaped."""
+"""HTML for notebooks: one self-contained fragment, for light and dark themes. Everything is escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gua_report.render.words import WEEKDAYS, percent
 from gua_report.summary.build import Report
 from gua_sample.policy import STATES
 
-# These sections are open from the start.
+# Sections that are open initially.
 OPEN = ("headline", "gpus", "identities")
 STYLE = """\
 .gua-report { font-size: 13px; line-height: 1.4; max-width: 60em; color: inherit }
@@ -40,7 +40,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
     sections = [_section(section) for section in build_sections(report, options)]
     parts = ['<div class="gua-report">', f"<style>\n{STYLE}</style>", *paragraphs, *sections, "</div>"]
     text = "\n".join(parts) + "\n"
-    # Plain ASCII: a fragment can't say what its encoding is, and a browser may guess another.
+    # Plain ASCII: a fragment can't declare its encoding, and a browser may guess wrong.
     return text.encode("ascii", "xmlcharrefreplace").decode()
 
 

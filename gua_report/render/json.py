@@ -1,4 +1,4 @@
-"""JSON for programs, one of the two public interfaces: docs/ describes it. Lists are whole, --top or not."""
+"""JSON for programs, one of the two public interfaces: docs/ describes it. Lists are complete, whatever --top says."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
 
 
 def to_document(report: Report, sections: tuple[str, ...], attention: tuple[str, ...]) -> dict[str, Any]:
-    """What frames every report, and the sections asked for; what to act on only if that was asked for."""
+    """The document: the frame of every report and the requested sections; `attention` only if there is any."""
     builders = {
         "headline": _headline,
         "capacity": _capacity,
@@ -66,7 +66,7 @@ def to_document(report: Report, sections: tuple[str, ...], attention: tuple[str,
 
 
 def _reservations(report: Report) -> dict[str, Any]:
-    """Nothing if none are configured."""
+    """The section of reservations; empty if none are configured."""
     if report.reservations is None:
         return {}
     problems = [clean(problem) for problem in report.reservation_problems]

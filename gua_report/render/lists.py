@@ -1,4 +1,4 @@
-"""The sections that list stretches of time: what is held right now, idle-held episodes, gaps."""
+"""The sections that list periods of time: cards held right now, idle-held episodes, gaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GOES_ON = ">"
 
 
 def held_now(report: Report, top: int, stale_ms: int) -> Section:
-    """Belongs to the headline: who holds what right now, and since when."""
+    """The part of the headline that tells who holds which card right now, and since when."""
     ongoing = report.episodes[report.episodes["ongoing"].astype(bool)]
     newest, end = report.newest_ms, report.window.end_ms
     title, if_none = "Held right now, without work", "Nobody holds a card idle."

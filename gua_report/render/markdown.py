@@ -14,7 +14,7 @@ from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
 from gua_report.summary.build import Report
 
 BAR_CELLS, SMALL_BAR_CELLS = 60, 12
-ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})  # &#64;: nobody is to be notified
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})  # &#64;: nobody must be notified
 SPECIAL = re.compile(r"([\\`*_{}\[\]|~$])")
 
 
@@ -65,5 +65,5 @@ def _cell(cell: Cell, options: Options) -> str:
 
 
 def escape(text: str) -> str:
-    """The text as itself: no markup, no HTML, no link, no end of a table's cell. It is of one line, see `clean`."""
+    """The text, escaped against markup, HTML, links and the end of a table's cell. It is one line, see `clean`."""
     return SPECIAL.sub(r"\\\1", text.translate(ENTITIES))

@@ -1,4 +1,4 @@
-"""The section that sets what was used against what was reserved."""
+"""The section that compares used with reserved time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "reservations"
 
 
 def reservations(report: Report, options: Options) -> list[Section]:
-    """If none are configured, it is there only for who asks for it."""
+    """The section; if no reservations are configured, only when it was requested explicitly."""
     frame = report.reservations
     if frame is None:
         if set(options.sections) == set(SECTIONS):

@@ -1,4 +1,4 @@
-"""The sections of a report and its header, for renderers that people read."""
+"""The header and the sections of a report, for the formats that people read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gua_report.summary.build import Report
 from gua_report.window import show
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN
 
-# The newest tick is older than that at the end of the window: the sampler seems to have stopped.
+# If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
 STALE_MS = 300_000
 
 
@@ -37,12 +37,12 @@ def title(report: Report) -> str:
 
 
 def attention(options: Options) -> list[str]:
-    """The paragraph that says what to act on, if that is known."""
+    """The paragraph that says what to act on, if there is anything."""
     return [f"To act on: {'; '.join(options.attention)}"] if options.attention else []
 
 
 def header(report: Report) -> list[str]:
-    """Paragraphs: the machine; the window; what the reader must know before believing the rest."""
+    """The first paragraphs: the machine, the window, and reasons to doubt the rest."""
     zone = report.window.zone
     start, end = show(report.window.start_ms, zone), show(report.window.end_ms, zone)
     drivers = ", ".join(clean(version) for version in report.driver_versions) or "not known"
@@ -67,7 +67,7 @@ def _cards(report: Report) -> str:
 
 
 def build_sections(report: Report, options: Options) -> list[Section]:
-    """Those asked for, in the order of the report."""
+    """The requested sections, in the order of the report."""
     builders: dict[str, Callable[[], list[Section]]] = {
         "headline": lambda: [headline(report), held_now(report, options.top, STALE_MS)],
         "capacity": lambda: [capacity(report)],

@@ -1,4 +1,4 @@
-"""Plain text for terminals and mail: no line is longer than the width, tables are tabulate's."""
+"""Plain text for terminals and mail: no line is longer than the width, and tables are drawn by tabulate."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ BOLD, DIM = "1", "2"
 ANSI = re.compile(r"\x1b\[\d*m")
 INDENT = "  "
 SEPARATOR = 2  # blanks between two columns
-# A character that takes two columns of a terminal is followed by this while lengths are reckoned. No text contains
-# it: it is not printable.
+# Follows a character that takes two columns of a terminal while lengths are computed. No text contains it, as it is
+# not printable.
 FILLER = "\0"
 
 
@@ -69,7 +69,7 @@ def draw_bar(bar: Bar, cells: int, options: Options) -> str:
 
 
 def draw_heatmap(heatmap: Heatmap, ascii_only: bool) -> list[str]:
-    """Two characters an hour: so a cell is about as wide as it is high."""
+    """The heatmap's lines. Two characters an hour make a cell about as wide as it is high."""
     shades, unknown = (ASCII_SHADES, "?") if ascii_only else (SHADES, "·")
     lines = ["     " + "".join(f"{hour:02}    " for hour in range(0, 24, 3)).rstrip()]
     for day, shares in zip(WEEKDAYS, heatmap.shares, strict=True):
@@ -84,7 +84,7 @@ def draw_heatmap(heatmap: Heatmap, ascii_only: bool) -> list[str]:
 
 def draw_table(table: Table, options: Options) -> list[str]:
     titles = [_fit(column.title, options) for column in table.columns]
-    # The titles are a row like the others: tabulate would pad its own headers.
+    # The titles are an ordinary row because tabulate would pad its own headers.
     cells = [titles, *([_cell(cell, options) for cell in row] for row in table.rows)]
     chosen = _choose(table, cells, options)
     text = tabulate(
@@ -101,7 +101,7 @@ def draw_table(table: Table, options: Options) -> list[str]:
 
 
 def _choose(table: Table, cells: list[list[str]], options: Options) -> list[tuple[int, int]]:
-    """The columns that are shown, and how wide: what may be shortened is, the last one first, then some may go."""
+    """The positions and widths of the visible columns: columns are shortened, the last one first, then left out."""
     shown = list(range(len(table.columns)))
     natural = [max(len(ANSI.sub("", row[position])) for row in cells) for position in shown]
     while True:
@@ -129,7 +129,7 @@ def _cell(cell: Cell, options: Options) -> str:
 
 
 def _fit(text: str, options: Options) -> str:
-    """As many characters as it will take columns."""
+    """The text, padded to as many characters as it takes columns of a terminal."""
     if options.ascii:
         return to_ascii(text)
     if text.isascii():
@@ -155,7 +155,7 @@ def _wrap(text: str, options: Options) -> list[str]:
 
 
 def _clip(line: str, options: Options) -> str:
-    """The last resort, for the line of a table that can't be made any narrower."""
+    """The line without fillers, cut to the width: the last resort for a table that can't be made narrower."""
     if len(ANSI.sub("", line)) > options.width:
         line = _shorten(ANSI.sub("", line), options.width, options)
     return line.replace(FILLER, "")

@@ -1,4 +1,4 @@
-"""Plain values for machines: Python's own types, None for what is not known, rounded to what was measured."""
+"""Plain values for machines: Python's own types, None for unknown, rounded to the precision of measurement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gua_sample.policy import STATES
 
 Value: TypeAlias = "str | int | float | bool | None"
 
-# By how a column's name ends, the first that fits.
+# Decimal digits by the end of a column's name; the first match counts.
 DIGITS = {"share": 6, "hours": 4, "gpus": 4, "kwh": 4, "cost": 4, "seconds": 3, "mib": 1}
 WHOLE = ("index", "mig_index", "gpu_index", "pid", "weekday", "hour")
 
@@ -33,7 +33,7 @@ def value(column: str, item: Any) -> Value:
 
 
 def iso(ts_ms: int, window: Window) -> str:
-    """In the reader's zone, with its offset."""
+    """The time in the reader's zone, with its offset."""
     local = datetime.fromtimestamp(ts_ms / 1000, window.zone)
     return local.isoformat(timespec="milliseconds" if ts_ms % 1000 else "seconds")
 
@@ -47,7 +47,7 @@ def by_state(frame: pd.DataFrame, columns: list[str]) -> dict[str, dict[str, Val
 
 
 def changes(report: Report) -> dict[str, Value] | None:
-    """Per state, how its share differs from the window before."""
+    """The change of each state's share since the window before; None without one."""
     before = report.before
     if before is None:
         return None
@@ -55,7 +55,7 @@ def changes(report: Report) -> dict[str, Value] | None:
 
 
 def currency(report: Report) -> str | None:
-    """None without a price: there is no cost then."""
+    """The currency; None without a price, as there is no cost then."""
     config = report.config
     priced = config.price_per_gpu_hour is not None or config.price_per_kwh is not None
     return clean(config.currency) if priced else None

@@ -1,4 +1,4 @@
-"""How values are spelled: each kind in one place. What is not known is never spelled as 0."""
+"""Spelling of values, each kind in one place. An unknown value is never spelled as 0."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gua_sample.processes import printable
 
 MISSING = "—"
 NOT_KNOWN = "?"
-# Not strftime's: those follow the locale.
+# Not from strftime, which follows the locale.
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def clean(text: Any) -> str:
-    """Any text that a user may have chosen passes here: nothing in it steers a terminal or breaks a line."""
+    """The text, unable to steer a terminal or to break a line. Every text that a user may have chosen passes here."""
     return NOT_KNOWN if is_missing(text) else printable(str(text))
 
 
@@ -28,7 +28,7 @@ def is_missing(value: Any) -> bool:
 
 
 def percent(share: Any) -> str:
-    """With one decimal; neither a little nor almost all is rounded away."""
+    """A share as a percentage with one decimal, which is rounded neither to 0 nor to 100%."""
     if is_missing(share):
         return MISSING
     rounded = f"{share:.1%}"
@@ -48,7 +48,7 @@ def points(change: Any) -> str:
 
 
 def amount(value: Any) -> str:
-    """GPU-hours, kWh, money: with one decimal."""
+    """GPU-hours, kWh or money, with one decimal."""
     if is_missing(value):
         return MISSING
     return "<0.1" if 0 < value < 0.05 else f"{value:,.1f}"
@@ -59,25 +59,25 @@ def gib(mib: Any) -> str:
 
 
 def number(value: float) -> str:
-    """A threshold or a price as the administrator wrote it."""
+    """A threshold or a price, as the administrator wrote it."""
     return f"{value:.10g}"
 
 
 def duration(seconds: Any) -> str:
-    """The two largest units: 1d 3h, 2h 05m, 12m, 30s."""
+    """A duration in its two largest units: 1d 3h, 2h 05m, 12m, 30s."""
     if is_missing(seconds):
         return MISSING
     return spelling.duration(seconds)
 
 
 def moment(ts_ms: Any, zone: tzinfo) -> str:
-    """Short, for tables: 13 Nov 11:34. The header names the zone."""
+    """A short time for tables: 13 Nov 11:34. The header names the zone."""
     local = datetime.fromtimestamp(ts_ms / 1000, zone)
     return f"{local:%d} {MONTHS[local.month - 1]} {local:%H:%M}"
 
 
 def gpu(index: Any, mig_index: Any) -> str:
-    """As in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
+    """The card's number as in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
     if is_missing(index):
         return NOT_KNOWN
     return spelling.gpu(int(index), None if is_missing(mig_index) else int(mig_index))
@@ -92,7 +92,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def meanings(policy: Policy) -> dict[str, str]:
-    """What each state means, with the thresholds in force."""
+    """The meaning of each state, with the thresholds in force."""
     return {
         ACTIVE: f"at work: utilization {number(policy.utilization_percent)}% or more",
         IDLE_HELD: f"no work, but over {number(policy.process_memory_mib)} MiB held",

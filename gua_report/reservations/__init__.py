@@ -1,1 +1,1 @@
-"""What cards are reserved for, against who is on them. Reads only, and without pandas."""
+"""Reservations of cards, compared with who is on them. Read-only, and without pandas."""

@@ -1,15 +1,16 @@
-"""Reservations as canhazgpu keeps them in Redis. Once connected, nothing but GET and ZRANGEBYSCORE is ever sent.
+"""Reservations that canhazgpu keeps in Redis. Once connected, only GET and ZRANGEBYSCORE are ever sent.
 
-Read from https://github.com/russellb/canhazgpu: internal/types/types.go, internal/redis_client/client.go and, of
+Facts from https://github.com/russellb/canhazgpu: internal/types/types.go, internal/redis_client/client.go and, for
 the version in Python, the script canhazgpu.
-- `canhazgpu:gpu_count` is how many cards there are, `canhazgpu:gpu:<index>` a JSON object for each. Without a `user`
+- `canhazgpu:gpu_count` is the number of cards, `canhazgpu:gpu:<index>` a JSON object for each. Without a `user`
   the card is available, and `last_released` is when it became so. `user` may be a name of the user's choice;
   `actual_user` (newer versions) is the account.
 - A reservation is written with epoch seconds, and each heartbeat of the Go version rewrites it with RFC 3339 times and
-  null for those that are not set.
-- One of type run ends with its heartbeats, which come every 60 s: released 15 minutes after the last one, 5 minutes in
-  newer versions, and only when somebody runs canhazgpu. A heartbeat of the version in Python leaves the type out.
-- `canhazgpu:usage_history_sorted` has what was released, by the second of its end, for 90 days.
+  null for unset ones.
+- A reservation of type run ends with its heartbeats, which come every 60 s: it is released 15 minutes after the last
+  one, 5 minutes in newer versions, and only when somebody runs canhazgpu. A heartbeat of the version in Python leaves
+  the type out.
+- `canhazgpu:usage_history_sorted` has the released reservations, by the second of their end, for 90 days.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gua_report.reservations.reservation import FOREVER_MS, FewLines, Reservatio
 COUNT_KEY = "canhazgpu:gpu_count"
 GPU_KEY = "canhazgpu:gpu:{}"
 HISTORY_KEY = "canhazgpu:usage_history_sorted"
-# The longer of the two: nobody is to be called unreserved for a heartbeat that is late.
+# The longer of the two timeouts: a late heartbeat must not make anybody unreserved.
 HEARTBEAT_MS = 15 * 60_000
 MOST_CARDS = 1024
 
@@ -40,11 +41,11 @@ class Answer(NamedTuple):
 
 
 class Foreign(Exception):
-    """A value that canhazgpu did not write; says what was expected."""
+    """A value that canhazgpu did not write; the text says what was expected."""
 
 
 def read(url: str, history_since_ms: int | None, complain: Complain) -> Answer | None:
-    """What is reserved now and, if a time is given, what was since. None, with a complaint, if it can't be had."""
+    """The current reservations and, if a time is given, those since then. None, with a complaint, if unavailable."""
     try:
         address = parse_url(url)
     except BadUrl:
@@ -74,7 +75,7 @@ def _read(server: Conversation, history_since_ms: int | None, complain: Complain
     if not isinstance(count, bytes) or not count.isdigit() or len(count) > 4 or int(count) > MOST_CARDS:
         raise Foreign(f"{COUNT_KEY} is {shown(count)}: expected a number of cards")
     values = server.ask_all(("GET", GPU_KEY.format(index)) for index in range(int(count)))
-    # The score is the end in whole seconds, cut off.
+    # The score is the end, truncated to whole seconds.
     since = None if history_since_ms is None else history_since_ms // 1000 - 1
     members = [] if since is None else server.ask("ZRANGEBYSCORE", HISTORY_KEY, since, "+inf")
     foreign = FewLines(complain, "more cards in Redis are not canhazgpu's")

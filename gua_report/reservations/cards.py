@@ -1,4 +1,4 @@
-"""A card as it is now, and who is on it: what is checked against reservations."""
+"""The current state of a card and its users, to be checked against reservations."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ KINDS = (AVAILABLE, CONFIRMED, UNRESERVED, UNUSED, SEVERAL_USERS, UNKNOWN)
 class Holder(NamedTuple):
     """A process on a card."""
 
-    user: str  # as identity
+    user: str  # an identity
     pid: int
     command: str
     memory_mib: float | None
@@ -26,12 +26,12 @@ class CardNow(NamedTuple):
     uuid: str
     holders: list[Holder]
     state: str  # active, idle-held, truly-idle, unknown
-    since_ms: int | None  # when this state began, if the history tells
-    since_is_exact: bool = True  # else it may have begun earlier
+    since_ms: int | None  # beginning of this state, if the history tells
+    since_is_exact: bool = True  # False: the state may have begun earlier
 
 
 class Validation(NamedTuple):
     kind: str
     text: str  # clean, for a terminal
-    reserved_by: list[str]  # clean too
+    reserved_by: list[str]  # clean, for a terminal
     details: dict[str, object]  # plain values, for JSON

@@ -1,4 +1,4 @@
-"""Who is on each card against who reserved it, in the words that people know from canhazgpu."""
+"""Compare each card's users with its reservations, in the words that people know from canhazgpu."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MOST_NAMED = 3
 
 
 def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[[str], None]) -> dict[str, Validation]:
-    """By uuid; empty if no source of reservations is configured. What is wrong with one takes one line each."""
+    """The validations by uuid; empty if no source of reservations is configured. Each problem is one complaint."""
     if not is_configured(config):
         return {}
     book = read_book(config, None, complain)
-    # Who is named here is known, and a card that does not exist any more may have been reserved once.
+    # Only current and future ones: a past reservation may name a card that no longer exists.
     to_come = [one for one in book.reservations if one.end_ms > now_ms]
     indexes = {card.uuid: card.index for card in cards}
     seen = {apply_mapping(holder.user, config.people) for card in cards for holder in card.holders}
@@ -39,7 +39,7 @@ def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[
 
 
 class _Case:
-    """One card: who reserved it, who is on it."""
+    """One card with its reservations and its users."""
 
     def __init__(self, card: CardNow, book: Book, config: Config, now_ms: int) -> None:
         self.card, self.now_ms, self.people = card, now_ms, config.people
@@ -54,7 +54,7 @@ class _Case:
         threshold = config.policy.process_memory_mib
         large = [one for one in card.holders if one.memory_mib is None or one.memory_mib > threshold]
         self.is_in_use = card.state in (ACTIVE, IDLE_HELD) or any(one.memory_mib is not None for one in large)
-        # As in reports, a desktop beside somebody's work is no user; many small processes together are.
+        # As in reports, a desktop beside somebody's work does not count as a user; many small processes together do.
         self.holders = (large or card.holders) if self.is_in_use else []
         self.users = list(dict.fromkeys(self._who(one) for one in self.holders))
         self.strangers = [user for user in self.users if user not in self.owners]
@@ -106,7 +106,7 @@ class _Case:
         return f"; reserved by {_listed(self.owners)}" if self.owners else ""
 
     def _expiry(self) -> str:
-        """As people say it of those that end by the clock; those of type run end with what they run."""
+        """The time until reservations with a fixed end expire; those of type run end with their program."""
         ends = [one.end_ms for one in self.current if one.kind != "run" and one.end_ms != FOREVER_MS]
         return f", expires in {duration((max(ends) - self.now_ms) / 1000)}" if ends else ""
 
@@ -114,12 +114,12 @@ class _Case:
         return "some time" if self.card.since_ms is None else self._spell(self.card.since_ms)
 
     def _spell(self, since_ms: int) -> str:
-        """How long it is since then; it may be longer where the card's state is older than the history."""
+        """The duration since then, marked as a minimum if the card's state may be older than the history."""
         at_least = "" if self.card.since_is_exact or since_ms != self.card.since_ms else "≥ "
         return at_least + duration(max(0, self.now_ms - since_ms) / 1000)
 
     def _free_since_ms(self) -> int | None:
-        """Since nobody used it, and nobody had it reserved."""
+        """The time since which the card has been neither used nor reserved, if known."""
         return None if self.card.since_ms is None else max([self.card.since_ms, *self.ended_ms])
 
     def _details(self) -> dict[str, object]:
@@ -152,7 +152,7 @@ def _record(one: Reservation, people: dict[str, str]) -> dict[str, object]:
 
 
 def _listed(names: list[str]) -> str:
-    """alice, bob and carol"""
+    """The names as a list in prose: alice, bob and carol."""
     clean = [printable(name) for name in names]
     return " and ".join([", ".join(clean[:-1]), clean[-1]] if len(clean) > 1 else clean)
 

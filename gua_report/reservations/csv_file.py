@@ -1,4 +1,4 @@
-"""Reservations in a CSV file: gpu,user,from,to,note. A row that makes no sense is named, and the others count."""
+"""Reservations in a CSV file: gpu,user,from,to,note. Invalid rows are named in complaints, and the others count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gua_report.console.bounded_file import NoRegularFile, read_bounded
 from gua_report.reservations.reservation import FOREVER_MS, FewLines, Reservation, moment_ms, shown
 
-# Thirty years of a reservation a day on each of nine cards.
+# Enough for thirty years with a reservation a day on each of nine cards.
 MOST_ROWS = 100_000
 MOST_BYTES = 16 << 20
 MOST_COLUMNS = 100
@@ -23,7 +23,7 @@ Complain = Callable[[str], None]
 
 
 class BadValue(Exception):
-    """What is wrong with a row. `gpu`: the card that it is of, if that can be told."""
+    """An invalid row; the text says why. `gpu`: the row's card, if known."""
 
     def __init__(self, text: str, gpu: str | None = None) -> None:
         super().__init__(text)
@@ -32,15 +32,15 @@ class BadValue(Exception):
 
 class Rows(NamedTuple):
     reservations: list[Reservation]
-    unreadable: set[str]  # cards of rows that make no sense
-    is_complete: bool  # whether all rows could be told
+    unreadable: set[str]  # cards of invalid rows
+    is_complete: bool  # False: any card may have reservations that could not be read
 
 
 def read(path: str, zone: tzinfo, complain: Complain) -> Rows | None:
-    """None, with a complaint, if nothing in the file can be used."""
+    """The file's reservations; None, with a complaint, if nothing in the file can be used."""
     try:
         content = read_bounded(path, MOST_BYTES)
-        # A row that is cut off may say something else than the whole one.
+        # A truncated row may say something else than the whole one.
         data = content.data if content.is_whole else content.data[: content.data.rfind(b"\n") + 1]
         text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
         return _read_rows(path, text, content.is_whole, zone, complain)
@@ -91,8 +91,8 @@ def _read_rows(path: str, file: Iterator[str], is_whole: bool, zone: tzinfo, com
 
 
 def _split(path: str, file: Iterator[str], bad: FewLines) -> Iterator[tuple[str, list[str] | None]]:
-    """Where each row stands that is not blank, and its fields; None if it can't be told which."""
-    rows = csv.reader(file, strict=True)  # a quote that is not closed would swallow the rows after it
+    """The place and the fields of each row that is not blank; None for fields that can't be parsed."""
+    rows = csv.reader(file, strict=True)  # otherwise an unclosed quote would swallow the rows after it
     while True:
         try:
             fields = next(rows)
@@ -107,7 +107,7 @@ def _split(path: str, file: Iterator[str], bad: FewLines) -> Iterator[tuple[str,
 
 
 def _is_header(where: str, names: list[str], complain: Complain) -> bool:
-    """Whether all columns are there that it takes; those that we don't know are named and passed over."""
+    """Whether each required column is there, and none twice. Unknown columns are named in a complaint and ignored."""
     if len(names) > MOST_COLUMNS:
         complain(f"{where}: {len(names):,} columns: expected {','.join(COLUMNS)}")
         return False

@@ -1,7 +1,7 @@
-"""A client of Redis: a short conversation, with limits, with a server that is not trusted.
+"""A Redis client for a short, limited conversation with an untrusted server.
 
-The limits are for the conversation as a whole: the time from the first look-up of the name to the last answer, and the
-bytes of all answers together. An answer is a value or a flat list of values; nothing here needs more.
+The limits apply to the conversation as a whole: the time from the first look-up of the name to the last answer, and
+the bytes of all answers together. An answer is a value or a flat list of values; nothing here needs more.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ Value = bytes | int | None
 
 
 class NoConversation(Exception):
-    """What the server did, or did not do in time."""
+    """A conversation that failed because of the server; the text says why."""
 
 
 class ErrorAnswer(Exception):
-    """What a server says instead of a value."""
+    """An error that the server sent instead of a value."""
 
 
 class Conversation:
-    """With one server, within the limits: `with Conversation(address) as server: server.ask("GET", "key")`."""
+    """A conversation with one server, within the limits:
+    `with Conversation(address) as server: server.ask("GET", "key")`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -63,7 +64,7 @@ class Conversation:
         return answer
 
     def ask_all(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
-        """The answers to all of them, which are sent at once. One of them may be an ErrorAnswer."""
+        """The answers to all commands, which are sent at once. Any answer may be an ErrorAnswer."""
         commands = list(commands)
         self._socket.settimeout(_remaining(self._deadline))
         self._socket.sendall(b"".join(map(_encode, commands)))
@@ -136,7 +137,7 @@ class Conversation:
 
 
 class _Answers(io.RawIOBase):
-    """What comes from a socket, until the deadline or the limit of bytes."""
+    """The bytes from a socket, until the deadline or the limit of bytes."""
 
     def __init__(self, source: socket.socket, deadline: float) -> None:
         self._source, self._deadline, self._left = source, deadline, MOST_BYTES
@@ -161,7 +162,7 @@ def _remaining(deadline: float) -> float:
 
 
 def _resolve(host: str, port: int, seconds: float) -> list[Any]:
-    """The addresses of a host. A thread asks, and is left behind if it must be: a resolver has its own idea of time."""
+    """The addresses of a host. A thread asks and is abandoned at the timeout, as a resolver has timeouts of its own."""
     found: list[Any] = []
     failed: list[OSError] = []
 
@@ -189,7 +190,7 @@ def _encode(command: tuple[object, ...]) -> bytes:
 
 
 def _number(text: bytes, most: int) -> int:
-    """A length that is sane; -1 means that there is no value."""
+    """A length within the limit; -1 means that there is no value."""
     if text == b"-1":
         return -1
     if not text.isdigit() or len(text) > len(str(most)) or int(text) > most:

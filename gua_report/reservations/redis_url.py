@@ -1,4 +1,4 @@
-"""Where a Redis is and how to log in there, from a URL as redis-cli and redis-py take it."""
+"""Address and login of a Redis server, from a URL as redis-cli and redis-py take it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_certfile", "ssl_ke
 
 
 class BadUrl(Exception):
-    """Says nothing of the URL, which may hold a password in any place."""
+    """An invalid URL. The error does not quote it, as it may hold a password in any place."""
 
 
 class Address(NamedTuple):
     scheme: str  # redis, rediss (TLS) or unix
-    host: str  # of unix: the path of the socket
+    host: str  # for unix, the path of the socket
     port: int
     database: int
     user: str
@@ -23,19 +23,20 @@ class Address(NamedTuple):
     tls: dict[str, str]
 
     def place(self) -> str:
-        """Where it is, without who asks."""
+        """The server's URL without user and password."""
         if self.scheme == "unix":
             return f"unix://{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}/{self.database}"
 
     def hide_secrets(self, text: str) -> str:
-        """The text, which a server may have put together from what it was sent, without the password."""
+        """The text without the password, which a server may have repeated in its answer."""
         return text.replace(self.password, "...") if self.password else text
 
 
 def parse_url(url: str) -> Address:
-    """redis://user:password@host:port/0, the same with rediss, or unix://user:password@/path?db=0."""
+    """The address in a URL: redis://user:password@host:port/0, the same with rediss, or
+    unix://user:password@/path?db=0."""
     try:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True)) if parts.query else {}
@@ -53,7 +54,7 @@ def parse_url(url: str) -> Address:
     except ValueError:
         raise BadUrl from None
     is_understood = parts.scheme in ("redis", "rediss", "unix") and set(options) <= {*OPTIONS} and not parts.fragment
-    # Else a password with a slash ends up as host or path.
+    # Otherwise a password with a slash would end up as host or path.
     if not is_understood or "@" in address.host or not database.isdigit() or (is_path and parts.hostname):
         raise BadUrl
     return address

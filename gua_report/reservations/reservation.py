@@ -12,36 +12,36 @@ from gua_sample.errors import UsageError
 from gua_sample.processes import printable
 
 FOREVER_MS = 253_402_300_799_000  # the end of the calendar
-# Nobody reserves a card before 2001; 20261116 is a date without its dashes.
+# Nobody reserved a card before 2001, and a smaller number such as 20261116 is a date without its dashes.
 EARLIEST_SECONDS, LATEST_SECONDS = 10**9, 10**11
 LONGEST_SHOWN = 40
 MOST_LINES = 20
 
-# As people and Go write it: a date, or a time with any number of digits after the second.
+# Times as people and Go write them: a date, or a time with any number of digits after the second.
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 
 
 class Reservation(NamedTuple):
     gpu: str  # the index of a card, or its uuid
-    user: str  # as the source calls them
+    user: str  # the name in the source
     start_ms: int
     end_ms: int  # FOREVER_MS: until somebody ends it
     kind: str  # "run" or "manual" as in canhazgpu, or "file"
     note: str
-    source: str  # where it stands, for people
+    source: str  # the place of the reservation, for messages
 
 
 class Book(NamedTuple):
-    """All that the sources say. Whether a card is reserved of which something could not be read is not known."""
+    """The contents of all sources. If any entry of a card is unreadable, it is unknown whether the card is reserved."""
 
     reservations: list[Reservation]
-    released_ms: dict[str, int]  # by card: when its last reservation was given back, where that is told
-    unreadable: set[str]  # cards of which a source says what makes no sense
+    released_ms: dict[str, int]  # by card: when its last reservation was released, if known
+    unreadable: set[str]  # cards with invalid entries in a source
     is_complete: bool  # whether every source could be read
 
 
 class FewLines:
-    """Lines of one kind, of which the first are said and the rest are counted: a bad file may have very many."""
+    """Complaints of one kind: the first are passed on and the rest counted, as a bad file may cause very many."""
 
     def __init__(self, complain: Callable[[str], None], more: str) -> None:
         self._complain, self._more, self._count = complain, more, 0
@@ -57,7 +57,8 @@ class FewLines:
 
 
 def moment_ms(value: object, zone: tzinfo) -> int | None:
-    """Epoch seconds (or milliseconds) or an ISO time, in that zone unless it names its own; None if it is neither."""
+    """Epoch milliseconds of a number (epoch seconds or milliseconds) or of an ISO time, which is in that zone unless it
+    names its own; None for anything else."""
     if isinstance(value, str):
         text = value.strip()
         found = MOMENT.fullmatch(text)
@@ -76,7 +77,7 @@ def moment_ms(value: object, zone: tzinfo) -> int | None:
 
 def _iso_ms(found: re.Match[str], zone: tzinfo) -> int | None:
     day, time, fraction, offset = found.groups()
-    # Python 3.10 wants three digits or six.
+    # Python 3.10 accepts only three digits or six.
     milliseconds = f".{fraction[:3]:0<3}" if fraction and time and len(time) == 8 else ""
     try:
         return parse_time(f"{day}T{time or '00:00'}{milliseconds}{offset or ''}", zone, "a reservation")
@@ -85,6 +86,6 @@ def _iso_ms(found: re.Match[str], zone: tzinfo) -> int | None:
 
 
 def shown(value: object) -> str:
-    """Any value, as an example in a message of one line."""
+    """Any value as a short, quoted example for a message of one line."""
     text = printable(value) if isinstance(value, str | bytes) else printable(repr(value))
     return repr(text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...")

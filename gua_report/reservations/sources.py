@@ -1,4 +1,4 @@
-"""All reservations that the configuration points to, and what in them fits neither the machine nor each other."""
+"""Read all configured reservations, and name those that do not fit the machine or overlap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_configured(config: Config) -> bool:
 
 
 def read_book(config: Config, history_since_ms: int | None, complain: Complain) -> Book:
-    """What is reserved, with the past since that time where it is not there anyway."""
+    """All reservations. Past ones in Redis are read since that time; without one, not at all."""
     book = Book([], {}, set(), True)
     if config.reservations.file is not None:
         rows = csv_file.read(config.reservations.file, parse_zone(None), complain)
@@ -50,7 +50,7 @@ def read_book(config: Config, history_since_ms: int | None, complain: Complain) 
 
 
 def names_of(uuid: str, index: int | None) -> set[str]:
-    """What a reservation may call a card; with MIG on, an index means all instances."""
+    """The names of a card in reservations; with MIG on, an index means all instances."""
     return {uuid, str(index)}
 
 
@@ -61,7 +61,7 @@ def name_strays(
     people: Mapping[str, str],
     complain: Complain,
 ) -> None:
-    """A line for each card and user that is not there, and for those that overlap. `seen`: who was on a card."""
+    """Complain about each unknown card and user, and about overlaps. `seen`: the users who were on a card."""
     reservations = list(reservations)
     first_by_card: dict[str, Reservation] = {}
     first_by_user: dict[str, Reservation] = {}
@@ -87,21 +87,21 @@ def name_strays(
 
 
 def _unknown_to_the_system(names: list[str], most: int) -> list[str]:
-    """The first that there is no account of. A directory of users that does not answer in time says nothing."""
+    """The first names without an account. A user directory that does not answer in time adds none."""
     unknown: list[str] = []
 
     def ask() -> None:
         for name in names:
             try:
                 pwd.getpwnam(name)
-            except (KeyError, ValueError):  # ValueError: a name that can't be
+            except (KeyError, ValueError):  # ValueError: an impossible name
                 unknown.append(name)
                 if len(unknown) == most:
                     break
 
     if names:
         thread = threading.Thread(target=ask, daemon=True)
-        with suppress(RuntimeError):  # no thread to be had
+        with suppress(RuntimeError):  # the system is out of threads
             thread.start()
             thread.join(ANSWER_SECONDS)
     return list(unknown)
@@ -110,8 +110,8 @@ def _unknown_to_the_system(names: list[str], most: int) -> list[str]:
 def _name_overlaps(
     reservations: list[Reservation], cards: Indexes, people: Mapping[str, str], complain: Complain
 ) -> None:
-    """Of one card by two people at once. Both count."""
-    found: set[tuple[Reservation, Reservation]] = set()  # the instances of a card have the same ones
+    """Complain about reservations of one card by two people at once. Both count."""
+    found: set[tuple[Reservation, Reservation]] = set()  # MIG instances of a card share the reservations of its index
     for uuid, index in cards.items():
         names = names_of(uuid, index)
         for pair in _overlaps([one for one in reservations if one.gpu in names], people):
@@ -123,8 +123,9 @@ def _name_overlaps(
 
 
 def _overlaps(own: list[Reservation], people: Mapping[str, str]) -> Iterator[tuple[Reservation, Reservation]]:
-    """Each reservation of a card that begins while somebody else has it, behind the one of theirs that ends last."""
-    latest: list[tuple[str, Reservation]] = []  # of the two people whose reservations so far end last
+    """Pairs of reservations of a card: one that begins while somebody else has the card, preceded by the latest-ending
+    reservation of that person."""
+    latest: list[tuple[str, Reservation]] = []  # the latest-ending one of each of the two people with the latest ends
     for one in sorted(own, key=lambda one: one.start_ms):
         person = apply_mapping(one.user, people)
         for other, before in latest:

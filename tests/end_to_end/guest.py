@@ -30,10 +30,10 @@ from tests.repository import ROOT
 
 KEEPER = Path(__file__).with_name("keeper.py")
 
-# The kernel has no namespaces for these: what a guest did to them, it would do to the host.
+# The kernel has no namespaces for these: a guest's changes would affect the host.
 CAPABILITIES = "-sys_time,-wake_alarm,-sys_module,-syslog,-sys_rawio,-block_suspend,-mac_admin,-mac_override"
 
-# As after a login of root, whatever the environment of the tests is.
+# The environment of a root login, whatever that of the tests is.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -46,9 +46,9 @@ Value = TypeVar("Value")
 
 
 class Guest:
-    """`layers` are folders of guests that were shut down, the lowest first. `binds` are directories of the host, not
-    below /dev or /run, that the guest sees and changes under the same path. `network` is the host's; without it there
-    is only a loopback."""
+    """A guest while its block runs. `layers` are folders of guests that were shut down, the lowest first. `binds` are
+    directories of the host, not below /dev or /run, that the guest sees and changes under the same path. `network` is
+    the host's; without it there is only a loopback."""
 
     def __init__(
         self, folder: Path, layers: Iterable[Path] = (), binds: Iterable[Path] = (), network: bool = False
@@ -75,7 +75,7 @@ class Guest:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                start_new_session=True,  # a signal to the tests' process group is not for it
+                start_new_session=True,  # out of reach of signals to the tests' process group
             )
         try:
             self._wait_for_boot()
@@ -112,8 +112,8 @@ class Guest:
         timeout: float = 60,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs the command as root, or as a user whom the guest knows, in the environment of a login and what is given
-        here. An AssertionError shows the output of one that took too long or, if that is to be checked, failed."""
+        """Run the command as root, or as a user of the guest, in the environment of a login and the variables given
+        here. Raises AssertionError with the output on a timeout or, with `check`, a failure."""
         assert self.is_running(), "the guest has ended"
         enter = ["nsenter", "--all", "--target", str(self.pid), f"--wdns={cwd}"]
         limits = ["setpriv", "--bounding-set", CAPABILITIES, "--", "timeout", "--kill-after=5", str(timeout)]
@@ -137,17 +137,17 @@ class Guest:
         return self.run("cat", "--", path).stdout
 
     def write(self, path: str | Path, text: str, mode: int = 0o644) -> None:
-        """Directories on the way are made; the file is root's."""
+        """Write a file as root; missing directories are made."""
         self.run("install", "-D", f"--mode={mode:o}", "/dev/stdin", path, stdin=text)
 
     def path(self, path: str | Path) -> Path:
-        """Where the host finds a file of the running guest. Its links are followed in the guest: through an absolute
-        one the host would end up at its own files, and so would SQLite, which follows /proc/PID/root as a link."""
+        """The path on the host of a file of the running guest. Links are followed in the guest: an absolute one would
+        lead the host to its own files, and SQLite too, which follows /proc/PID/root as a link."""
         resolved = self.run("realpath", "--canonicalize-missing", "--", path).stdout.removesuffix("\n")
         return Path(f"/proc/{self.pid}/root{resolved}")
 
     def journal(self, unit: str, *options: str, output: str = "cat") -> list[str]:
-        """The lines of all boots, unless the options say otherwise."""
+        """The unit's lines from all boots, unless the options say otherwise."""
         self.run("journalctl", "--sync")
         return self.run("journalctl", "--quiet", f"--unit={unit}", f"--output={output}", *options).stdout.splitlines()
 
@@ -163,7 +163,7 @@ class Guest:
         return self._keeper.poll() is None
 
     def shutdown(self, seconds: float = 60) -> None:
-        """Stops all units and ends the guest, as `systemctl poweroff` does."""
+        """Stop all units and end the guest, like `systemctl poweroff`."""
         assert self.is_running(), "the guest has ended"
         os.kill(self.pid, signal.SIGRTMIN + 4)
         try:
@@ -174,10 +174,10 @@ class Guest:
             self.kill()
 
     def kill(self) -> None:
-        """Ends the guest as a power cut does. Nothing is left of it but its folder."""
+        """End the guest like a power cut. Only its folder is left."""
         assert self._keeper.stdin
         assert self._keeper.stdout
-        self._keeper.stdin.close()  # the sign for it
+        self._keeper.stdin.close()  # tells the keeper to end
         self._keeper.wait()
         self._keeper.stdout.close()
 
@@ -189,7 +189,7 @@ def prepare_layer(
     layers: Iterable[Path] = (),
     network: bool = False,
 ) -> Path:
-    """The folder of a guest that was prepared and shut down. All workers of pytest-xdist get the same: the first one
+    """The folder of a guest that was prepared and shut down. All workers of pytest-xdist share it: the first one
     prepares it while the others wait."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -208,7 +208,7 @@ def prepare_layer(
 
 @cache
 def why_not() -> str | None:
-    """Why no guest can be booted here."""
+    """The reason why no guest can be booted here; None if it can."""
     if os.geteuid() != 0:
         return "only root can boot a guest"
     if not Path("/lib/systemd/systemd").exists():

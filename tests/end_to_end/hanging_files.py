@@ -1,7 +1,7 @@
-"""hanging_files.py FOLDER: mounts a file system there that answers nothing but how it is.
+"""hanging_files.py FOLDER: mounts a file system there that answers only requests about itself.
 
-Whoever opens a file in it waits in the kernel and can't be killed, as in a driver that hangs: FUSE waits for a request
-that its server has taken, fatal signals or not. Ends with this process.
+A process that opens a file in it waits in the kernel and can't be killed, as with a hanging driver: FUSE waits for a
+request that its server has taken, despite fatal signals. Ends with this process.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ HEADER = struct.Struct("=IIQQIIII")  # length, operation, unique, node, uid, gid
 
 
 def attributes() -> bytes:
-    """Of the folder itself, good for an hour."""
+    """Attributes of the folder itself, valid for an hour."""
     attribute = struct.pack("=QQQQQQIIIIIIIIII", 1, 0, 0, 0, 0, 0, 0, 0, 0, DIRECTORY, 2, 0, 0, 0, 4096, 0)
     return struct.pack("=QII", 3600, 0, 0) + attribute
 

@@ -1,7 +1,7 @@
 """The process that keeps one guest; guest.py starts it in a mount namespace of its own.
 
-It mounts the guest's files, starts its systemd and tells the pid of that. Once the guest has ended, or stdin is closed
-(which the death of whoever holds its other end does too), it takes away all there is of the guest.
+It mounts the guest's files, starts its systemd and prints the pid of that. Once the guest has ended, or stdin is closed
+(also by the death of the process at its other end), it removes everything of the guest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# The namespace's own /run: nobody else sees it, and a systemd of the host can't be talked to by mistake.
+# The namespace's own /run: nobody else sees it, and nothing can talk to the host's systemd by mistake.
 RUN = Path("/run")
 ROOT = RUN / "root"
 
@@ -28,13 +28,13 @@ def mount(*arguments: str | Path) -> None:
 
 
 def mount_files(folder: Path, layers: Sequence[str]) -> None:
-    """The host's root file system under the layers, under what this guest writes."""
+    """Stack the host's root file system, the layers, and the guest's own files on top."""
     mount("--types", "tmpfs", "--options", "mode=755", "tmpfs", RUN)
     base, empty = RUN / "base", RUN / "empty"
     files, work = folder / "files", folder / "work"
     for directory in (base, empty, ROOT, files, work):
         directory.mkdir(exist_ok=True)
-    # A layer that lies somewhere below / can't be stacked upon /, but it can upon an overlay that shows / unchanged.
+    # A layer below / can't be stacked on /, but on an overlay that shows / unchanged it can.
     mount("--types", "overlay", "--options", f"lowerdir={empty}:/", "overlay", base)
     lower = ":".join([*(f"{layer}/files" for layer in reversed(layers)), str(base)])
     options = f"lowerdir={lower},upperdir={files},workdir={work}"
@@ -42,8 +42,8 @@ def mount_files(folder: Path, layers: Sequence[str]) -> None:
 
 
 def forget_the_host() -> None:
-    """The guest starts none of the host's services, mounts none of its disks, keeps what is in /tmp, which Debian
-    empties at boot, and keeps its journal."""
+    """Make the guest start none of the host's services, mount none of its disks, keep its journal, and keep /tmp, which
+    Debian empties at boot."""
     for pattern in ("etc/systemd/system/*.wants", "etc/systemd/system/*.requires", "etc/rc?.d"):
         for directory in ROOT.glob(pattern):
             shutil.rmtree(directory)
@@ -77,7 +77,7 @@ def make_cgroup() -> Path:
 
 
 def start(cgroup: Path, network: bool) -> subprocess.Popen[bytes]:
-    """The parent of the guest's PID 1. Either dies with its parent, should this process be killed."""
+    """Start the parent of the guest's PID 1. Each dies with its parent, should this process be killed."""
     namespaces = ["--pid", "--mount", "--uts", "--ipc", *([] if network else ["--net"])]
     become_init = ["sh", str(Path(__file__).with_name("become_init.sh")), str(ROOT), str(cgroup)]
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child", *namespaces, "--", *become_init]
@@ -94,7 +94,7 @@ def only_child(process: subprocess.Popen[bytes]) -> int:
 
 
 def remove(cgroup: Path) -> None:
-    """Ends whatever is in the cgroup, and it. What was killed takes a moment to be gone."""
+    """Kill all processes in the cgroup, and remove it. Killed processes take a moment to be gone."""
     (cgroup / "cgroup.kill").write_text("1")
     deadline = time.monotonic() + 10
     while cgroup.exists() and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Guests with gua installed by `make install`, a stand-in driver, and somebody to use it."""
+"""Guests with gua installed by `make install`, a stand-in driver, and a user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRIVER = "/usr/local/lib/libnvidia-ml.so.1"
 SCENARIO = "/etc/gua-stand-in-scenario"
 SAMPLES = "/var/lib/gua/samples"
 UNIT = "gua-sample.service"
-# What pip may need to reach the package index from here.
+# Prefixes of variables that pip may need to reach the package index from here.
 INDEX_VARIABLES = ("PIP_", "SSL_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "https_proxy")
 
 
@@ -32,11 +32,11 @@ def index_environment() -> dict[str, str]:
 
 
 def clone(guest: Guest) -> None:
-    """The files that a fresh clone has, in their present state."""
+    """Copy the files that a fresh clone has, in their present state."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
     for name in filter(None, listed):
-        if (ROOT / name).is_file():  # not one that was just deleted
+        if (ROOT / name).is_file():  # git also lists deleted files
             path = Path(f"/proc/{guest.pid}/root{SOURCE}/{name}")
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, path)
@@ -61,7 +61,7 @@ def set_scenario(guest: Guest, scenario: Scenario) -> None:
 
 
 def busy_scenario() -> Scenario:
-    """One card at work, one that pid 1 of the guest holds idle, one free."""
+    """A scenario of three cards: one at work, one that pid 1 of the guest holds idle, one free."""
     scenario = Scenario()
     scenario.add_card(utilization_percent=87)
     scenario.add_card(compute=[(1, 8192)])
@@ -75,7 +75,7 @@ def drop_in(guest: Guest, unit: str, section: str, *lines: str, name: str = "50-
 
 
 def show_boot_id(guest: Guest) -> None:
-    """In the unit's fresh /proc the boot id is the kernel's, that is, the host's; make it the guest's."""
+    """Make the unit see the guest's boot id: in its fresh /proc it is the kernel's, that is, the host's."""
     boot_id = "/proc/sys/kernel/random/boot_id"
     guest.run("cp", boot_id, "/run/guest-boot-id")
     drop_in(guest, UNIT, "Service", f"BindReadOnlyPaths=/run/guest-boot-id:{boot_id}", name="boot.conf")
@@ -85,7 +85,7 @@ HOLD = "/usr/lib/systemd/system/gua-sample.timer.d"
 
 
 def hold_timer(guest: Guest) -> None:
-    """From the next boot on it is enabled and does not start, so that the only runs are a test's own."""
+    """Keep the enabled timer from starting from the next boot on, so that all runs are a test's own."""
     guest.write(f"{HOLD}/hold.conf", "[Unit]\nConditionPathExists=/nowhere\n")
 
 
@@ -96,7 +96,7 @@ def release_timer(guest: Guest) -> None:
 
 
 def sample(guest: Guest) -> int:
-    """One run of the unit; 0 if systemd calls it a success."""
+    """Run the unit once; returns 0 if systemd calls it a success."""
     return guest.run("systemctl", "start", UNIT, check=False, timeout=120).returncode
 
 
@@ -123,7 +123,7 @@ def errors(guest: Guest) -> list[str | None]:
 
 
 def our_lines(guest: Guest) -> list[str]:
-    """What the sampler itself logged, with the priority of each line."""
+    """The lines that the sampler itself logged, each with its priority."""
     entries = [json.loads(line) for line in guest.journal(UNIT, output="json")]
     return [f"<{one['PRIORITY']}>{one['MESSAGE']}" for one in entries if one.get("_TRANSPORT") == "stdout"]
 
@@ -135,13 +135,13 @@ def report(guest: Guest, *arguments: str, user: str | None = None) -> dict[str, 
 
 
 def findings(guest: Guest, **options: Any) -> dict[str, str]:
-    """What `gua doctor` says of each check that is not well: its status and text."""
+    """Status and text of each check that `gua doctor` does not find ok."""
     document = json.loads(guest.run("gua", "doctor", "--json", check=False, **options).stdout)
     return {one["check"]: f"{one['status']}: {one['text']}" for one in document["findings"] if one["status"] != "ok"}
 
 
 def files(guest: Guest) -> set[str]:
-    """What is there where an installation may put something, but for what programs of the system leave by the way."""
+    """Paths in the folders that an installation may write to, without those that programs of the system leave there."""
     folders = ("/etc", "/opt", "/usr/local", "/usr/lib/systemd", "/usr/lib/sysusers.d", "/var/lib", "/home", "/root")
     found = guest.run("find", *folders, "-xdev").stdout.splitlines()
     passing = ("/root/.cache", "/var/lib/systemd", "/etc/.pwd.lock", HOLD)
@@ -149,7 +149,7 @@ def files(guest: Guest) -> set[str]:
 
 
 def readme_output(command: str) -> list[str]:
-    """What README's section on installing shows for a command."""
+    """The output that README's section on installing shows for a command."""
     readme = (ROOT / "README.md").read_text()
     (block,) = [block for block in readme.split("```") if "$ sudo make install\n" in block]
     parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
@@ -158,7 +158,7 @@ def readme_output(command: str) -> list[str]:
 
 
 def without_numbers(text: str) -> list[str]:
-    """The lines, with what depends on the moment and on the machine's size made alike."""
+    """The lines, with placeholders for everything that depends on the time or on the machine's size."""
     text = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "DAY", text.strip("\n"))
     text = re.sub(r"[0-9][0-9.:-]*", "#", text)
     text = re.sub(r"# ?(ms|s|min|h|days?)\b", "#", text)
@@ -167,7 +167,7 @@ def without_numbers(text: str) -> list[str]:
 
 
 def assert_like_readme(guest: Guest, command: str) -> None:
-    """Word for word, but for numbers and for lines that end with an ellipsis."""
+    """Compare the command's output with README's, word for word, except for numbers and text after an ellipsis."""
     said, shown = without_numbers(guest.run("sh", "-c", command).stdout), readme_output(command)
     assert len(said) == len(shown), said
     for line, expected in zip(said, shown, strict=True):

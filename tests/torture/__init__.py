@@ -1,1 +1,1 @@
-"""make torture: kills, faults, power cuts, damaged and hostile folders; what is lost, doubled or broken is counted."""
+"""make torture: kills, faults, power cuts, damaged and hostile folders; counts everything lost, doubled or broken."""

@@ -30,9 +30,9 @@ PREPARED = "GUA_TORTURE_FOLDER"
 
 class Kind(NamedTuple):
     case: Callable[[Workshop, int, random.Random], tuple[int, list[Problem]]]
-    option: str  # that says how many
-    share: float  # of these
-    size: float  # how many runs a case has
+    option: str  # for the number of runs
+    share: float  # of that number
+    size: float  # runs in a case
 
 
 KINDS = {
@@ -60,7 +60,7 @@ class Done(NamedTuple):
 
 
 class Run:
-    """One case after the other; what it needs is there when workers are forked."""
+    """A function that runs one case; everything it needs exists before workers are forked."""
 
     def __init__(self, workshop: Workshop, seed: int, until: float) -> None:
         self.workshop, self.seed, self.until = workshop, seed, until
@@ -71,7 +71,7 @@ class Run:
         rng = random.Random(f"{self.seed} {unit.kind} {unit.number}")
         try:
             return Done(unit, *KINDS[unit.kind].case(self.workshop, unit.number, rng))
-        except Exception:  # the other cases are worth their time still
+        except Exception:  # the other cases must still run
             return Done(unit, 1, [Problem("tracebacks", f"of the torture itself: {traceback.format_exc()}")])
 
 
@@ -99,7 +99,7 @@ def plan(options: argparse.Namespace) -> list[Unit]:
             planned += [Unit(name, number) for number in range(count)]
     if options.case is not None:
         planned = [Unit(unit.kind, options.case) for unit in planned if unit.number == 0]
-    random.Random(options.seed).shuffle(planned)  # so that --minutes has some of each
+    random.Random(options.seed).shuffle(planned)  # with --minutes, some of each kind are run
     return planned
 
 
@@ -125,9 +125,9 @@ def torture(options: argparse.Namespace, folder: Path) -> int:
 
 
 def prepare() -> int:
-    """Do it again in a process with the driver and the shims in it, and a folder that is gone afterwards."""
+    """Run again in a process with the driver and the shims loaded, and with a temporary folder."""
     memory = Path("/dev/shm")
-    root = memory if os.access(memory, os.W_OK) else None  # nothing here asks a disk, so none has to wait
+    root = memory if os.access(memory, os.W_OK) else None  # nothing here tests a disk, so none need slow it down
     with tempfile.TemporaryDirectory(prefix="gua-torture-", dir=root) as name:
         folder = Path(name)
         folder.chmod(0o755)

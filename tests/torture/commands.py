@@ -1,7 +1,7 @@
-"""Runs of the real commands, each in a process of its own: forked off one that has imported all they need.
+"""Run the real commands, each in a process of its own, forked from one that has imported everything they need.
 
-A process that starts from nothing takes 60 ms for a tick and 600 ms for a report, most of it for imports; a forked one
-takes 20 and 150 ms. It is killed, limited and waited for like any other.
+A new process takes 60 ms for a tick and 600 ms for a report, most of it for imports; a forked one takes 20 and 150 ms.
+It is killed, limited and waited for like any other.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import gua_report
 import gua_sample
 from gua_report.main import main
 
-LIMIT_SECONDS = float(os.environ.get("GUA_TORTURE_SECONDS", "20"))  # on such small folders, on busy cores
-LIMIT_MIB = 2048  # of memory, over what a process has at its start
-LARGEST_FILE_MIB = 256  # what a command may write to one file
+LIMIT_SECONDS = float(os.environ.get("GUA_TORTURE_SECONDS", "20"))  # for small folders, on busy cores
+LIMIT_MIB = 2048  # of memory in addition to that at the start
+LARGEST_FILE_MIB = 256  # limit for a file that a command writes
 KILLED = -signal.SIGKILL
 STATUSES = (0, 1, 2, 3)
 SOMEBODY = 54321  # no passwd entry
@@ -37,13 +37,13 @@ BUG = ("Traceback (most recent call last)", "this is a bug")
 
 class Ran(NamedTuple):
     words: list[str]
-    status: int  # of a process that was ended by a signal: its number, negative
+    status: int  # negative: the signal that ended the process
     out: str
     err: str
-    is_late: bool  # it did not end in time
+    is_late: bool  # timeout
 
     def problems(self, statuses: tuple[int, ...] = STATUSES) -> list[tuple[str, str]]:
-        """What no run may do, as columns of the table and what was seen."""
+        """Faults that no run may have, as pairs of the table's column and a description."""
         shown = f"gua {' '.join(self.words)} ended with {self.status}: {self.err.strip()[-600:]}"
         if self.is_late:
             return [("hangs", f"gua {' '.join(self.words)} did not end within {LIMIT_SECONDS:.0f} s")]
@@ -55,7 +55,7 @@ class Ran(NamedTuple):
 
 
 class Running:
-    """A command that was started. `variables` are added to its environment; `user`: root becomes that one first."""
+    """A started command. `variables` are added to its environment; `user` is the user that root becomes first."""
 
     def __init__(self, folder: Path, words: list[str], variables: Mapping[str, str], user: int | None = None) -> None:
         self.words = words
@@ -75,7 +75,7 @@ class Running:
             os.kill(self._pid, signal.SIGKILL)
         _, status = os.waitpid(self._pid, 0)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)  # children of its own
+            os.killpg(self._pid, signal.SIGKILL)  # its children
         os.close(self._handle)
         code = os.waitstatus_to_exitcode(status)
         return Ran(self.words, code, _read(self._out), _read(self._err), is_late)
@@ -95,7 +95,7 @@ def _read(handle: int) -> str:
 def _become_command(
     folder: Path, words: list[str], variables: Mapping[str, str], user: int | None, out: int, err: int
 ) -> None:
-    """The forked child: never returns."""
+    """Run the command in the forked child; never returns."""
     status = 70
     try:
         os.setpgid(0, 0)
@@ -110,7 +110,7 @@ def _become_command(
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE_MIB * 2**20, LARGEST_FILE_MIB * 2**20))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # so that it is seen
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, which would hide a flood
         os.environ.update(variables)
         sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(handle, "w"), "utf-8") for handle in (1, 2))
         status = main(words)
@@ -128,7 +128,7 @@ def _addresses() -> int:
 
 
 def import_everything() -> None:
-    """All that a command may import later: whoever has become another user may not reach this Python's files."""
+    """Import everything that a command may import later: as another user it may have no access to Python's files."""
     for package in (gua_sample, gua_report):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             module = importlib.import_module(found.name)

@@ -1,6 +1,6 @@
-"""A call that changes a file fails: an I/O error, no space left, half a write; at each position, one after the other.
+"""Faults in a call that changes a file: an I/O error, no space left, half a write; at each position in turn.
 
-The command says so in a line and ends with 1, or goes on where it promises to; the next run finds all as it should be.
+The command reports it in a line and ends with 1, or continues where it promises to; the next run finds all in order.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tests.torture.workshop import (
     hold,
 )
 
-# An error once; no space from then on, as on a full disk; no space once, as somebody made room; half a write.
+# An I/O error once; no space from then on, as on a full disk; no space once, as if somebody made room; half a write.
 FAULTS = ((errno.EIO, False), (errno.ENOSPC, True), (errno.ENOSPC, False), (0, False))
 FAILED = (0, 1)
-LINES = 4  # of complaints: one, and warnings of what was found on the way
+LINES = 4  # most lines of complaints: one error, and warnings
 
 
 def fault(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
-    """One fault in one command. Numbers go through commands, kinds of faults and positions, in that order."""
+    """Try one fault in one command. Numbers go through commands, kinds of faults and positions, in that order."""
     number, command = divmod(number, len(COMMANDS))
     number, kind = divmod(number, len(FAULTS))
     positions, try_one = COMMANDS[command]
-    # Where there are more positions than numbers, they are taken from all over the run.
+    # Later numbers take a random position, as a run may have more positions than there are numbers.
     at = number + 1 if number < positions // 4 else rng.randint(1, positions)
     return 1, try_one(workshop, Step(at, *FAULTS[kind]), rng)
 
@@ -57,7 +57,7 @@ def undisturbed(stage: Stage, words: list[str], clock_ms: int) -> list[Problem]:
 
 
 def fault_in_sample(workshop: Workshop, step: Step, rng: random.Random) -> list[Problem]:
-    """A tick with ticks that wait, or one that has to wait itself, at the day's beginning or later."""
+    """A fault in a tick while other ticks wait, or in one that has to wait itself, around midnight."""
     stage, ticks = workshop.stage("fault"), Ticks()
     words = ["sample", *rng.choice(([], ["--textfile", str(stage.data / "gua.prom")]))]
     clock_ms = START_MS + DAY_MS - rng.randrange(4) * TICK_MS
@@ -99,7 +99,7 @@ def fault_in_import(workshop: Workshop, step: Step, rng: random.Random) -> list[
 
 
 def fault_in_export(workshop: Workshop, step: Step, rng: random.Random) -> list[Problem]:
-    """A file that is the old one if the command failed, and the new one if it did not."""
+    """A fault in an export: the file is the old one if the command failed, and the new one if it did not."""
     stage = workshop.stage("fault", workshop.rolled_up)
     target = stage.data / "exported.csv"
     words = ["export", "-o", str(target), "--from", DAY_NAMES[0], "--to", day_name(END_MS)]
@@ -117,7 +117,7 @@ def fault_in_export(workshop: Workshop, step: Step, rng: random.Random) -> list[
     return problems if target.read_bytes() == new else [*problems, Problem("lost", "the file that was to be written")]
 
 
-# With about how many changes to files a run makes: what a fault hits beyond the last one is a run without.
+# The approximate number of changes to files in a run; a fault after the last change never happens.
 COMMANDS: list[tuple[int, Callable[[Workshop, Step, random.Random], list[Problem]]]] = [
     (60, fault_in_sample),
     (1000, fault_in_rollup),

@@ -1,5 +1,5 @@
-"""Damaged and hostile folders: whatever lies there, each command ends in time and in good order, touches nothing
-outside, and one day costs no other."""
+"""Damaged and hostile folders: whatever they contain, each command ends in time and in order and touches nothing
+outside, and a damaged day does not affect other days."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ READERS = [
     ["import", "--dry-run", "{source}"],
 ]
 WRITERS = [["rollup"], ["rollup", "--compact"], ["sample", "--simulate"], ["sample"], ["import", "{source}"]]
-FROM_HERE = ["import", "{data}"]  # this folder as the source, into another
+FROM_HERE = ["import", "{data}"]  # with the tortured folder as the source
 
 
 class Trial(NamedTuple):
     base: str  # an attribute of the workshop
     steps: Recipe
     commands: list[list[str]]
-    owner: int  # of the folder; it takes root to have another
-    user: int  # who runs the commands
-    other_day: str | None = None  # one that must be reported as ever
+    owner: int  # of the folder; a different one needs root
+    user: int  # runs the commands
+    other_day: str | None = None  # a day whose report must not change
 
     def to_json(self) -> str:
         return json.dumps(self._asdict(), indent=1)
 
 
 def damaged(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
-    """Bytes of one day's partition, or of any files."""
+    """A trial with damaged bytes in one day's partition, or in any files."""
     files = _files(workshop.full)
     day = rng.choice(DAY_NAMES)
     if is_of_one_day := rng.random() < 0.5:
@@ -81,7 +81,7 @@ def hostile(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, l
 
 
 def replay_seed(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
-    """What was found before."""
+    """Repeat a failure that was found before."""
     path = sorted(SEEDS.glob("*.json"))[number]
     trial = Trial(**{"owner": os.geteuid(), "user": os.geteuid(), **json.loads(path.read_text())})
     if os.geteuid() != 0:
@@ -103,7 +103,7 @@ def _trial(rng: random.Random, steps: Recipe, other_day: str | None) -> Trial:
 
 
 def _examine(workshop: Workshop, trial: Trial) -> list[Problem]:
-    """Try it, and if something is wrong, find one step and one command that show it, and say these too."""
+    """The trial's problems; the first one names a single step and command that reproduce it, if there are such."""
     problems = try_out(workshop, trial)
     if problems:
         column = problems[0].column
@@ -128,7 +128,7 @@ def try_out(workshop: Workshop, trial: Trial) -> list[Problem]:
     for command in trial.commands:
         before = _tree(stage.data)
         words = [word.format(source=workshop.ticks, data=stage.data) for word in command]
-        if command == FROM_HERE:  # the last one wins
+        if command == FROM_HERE:  # the last --data-dir wins
             words += ["--data-dir", str(stage.folder / "home" / "taken")]
         ran = stage.run(words, LATER_MS, user=trial.user if trial.user else None)
         problems += [Problem(*problem) for problem in ran.problems(SAMPLER_STATUSES)]
@@ -170,7 +170,7 @@ def _files(folder: Path) -> dict[str, int]:
 
 
 def _tables(workshop: Workshop) -> dict[str, dict[str, list[str]]]:
-    """Tables and columns of a partition and of the rollups."""
+    """Columns by file and table, of a partition and of the rollups."""
     return {
         name: {
             table: [row[1] for row in read(workshop.full / name, f"PRAGMA table_info({table})")]

@@ -1,6 +1,6 @@
-"""kill -9 of the commands that write, at each step and at any moment, with readers beside them.
+"""kill -9 of the commands that write, at each step and at any moment, with concurrent readers.
 
-Each case is a folder's life. After each kill the next run must make everything good.
+Each case is the life of a folder. After each kill the next run must repair everything.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from tests.torture.workshop import (
 
 TICK_MS = 30_000
 KILLS_OF_A_LIFE = 50
-LONGEST_SECONDS = {"sample": 0.05, "rollup": 0.7, "import": 0.15, "export": 0.08}  # until which a kill may come
-STEPS = {"sample": 30, "rollup": 1000, "import": 90, "export": 10}  # about so many has a run
-STEPS_OF_LITTLE = 250  # of a rollup of days that were rolled up before
+LONGEST_SECONDS = {"sample": 0.05, "rollup": 0.7, "import": 0.15, "export": 0.08}  # latest moment of a kill
+STEPS = {"sample": 30, "rollup": 1000, "import": 90, "export": 10}  # approximate number in a run
+STEPS_OF_LITTLE = 250  # in a rollup of days that were rolled up before
 
 
 class Killer:
-    """Starts a command and kills it: at the next step, one after the other, at some step or the last, at any moment."""
+    """Starts a command and kills it: at the next step in sequence, a random step, the last step, or a random moment."""
 
     def __init__(self, rng: random.Random, verb: str, number: int, steps: int | None = None) -> None:
         self.rng, self.verb, self.steps = rng, verb, steps or STEPS[verb]
         self.step = 1 + number % self.steps
-        self.last_steps: dict[bool, int] = {}  # of a run on a folder with ticks that wait, or without
+        self.last_steps: dict[bool, int] = {}  # key: whether ticks wait in the folder
         self.kills = self.runs = 0
         self.problems: list[Problem] = []
 
@@ -60,7 +60,7 @@ class Killer:
             are_waiting = any((stage.data / "samples").glob("*.pending"))
             at = max(1, self.last_steps.get(are_waiting, self.steps) + self.rng.randint(-1, 1))
             ran = stage.run(words, clock_ms, Step(at))
-            # Which finds the last one, and stays there.
+            # Converges to the last step.
             self.last_steps[are_waiting] = at + 1 if ran.status == KILLED else at - 1
         else:
             running = stage.start(words, clock_ms)
@@ -78,19 +78,19 @@ class Killer:
 
 
 class Ticks:
-    """What must be in the partitions of a folder, and what may be."""
+    """The ticks that must be in the partitions of a folder, and those that may be."""
 
     def __init__(self) -> None:
         self.promised: set[int] = set()
         self.possible: set[int] = set()
 
     def check(self, stage: Stage, days: set[str] | None = None) -> list[Problem]:
-        """Whether these days, all unless told, hold each tick once, and whole."""
+        """Check that these days, by default all, hold each tick once and complete."""
         days = days or {day_name(ts_ms) for ts_ms in self.promised | self.possible}
         problems: list[Problem] = []
         found: set[int] = set()
         for path in stage.partitions():
-            if path.stem in days and path.stat().st_size:  # else it was begun, and no more
+            if path.stem in days and path.stat().st_size:  # an empty file was only begun
                 if damage := find_damage(path):
                     return damage
                 counts = read(
@@ -111,7 +111,7 @@ class Ticks:
 
 
 def kill_sample(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
-    """Ticks, some kept as a reader holds the partition, some at midnight; every second run is killed."""
+    """Kill every second tick; some are kept because a reader holds the partition, some are at midnight."""
     stage = workshop.stage("kill")
     killer, ticks = Killer(rng, "sample", number), Ticks()
     words = ["sample", "--interval", "30s"]
@@ -138,7 +138,7 @@ def kill_sample(workshop: Workshop, number: int, rng: random.Random) -> tuple[in
         if reader is not None:
             killer.problems += [Problem(*problem) for problem in reader.wait().problems()]
             reader = None
-            clock_ms += TICK_MS  # what could not be written beside the reader waits for one more run
+            clock_ms += TICK_MS  # ticks that the reader kept from being written wait for one more run
             if killer.run_undisturbed(stage, words, clock_ms).status == 0:
                 ticks.promised.add(clock_ms)
         killer.problems += ticks.check(stage, {day_name(first_ms), day_name(clock_ms)})
@@ -148,14 +148,15 @@ def kill_sample(workshop: Workshop, number: int, rng: random.Random) -> tuple[in
 
 
 def kill_rollup(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
-    """Sums, CSV files, compaction and retention, on days that were rolled up before or not, or touched since."""
+    """Kill gua rollup (sums, CSV files, compaction and retention) on days that were or were not rolled up before, or
+    were touched since."""
     is_done = rng.random() < 0.4
     stage = workshop.stage("kill", workshop.rolled_up if is_done else workshop.ticks)
     killer = Killer(rng, "rollup", number * 2, STEPS_OF_LITTLE if is_done else None)
     for path in rng.sample(stage.partitions(), rng.choice((0, 0, 1, 2))):
         os.utime(path)
     words = ["rollup", "--config", str(stage.config), *rng.choice(([], ["--compact"], ["--compact", "--rebuild"]))]
-    kept = DAY_NAMES[1]  # older ones go altogether
+    kept = DAY_NAMES[1]  # older days are removed completely
     for _ in range(rng.randint(1, 4)):
         beside = stage.start(rng.choice(READERS), LATER_MS) if rng.random() < 0.3 else None
         killer.run(stage, words, LATER_MS)
@@ -182,7 +183,7 @@ READERS = [
 
 
 def kill_import(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
-    """Days of another folder, into one that has some of them, and perhaps a killed sampler's day."""
+    """Kill the import of another folder's days into one that has some of them."""
     stage = workshop.stage("kill")
     (stage.data / "samples").mkdir(parents=True)
     for day in rng.sample(DAY_NAMES, 2):
@@ -200,10 +201,10 @@ def kill_import(workshop: Workshop, number: int, rng: random.Random) -> tuple[in
 
 
 def kill_export(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
-    """A file is the old one or the new one; so is each of a folder of Parquet files."""
+    """Kill exports: a file, or each file of a Parquet folder, must be either the old one or the new one."""
     stage = workshop.stage("kill", workshop.rolled_up)
     killer = Killer(rng, "export", number)
-    target = stage.data / "exported"  # inside, where the shim looks
+    target = stage.data / "exported"  # inside the data folder, which the shim watches
     words = ["export", "-o", str(target), "--from", DAY_NAMES[0], "--to", day_name(END_MS)]
     words += rng.choice(
         (["--format", "csv"], ["--format", "csv", "--what", "card_hours"], ["--format", "parquet", "--host", "lab"])
@@ -221,7 +222,7 @@ def kill_export(workshop: Workshop, number: int, rng: random.Random) -> tuple[in
                 killer.problems.append(Problem("corrupt", f"{path.name} is neither the old nor the new one"))
     killer.run_undisturbed(stage, words, LATER_MS)
     for hidden in target.parent.rglob(".*exported.*") if target.is_file() else target.rglob(".*"):
-        os.utime(hidden, (0, 0))  # as if these kills were long ago
+        os.utime(hidden, (0, 0))  # as if the kills were long ago
     killer.run_undisturbed(stage, words, LATER_MS)
     if _files(target) != new:
         killer.problems.append(Problem("lost", f"{target} is not what it was at first"))

@@ -1,4 +1,4 @@
-"""What may have happened to a data folder: damage, and malice. Each is a name and parameters that fit into JSON."""
+"""Mutations of a data folder by damage or malice. Each is a name and parameters that fit into JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.torture.workshop import Stage
 Recipe = list[tuple[str, dict[str, Any]]]
 PAGE = 4096
 HUGE = 50 * 10**9
-MOST_PAGES, MOST_SECONDS = 50_000, 5.0  # that malice in SQL may take of this machine
+MOST_PAGES, MOST_SECONDS = 50_000, 5.0  # limits for malice in SQL on this machine
 SIDECARS = ("-journal", "-wal", "-shm")
 
 
@@ -50,14 +50,14 @@ def swap_pages(stage: Stage, file: str, one: int, other: int) -> None:
 
 
 def text(stage: Stage, file: str, repeat: str, times: int, before: str = "", after: str = "") -> None:
-    """A file of text in the place of what was there."""
+    """Replace a file by text."""
     path = stage.data / file
     _remove(path)
     path.write_text(before + repeat * times + after, errors="surrogateescape")
 
 
 def leave_journal(stage: Stage, file: str, records: int, victim: str = "") -> None:
-    """A hot journal of the file, which rolls nothing back, and may name a file to be deleted."""
+    """Write a hot journal of the file that rolls nothing back, and may name a file to be deleted."""
     path = stage.data / file
     data = path.read_bytes()
     header = bytes.fromhex("d9d505f920a163d7") + struct.pack(">6I", records, 1, len(data) // PAGE, 512, PAGE, 0)[:20]
@@ -76,7 +76,7 @@ def leave_journal(stage: Stage, file: str, records: int, victim: str = "") -> No
 
 
 def replace(stage: Stage, file: str, by: str, target: str = "canary/victim") -> None:
-    """Something else under the name of a file."""
+    """Put something else in the place of a file."""
     path = stage.data / file
     _remove(path)
     path.parent.mkdir(exist_ok=True)
@@ -85,7 +85,7 @@ def replace(stage: Stage, file: str, by: str, target: str = "canary/victim") -> 
     elif by == "folder":
         path.mkdir()
     elif by == "socket":
-        with closing(socket.socket(socket.AF_UNIX)) as opened, suppress(OSError):  # too long a path for a socket
+        with closing(socket.socket(socket.AF_UNIX)) as opened, suppress(OSError):  # the path is too long for a socket
             opened.bind(str(path))
     elif by == "link":
         path.symlink_to(target if target.startswith("/") else stage.folder / target)
@@ -106,13 +106,13 @@ def _deadline() -> Callable[[], bool]:
 
 
 def sql(stage: Stage, file: str, statements: list[str]) -> None:
-    """Run as far as SQLite lets it; columns take anything then."""
+    """Run statements after loosening all columns to take anything; those that SQLite refuses are skipped."""
     loosen = "replace(replace(replace(sql, ') STRICT, WITHOUT', ') WITHOUT'), ') STRICT', ')'), ' NOT NULL', '')"
     path = stage.data / file
     for batch in (["PRAGMA writable_schema = ON", f"UPDATE sqlite_master SET sql = {loosen}"], statements):
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
-            connection.execute(f"PRAGMA max_page_count = {MOST_PAGES}")  # what never ends must not fill this machine
+            connection.execute(f"PRAGMA max_page_count = {MOST_PAGES}")  # endless statements must not fill the disk
             connection.set_progress_handler(_deadline(), 10_000)
             for statement in batch:
                 with suppress(sqlite3.Error):
@@ -120,7 +120,7 @@ def sql(stage: Stage, file: str, statements: list[str]) -> None:
 
 
 def copy(stage: Stage, file: str, to: str) -> None:
-    """An odd name for a file of ours."""
+    """Copy a file to an odd name."""
     shutil.copyfile(_existing(stage, file), stage.data / to)
 
 
@@ -157,7 +157,7 @@ MUTATIONS: dict[str, Callable[..., None]] = {
 
 def apply(stage: Stage, recipe: Recipe) -> None:
     for name, parameters in recipe:
-        with suppress(FileNotFoundError, NotADirectoryError):  # an earlier one took it away
+        with suppress(FileNotFoundError, NotADirectoryError):  # an earlier mutation removed it
             MUTATIONS[name](stage, **parameters)
 
 
@@ -192,12 +192,12 @@ TEXTS = (("[", 100_000), ('{"a":', 50_000), ("9", 5000), ("x", 10**7), ("\n", 10
 
 
 def draw_damage(rng: random.Random, files: dict[str, int]) -> tuple[str, dict[str, Any]]:
-    """One, of a file that is there, by its size."""
+    """Draw a damage to an existing file. `files` are sizes by name."""
     file = rng.choice(list(files))
     size = files[file]
     at = rng.choice((rng.randrange(size), rng.randrange(min(size, 120)), rng.randrange(size) // PAGE * PAGE % size))
     if file.endswith(".sqlite") and rng.random() < 0.2:
-        at = PAGE - rng.randrange(1, 3000)  # where SQLite keeps the texts of the first tables
+        at = PAGE - rng.randrange(1, 3000)  # the place of the texts of the first tables
     length = rng.choice((1, 1, 2, 8, 100, PAGE))
     return rng.choice(
         [
@@ -214,7 +214,7 @@ def draw_damage(rng: random.Random, files: dict[str, int]) -> tuple[str, dict[st
 
 
 class Target(NamedTuple):
-    """What malice is aimed at: any file, a database, a table in it and two of its columns."""
+    """The target of malice: all files, a database, a table in it and its columns."""
 
     files: list[str]
     database: str
@@ -225,7 +225,7 @@ class Target(NamedTuple):
 def draw_malice(
     rng: random.Random, files: dict[str, int], tables: dict[str, dict[str, list[str]]]
 ) -> tuple[str, dict[str, Any]]:
-    """One, of a file that is there or should be."""
+    """Draw a malicious change to a file that exists or should."""
     database = rng.choice(list(tables))
     table = rng.choice(list(tables[database]))
     target = Target(list(files), database, table, tables[database][table])
@@ -293,7 +293,7 @@ def _many(rng: random.Random, target: Target) -> tuple[str, dict[str, Any]]:
 
 
 def _table(rng: random.Random, target: Target) -> tuple[str, dict[str, Any]]:
-    """Something else in the place of a table, or something added to it."""
+    """Draw a replacement of a table, or an addition to it."""
     table, columns, column = target.table, target.columns, rng.choice(target.columns)
     drop = f"DROP TABLE {table}"
     large = ", ".join(f"{name} AS (hex(zeroblob(400000000)))" for name in columns)

@@ -1,10 +1,10 @@
-"""Power cuts: all changes that commands made to files are recorded, then replayed up to some moment without what no
-fsync had made safe by then, in any combination. What the next runs make of that must be whole.
+"""Power cuts: all changes that commands make to files are recorded, then replayed up to some moment; any of those that
+no fsync had made safe by then may be left out. The next runs must restore a complete folder.
 
-Two models of a file system. "Strict": a name is safe when its folder was synced, and what was not synced may be there
-or not, in any order. "Ordered", as ext4 and XFS: any fsync makes all names before it safe, and names are lost from the
-end only. A tick that a command said it had recorded is there afterwards, but for the newest one: SQLite (synchronous =
-FULL) does not sync the folder once more after it has removed the journal, which is what commits.
+There are two models of a file system. "Strict": a name is safe once its folder was synced, and unsynced changes may be
+there or not, in any order. "Ordered", like ext4 and XFS: any fsync makes all names before it safe, and names are lost
+from the end only. A tick that a command reported as recorded is there afterwards, except the newest one: SQLite
+(synchronous = FULL) does not sync the folder again after removing the journal, which is what commits.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from tests.torture.workshop import (
 
 SECTOR = 512
 NAMES = ("create", "unlink", "rename", "link", "mkdir")
-HELD = (False, False, True, True, False, False, True, False)  # which ticks a reader makes wait
+HELD = (False, False, True, True, False, False, True, False)  # ticks that wait for a reader
 
 
 class Event(NamedTuple):
     what: str
-    file: int  # the same number is the same file; inode numbers are used again
+    file: int  # unique, unlike inode numbers, which are reused
     mtime_ns: int
     offset: int
     data: bytes
@@ -54,19 +54,19 @@ class Event(NamedTuple):
 
 class File(NamedTuple):
     data: bytearray
-    mtime_ns: list[int]  # one, that changes
+    mtime_ns: list[int]  # a single, mutable value
 
 
 class Recording(NamedTuple):
-    files: dict[int, tuple[bytes, int]]  # before: content and time of change
+    files: dict[int, tuple[bytes, int]]  # at the start: content and modification time
     names: dict[str, int]
     folders: set[str]
     events: list[Event]
-    promises: list[tuple[int, int]]  # after so many events, this was said to be done
+    promises: list[tuple[int, int]]  # number of events after which this was reported as done
 
 
 class Recorder:
-    """Runs commands on a stage's data folder and writes down what they change."""
+    """Runs commands on a stage's data folder and records their changes."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.log = stage, stage.folder / "record"
@@ -92,7 +92,7 @@ class Recorder:
             line, _, rest = rest.partition(b"\n")
             what, inode, mtime, offset, length, *paths = line.decode().split("\t")
             if what == "create":
-                inodes[int(inode)] = len(inodes) + len(events)  # a new one
+                inodes[int(inode)] = len(inodes) + len(events)  # a new file
             data, rest = rest[: int(length)], rest[int(length) :]
             path, other = map(self._relative, paths)
             events.append(Event(what, inodes.get(int(inode), -1), int(mtime), int(offset), data, path, other))
@@ -103,10 +103,10 @@ class Recorder:
 
 
 def replay(recording: Recording, cut: int, rng: random.Random, target: Path) -> str:
-    """Put the state after a power cut into a folder; returns how it was chosen."""
+    """Write the state after a power cut into a folder; returns a description of the choice."""
     events = recording.events[:cut]
     is_strict = rng.random() < 0.5
-    share = rng.choice((0.0, 0.5, 0.9, 1.0))  # of what was not synced that made it all the same
+    share = rng.choice((0.0, 0.5, 0.9, 1.0))  # of unsynced changes that survive
     is_torn = rng.random() < 0.5
     last_sync = max((number for number, event in enumerate(events) if event.what == "sync"), default=-1)
     names_end = rng.randint(last_sync + 1, cut) if share < 1 else cut
@@ -114,7 +114,7 @@ def replay(recording: Recording, cut: int, rng: random.Random, target: Path) -> 
     chosen: list[Event] = []
     for number, event in reversed(list(enumerate(events))):
         if event.what == "sync":
-            synced |= {event.file, event.path}  # a folder by its path
+            synced |= {event.file, event.path}  # the path stands for a folder
         elif event.what in NAMES:
             folder = os.path.dirname(event.other or event.path) or "."
             is_kept = folder in synced or rng.random() < share if is_strict else number < names_end
@@ -128,7 +128,7 @@ def replay(recording: Recording, cut: int, rng: random.Random, target: Path) -> 
 
 
 def _tear(event: Event, rng: random.Random) -> list[Event]:
-    """Some sectors of a write; others keep what they held, or are zero where the file grew."""
+    """Some sectors of a write; others keep their content, or are zero where the file grew."""
     return [
         event._replace(offset=event.offset + start, data=event.data[start : start + SECTOR])
         for start in range(0, len(event.data), SECTOR)
@@ -137,7 +137,7 @@ def _tear(event: Event, rng: random.Random) -> list[Event]:
 
 
 def _materialize(recording: Recording, events: Iterable[Event], target: Path) -> None:
-    """Write the files that these changes make of those before."""
+    """Apply these changes to the recorded files, and write the result."""
     files = {number: File(bytearray(data), [mtime]) for number, (data, mtime) in recording.files.items()}
     names, folders = dict(recording.names), set(recording.folders)
     for event in events:
@@ -169,7 +169,7 @@ def _write(target: Path, folders: set[str], files: dict[str, File]) -> None:
             os.utime(target / name, ns=(file.mtime_ns[0],) * 2)
 
 
-# -- what is recorded, and what must be true afterwards
+# -- recordings, and their checks
 
 
 def _record_first_ticks(workshop: Workshop) -> Recording:
@@ -183,7 +183,7 @@ def _record_ticks(workshop: Workshop) -> Recording:
 
 
 def _record_samples(stage: Stage) -> Recording:
-    """Ticks over a midnight, some of them kept."""
+    """Record ticks around a midnight, some of them kept."""
     recorder = Recorder(stage)
     for number, is_held in enumerate(HELD):
         clock_ms = START_MS + DAY_MS + (number - 5) * TICK_MS

@@ -1,4 +1,4 @@
-"""The table: a row for each kind of case, a column for each kind of harm."""
+"""The table of results: a row for each kind of case, a column for each kind of harm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Table:
         self.harm: Counter[tuple[str, str]] = Counter()
 
     def add(self, kind: str, runs: int, problems: list[Problem]) -> None:
-        """Count what one case did. A column counts cases: what goes wrong once often shows in many ways."""
+        """Add the result of a case. A column counts cases, as one fault often shows in many ways."""
         self.runs[kind] += runs
         self.harm.update({(kind, problem.column) for problem in problems})
 

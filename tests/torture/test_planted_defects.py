@@ -1,4 +1,4 @@
-"""Each column of the table can be other than zero: a copy of the program with a defect, and a share of the torture."""
+"""A share of the torture finds a planted defect: each column of the table can be other than zero."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ LEAVE = r"\g<0>    open(__import__('os').environ['TMPDIR'] + '/left', 'w').close
 class Defect(NamedTuple):
     column: str
     what: str
-    where: str  # packages
-    changes: dict[str, str]  # what is replaced, a regular expression, and by what
-    share: str  # of the torture
+    where: str  # a pattern of packages
+    changes: dict[str, str]  # regular expressions and their replacements
+    share: str  # options of the torture
 
 
 DEFECTS = [
@@ -82,7 +82,7 @@ DEFECTS = [
 
 
 def plant(copy: Path, defect: Defect) -> None:
-    """Replace texts wherever they are in those packages. They must be: else this test has to learn their new form."""
+    """Replace texts wherever they occur in those packages. If one no longer occurs, adapt this test to its new form."""
     for old, new in defect.changes.items():
         count = 0
         for path in [path for folder in copy.glob(defect.where) for path in folder.rglob("*.py")]:
@@ -94,7 +94,7 @@ def plant(copy: Path, defect: Defect) -> None:
 
 
 def harm(output: str) -> dict[str, int]:
-    """The sum of each column."""
+    """The sum of each column of the table."""
     rows = [line[16:].replace(",", "").split() for line in output.splitlines()]
     numbers = [[int(word) for word in row[1:]] for row in rows if len(row) == len(COLUMNS) + 1 and row[0].isdigit()]
     return dict(zip(COLUMNS, map(sum, zip(*numbers, strict=True)), strict=True))

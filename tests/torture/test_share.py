@@ -1,4 +1,4 @@
-"""A short, seeded share of make torture: what must be zero is zero."""
+"""A short, seeded share of make torture, which must find no harm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.torture.folders import SEEDS
 pytestmark = pytest.mark.timeout(900)  # on a machine that runs four at a time
 FINISHED = " minutes, seed 0"
 SHARES = ["--kills", "150", "--faults", "32", "--cuts", "24", "--folders", "40", "--minutes", "3"]
-SECONDS = "10"  # that a command may take: what hangs must not take as many minutes as there are cases
+SECONDS = "10"  # timeout of a command, short because many cases may hang
 KINDS = [
     *("kill sample", "kill rollup", "kill import", "kill export", "faults", "power loss"),
     *("damaged folders", "hostile folders"),
@@ -32,7 +32,7 @@ def torture(log: Path) -> str:
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of one run for all, as preparing takes a while."""
+    """The output and log of one run, shared by all tests because preparing takes a while."""
     return torture(tmp_path_factory.mktemp("torture") / "log")
 
 

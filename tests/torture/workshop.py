@@ -1,4 +1,4 @@
-"""Folders to torture: histories made by the real commands, and what can be said of them afterwards."""
+"""Folders to torture: histories made by the real commands, and checks of the folders afterwards."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ HOUR_MS = 3_600_000
 START_MS = 1_793_923_200_000  # 2026-11-06 00:00 UTC, a Friday; a reboot on the Monday
 DAYS = 6
 END_MS = START_MS + DAYS * DAY_MS
-LATER_MS = END_MS + DAY_MS + HOUR_MS  # when all of them are closed
+LATER_MS = END_MS + DAY_MS + HOUR_MS  # all days are closed
 CARDS = 3
-TOLERANCE = 1e-3  # of hours and kWh: stored are whole milliseconds and joules
-RETENTION = "[retention]\nraw_days = 3\ncsv_days = 4\nrollup_days = 6\n"  # at LATER_MS: four days, three, and the first
+TOLERANCE = 1e-3  # in hours and kWh, as whole milliseconds and joules are stored
+# Expired at LATER_MS: the ticks of four days, the CSV files of three, the sums of the first.
+RETENTION = "[retention]\nraw_days = 3\ncsv_days = 4\nrollup_days = 6\n"
 FIGURES = ("gpus", "identities", "heatmap")
 
 
@@ -35,7 +36,7 @@ class Problem(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happens at the nth change to a file: a kill, or an error number (0: half a write)."""
+    """The event at the nth change to a file: a kill, or an error number (0: half a write)."""
 
     at: int
     fault: int | None = None
@@ -56,7 +57,7 @@ DAY_NAMES = [day_name(START_MS + number * DAY_MS) for number in range(DAYS)]
 
 
 class Stage:
-    """A folder with all that a case has: data, a temporary folder, a home, and files that nobody may touch."""
+    """The folder of a case: data, a temporary folder, a home, and files that nobody may touch."""
 
     def __init__(self, folder: Path, scenario: Path, base: Path | None = None) -> None:
         self.folder = folder
@@ -87,7 +88,7 @@ class Stage:
         variables: Mapping[str, str] | None = None,
         user: int | None = None,
     ) -> Running:
-        """Start a command on the data folder at that time, which stands still."""
+        """Start a command on the data folder, with the clock stopped at that time."""
         given = {**self._variables, "GUA_TEST_CLOCK_MS": str(clock_ms), **(step.variables() if step else {})}
         verb, *rest = words
         return Running(self.folder, [verb, "--data-dir", str(self.data), *rest], {**given, **(variables or {})}, user)
@@ -108,19 +109,19 @@ def report_words(start_ms: int, end_ms: int) -> list[str]:
 
 
 def figures(text: str) -> dict[str, Any]:
-    """What must be the same of a report, however it came about."""
+    """The figures of a report that must not depend on its sources."""
     document = json.loads(text)
     start, end = document["requested_window"]["from"], document["requested_window"]["to"]
     found = {name: document[name] for name in FIGURES}
     found["states"] = document["capacity"]["states"]
     found["observed"] = document["coverage"]["observed_seconds"]
-    # Of others, as much is known as there is of the days around.
+    # Other episodes depend on how much is left of the neighbouring days.
     found["episodes"] = [one for one in document["episodes"] if start < one["start"] and one["end"] < end]
     return found
 
 
 def differ(wanted: Any, found: Any, where: str = "") -> list[str]:
-    """Where two documents differ by more than rounding."""
+    """The places where two documents differ by more than rounding."""
     if isinstance(wanted, dict) and isinstance(found, dict) and wanted.keys() == found.keys():
         return [text for key in wanted for text in differ(wanted[key], found[key], f"{where}.{key}")]
     if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
@@ -133,7 +134,7 @@ def differ(wanted: Any, found: Any, where: str = "") -> list[str]:
 
 
 def read(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of a file, whose hot journal is rolled back on the way as any writer would."""
+    """Rows of a file. A hot journal is rolled back, as by any writer."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(sql).fetchall()
 
@@ -147,7 +148,7 @@ def find_damage(path: Path) -> list[Problem]:
 
 
 def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """All that the views of a partition say."""
+    """All rows of a partition's views."""
     return {
         view: read(path, f"SELECT * FROM {view} ORDER BY 1, 3, 4, 5")
         for view in ("ticks", "card_ticks", "process_ticks")
@@ -155,7 +156,7 @@ def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def compare_contents(stage: Stage, expected: Mapping[str, Any], days: list[str]) -> list[Problem]:
-    """Whether these partitions hold exactly these ticks."""
+    """Check that these partitions hold exactly the expected ticks."""
     problems: list[Problem] = []
     for day in days:
         path = stage.partition(day)
@@ -176,7 +177,7 @@ def compare_contents(stage: Stage, expected: Mapping[str, Any], days: list[str])
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """As a notebook with an open cursor does. In a process of its own: SQLite's locks are a process's."""
+    """Lock a partition like a notebook with an open cursor; in a child, as SQLite's locks belong to a process."""
     begun, begin = os.pipe()
     child = os.fork()
     if child == 0:
@@ -196,7 +197,7 @@ def hold(path: Path) -> Iterator[None]:
 
 
 class Workshop:
-    """What all cases share: histories and what is known of them. Made once, before workers are forked."""
+    """Histories and their figures, which all cases share. Made once, before workers are forked."""
 
     def __init__(self, folder: Path, scenario: Path) -> None:
         self.folder, self.scenario = folder, scenario
@@ -211,7 +212,7 @@ class Workshop:
 
     @cached_property
     def full(self) -> Path:
-        """With all else that may lie there: a tick that waits, and how long processes have been idle."""
+        """A folder with everything that may be there, including a waiting tick and the idle times of processes."""
         stage = self.stage("full", self.rolled_up)
         with hold(stage.partition(DAY_NAMES[-1])):
             _expect(stage.run(["sample", "--textfile", str(stage.data / "gua.prom")], END_MS - HOUR_MS))
@@ -219,7 +220,7 @@ class Workshop:
 
     @cache  # noqa: B019 - there is one workshop
     def figures(self, start_ms: int, end_ms: int) -> dict[str, Any]:
-        """What a report of the ticks alone says, with all of them there."""
+        """The figures of a report from ticks alone, with none missing."""
         return figures(_expect(self.stage("known", self.ticks).run(report_words(start_ms, end_ms), END_MS)).out)
 
     def stage(self, name: str, base: Path | None = None) -> Stage:
@@ -228,7 +229,7 @@ class Workshop:
     def compare(
         self, stage: Stage, start_ms: int, end_ms: int, clock_ms: int, user: int | None = None
     ) -> list[Problem]:
-        """Whether a report gives the figures that the ticks alone gave when all were there."""
+        """Check that a report has the same figures as one from all ticks alone."""
         ran = stage.run(report_words(start_ms, end_ms), clock_ms, user=user)
         if problems := ran.problems():
             return [Problem(*problem) for problem in problems]
@@ -242,7 +243,7 @@ class Workshop:
         return self.compare(stage, start_ms, start_ms + DAY_MS, clock_ms, user)
 
     def compare_since(self, stage: Stage, day: str, clock_ms: int) -> list[Problem]:
-        """Compare all days from that one on, as one sum: of different weekdays, so that none stands in for another."""
+        """Compare all days from that one on in one report. Their weekdays differ, so none can stand in for another."""
         return self.compare(stage, START_MS + DAY_NAMES.index(day) * DAY_MS, END_MS, clock_ms)
 
 
