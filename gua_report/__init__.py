@@ -1,10 +1,10 @@
-"""Everything that reads partitions, and what is made of them.
+"""The reading side of gua: reports, live views, exports, imports, upkeep and checks.
 
 In a notebook:
 
     import gua_report as gua
     report = gua.report(since="7d")     # shows itself; report.gpus, report.identities, report.episodes are DataFrames
-    rows = gua.load(since="1d")         # rows.ticks, rows.cards, rows.processes: what was recorded, with states
+    rows = gua.load(since="1d")         # rows.ticks, rows.cards, rows.processes: the recorded rows, with states
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def report(
     data_dir: str | None = None,
     config: str | None = None,
 ) -> ShownReport:
-    """The report of a window, as the gua-report command makes it."""
-    from gua_report import notebook  # pandas is imported when it is needed, not with this package
+    """The report of a time window, as the gua-report command makes it."""
+    from gua_report import notebook  # defers the import of pandas
 
     return notebook.report(since, start, end, tz, data_dir, config)
 
@@ -41,7 +41,7 @@ def load(
     data_dir: str | None = None,
     config: str | None = None,
 ) -> Frames:
-    """The recorded rows of a window as typed frames, with states, weights and identities."""
+    """The recorded rows of a time window as typed frames, with states, weights and identities."""
     from gua_report import notebook
 
     return notebook.load(since, start, end, tz, data_dir, config)

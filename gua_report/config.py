@@ -1,4 +1,4 @@
-"""The administrator's choices: /etc/gua/gua.toml, or the file given with --config."""
+"""The administrator's configuration: /etc/gua/gua.toml, or the file given with --config."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
 SYSTEM_CONFIG = "/etc/gua/gua.toml"
-# Rules "take the memory back after so long idle" that a report looks at unless told which.
+# Idle times after which a rule would reclaim the memory; a report evaluates these by default.
 RECLAIM_AFTER = ("30m", "1h", "2h")
 DEFAULT_CURRENCY = "USD"
 LONGEST_SHOWN_VALUE = 60
 MOST_BYTES = 1 << 20
-PIPE_SECONDS = 5.0  # for --config <(command), and --config /dev/stdin
-# A URL may hold a password, which is nobody's business in a message.
+PIPE_SECONDS = 5.0  # timeout for --config <(command) and --config /dev/stdin
+# A URL may hold a password, which must not appear in a message.
 SECRET = re.compile(r"(?<=://).*(?=@)|(?<=password=)[^&'\"]*", re.IGNORECASE)
 
 
 class Retention(NamedTuple):
-    """For how many days something is kept; None: for ever."""
+    """Days for which each kind of data is kept; None: for ever."""
 
     raw_days: int | None = None
     csv_days: int | None = None
@@ -31,7 +31,7 @@ class Retention(NamedTuple):
 
 
 class Reservations(NamedTuple):
-    """Where it is written who reserved which card; None: nowhere."""
+    """Sources of reservations; None: not configured."""
 
     file: str | None = None
     redis: str | None = None
@@ -53,7 +53,7 @@ class Rule(NamedTuple):
 
 
 def _is_number(value: Any) -> bool:
-    # bool is an int to Python; nan compares as false; a whole number may be too large for a float.
+    # `type` excludes bool, an int to Python; nan compares as false; an int may be too large for a float.
     return type(value) in (int, float) and 0 <= value <= sys.float_info.max
 
 
@@ -84,11 +84,11 @@ TABLES = {
 }
 RESERVATIONS = "reservations"
 HIDDEN = "..."
-PEOPLE = "people"  # its keys are identities: any will do
+PEOPLE = "people"  # its keys are identities, so any key is valid
 
 
 def load_config(path: str | None) -> Config:
-    """What the file says, defaults for the rest. Without a path: the system's file, if there is one."""
+    """The configuration in the file, with defaults for missing keys. Without a path: the system's file, if any."""
     document = _read(path)
     _check(document, path or SYSTEM_CONFIG)
     price = document.get("price", {})
@@ -128,7 +128,7 @@ def _read(path: str | None) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(content.data.decode())
-    except (ValueError, RecursionError) as error:  # ValueError: bad TOML, and bad UTF-8 too
+    except (ValueError, RecursionError) as error:  # ValueError: invalid TOML or UTF-8
         raise UsageError(f"{name}: expected a TOML file: {error}") from error
 
 
@@ -140,7 +140,7 @@ def _check(document: dict[str, Any], path: str) -> None:
             raise UsageError(f"{path}: bad value {table} = {_shown(content)}: expected a table, [{table}]")
         for key, value in content.items():
             rule = PERSON if table == PEOPLE else TABLES[table].get(key)
-            shown = HIDDEN if table == RESERVATIONS else value  # it may be a password, in the wrong place
+            shown = HIDDEN if table == RESERVATIONS else value  # a misplaced value may be a password
             if rule is None:
                 raise _unknown(path, f"key in [{table}]", key, shown, list(TABLES[table]))
             if not rule.accepts(value):

@@ -1,4 +1,4 @@
-"""The gua command: one verb after another, each imported only when it is called."""
+"""The gua command: dispatches to its verbs, each imported only when it is called."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ gua VERB --help says more.
 
 
 def entry() -> NoReturn:
-    """The console script."""
+    """Run the command and exit: the entry point of the console script."""
     console.leave(main())
 
 

@@ -1,4 +1,4 @@
-"""What `import gua_report as gua` offers: a report, or the rows it is made of, as DataFrames."""
+"""The notebook interface, `import gua_report as gua`: a report, or the rows it is made of, as DataFrames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gua_sample.rights import check_folder, owner_to_become
 
 
 class Frames(NamedTuple):
-    """Rows of the window; docs/notebooks.md describes the columns. `time` is in the zone that was asked for."""
+    """Rows of the window; docs/notebooks.md describes the columns. `time` is in the requested zone."""
 
     ticks: pd.DataFrame
     cards: pd.DataFrame
@@ -34,7 +34,7 @@ class ShownReport(Report):
     """A report that a notebook shows as HTML."""
 
     def _repr_html_(self) -> str:
-        from gua_report.render.html import render  # for those who look at it
+        from gua_report.render.html import render  # imported only if the report is displayed
 
         return render(self)
 
@@ -48,7 +48,7 @@ def report(
 
 
 def find_folder(data_dir: str | None) -> str:
-    """The data folder. Raises StoreError for root, if it is somebody else's: a notebook can't give up its rights."""
+    """The data folder. Raises StoreError if we are root and it is another user's: a notebook can't give up root."""
     folder = settings.data_dir(data_dir)
     owner = owner_to_become(folder)
     if owner is not None:

@@ -1,4 +1,4 @@
-"""Which stretch of time a report is about, and in whose clock it is shown."""
+"""The time window of a report, and the time zone it is shown in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_SINCE = "7d"
 
 
 def is_day(text: str) -> bool:
-    """Whether there is such a day, and a clock may have shown it: 2026-13-01.sqlite is somebody's idea of a name."""
+    """Whether the text is an existing day from 1970 to 2999: a file may be called 2026-13-01.sqlite."""
     try:
         return date.fromisoformat(text).isoformat() == text and "1970" <= text < "3"
     except ValueError:
@@ -24,17 +24,17 @@ def is_day(text: str) -> bool:
 
 
 def number_of(day: str) -> int:
-    """Days since 1970-01-01."""
+    """The number of days since 1970-01-01."""
     return date.fromisoformat(day).toordinal() - date(1970, 1, 1).toordinal()
 
 
 def midnight_ms(day: str) -> int:
-    """When it begins, in UTC."""
+    """The start of a UTC day, in milliseconds since 1970."""
     return number_of(day) * DAY_MS
 
 
 class Window(NamedTuple):
-    """Half open: from `start_ms` on, before `end_ms`."""
+    """A half-open time window: includes `start_ms`, excludes `end_ms`."""
 
     start_ms: int
     end_ms: int
@@ -52,7 +52,7 @@ class Window(NamedTuple):
 def parse_window(
     since: str | None, start: str | None, end: str | None, zone_name: str | None, now_ms: int | None = None
 ) -> Window:
-    """From what the user typed: --since (a duration, or a time), --from and --to (times), --tz."""
+    """The window that the user typed: --since (a duration, or a time), --from and --to (times), --tz."""
     zone = parse_zone(zone_name)
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if since is not None and start is not None:
@@ -70,7 +70,7 @@ def parse_window(
 
 
 def parse_zone(name: str | None) -> tzinfo:
-    """A named zone, or that of this machine with its daylight-saving rules where they can be told."""
+    """The named zone, or this machine's own, with its daylight-saving rules if they are known."""
     if name is None:
         return _local_zone()
     try:
@@ -80,13 +80,13 @@ def parse_zone(name: str | None) -> tzinfo:
 
 
 def parse_time(text: str, zone: tzinfo, option: str) -> int:
-    """An ISO date or time; in the reader's zone unless it names its own."""
+    """The milliseconds since 1970 of an ISO date or time, in `zone` unless it names its own."""
     try:
-        # Python 3.10 does not know the Z.
+        # Python 3.10 does not parse the Z.
         moment = datetime.fromisoformat(text.replace("Z", "+00:00") if text.endswith("Z") else text)
         ts_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
         if not MINYEAR + 1 < moment.year < MAXYEAR - 1:
-            show(ts_ms, zone)  # at the ends of the calendar, not every zone can
+            show(ts_ms, zone)  # raises if the zone's offset leaves the calendar
             show(ts_ms, timezone.utc)
     except (ValueError, OverflowError) as error:
         raise UsageError(
@@ -100,7 +100,7 @@ def show(ts_ms: int, zone: tzinfo, pattern: str = "%Y-%m-%d %H:%M") -> str:
 
 
 def zone_name(zone: tzinfo, ts_ms: int) -> str:
-    """How the zone is called: its name, else its abbreviation at that time."""
+    """The zone's name, else its abbreviation at that time."""
     return getattr(zone, "key", None) or datetime.fromtimestamp(ts_ms / 1000, zone).tzname() or "UTC"
 
 

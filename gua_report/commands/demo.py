@@ -75,7 +75,7 @@ def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
 
 
 def show_progress(history: Iterator[Tick], last_day: str) -> Iterator[Tick]:
-    """On a terminal, the day that is being simulated."""
+    """Yield the ticks; on a terminal, show the day that is being simulated."""
     day = ""
     for tick in history:
         if sys.stderr.isatty() and day_of(tick.ts_ms) != day:

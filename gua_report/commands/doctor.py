@@ -49,7 +49,7 @@ COLORS = {OK: "32", WARNING: "33", ERROR: "31"}
 
 class Examination(NamedTuple):
     findings: list[Finding]
-    facts: dict[str, Any]  # for machines
+    facts: dict[str, Any]  # for --json
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find_folder(option: str | None) -> str:
-    """As for all commands; but if that is a mere default that nobody has made yet, the folder of the unit."""
+    """The data folder as for all commands; but instead of a default that does not exist, the unit's folder."""
     data_dir = settings.data_dir(option)
     told = option or os.environ.get("GUA_DATA_DIR") or os.environ.get("STATE_DIRECTORY")
     if told or os.path.lexists(data_dir):
@@ -91,7 +91,7 @@ def find_folder(option: str | None) -> str:
 
 
 def examine(data_dir: str, driver_seconds: float) -> Examination:
-    """All checks, in the order in which one thing needs the other."""
+    """Run all checks, in the order of their dependencies."""
     installed = units.find_units(data_dir)
     feeding = installed.units if installed.units and installed.units.feed(data_dir) else None
     user, user_problem = data.find_user(installed.units, data_dir)
@@ -135,7 +135,7 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
 
 
 class Looked(NamedTuple):
-    """What the data folder holds, told by whoever may read it."""
+    """The contents of the data folder, and findings about them."""
 
     history: History
     newest: Newest | None
@@ -144,7 +144,7 @@ class Looked(NamedTuple):
 
 
 def look_into(data_dir: str, now_ms: int, start: str, roll_up: str) -> Looked:
-    """Look into the files of the data folder: as root, in a child that is its owner for good."""
+    """Examine the files of the data folder; root does so in a child that becomes the owner for good."""
 
     def look() -> list[Any]:
         recorded = list_history(samples_dir(data_dir))
@@ -167,7 +167,7 @@ def look_into(data_dir: str, now_ms: int, start: str, roll_up: str) -> Looked:
 
 
 def ask_driver(user: users.User, seconds: float) -> driver.Look:
-    """With a word on a terminal, since it may take long."""
+    """Ask the driver, with a notice on a terminal, since it may take long."""
     shows = terminal.is_terminal(sys.stderr)
     if shows:
         print(f"\rasking the driver, for {seconds:g} s at most\x1b[K", end="", file=sys.stderr, flush=True)
@@ -179,7 +179,7 @@ def ask_driver(user: users.User, seconds: float) -> driver.Look:
 
 
 def commands(found: units.Units | None, data_dir: str) -> tuple[str, str, str]:
-    """What takes a tick by hand, what rolls days up, and what shows why no tick was taken."""
+    """The commands that take a tick by hand, roll days up, and show why no tick was taken."""
     by_hand = shell("gua-sample", "--data-dir", data_dir)
     if found is None or not found.feed(data_dir):
         return by_hand, shell("gua", "rollup", "--data-dir", data_dir), by_hand
@@ -217,7 +217,7 @@ def to_text(findings: list[Finding], ascii_only: bool = False, color: bool = Fal
 
 
 def wrap_command(text: str, indent: str) -> list[str]:
-    """Such that it still works when it is pasted into a shell: words stay whole, a comment is apart."""
+    """Wrap a command so that it still works when pasted into a shell: words stay whole, a comment is apart."""
     typed, _, comment = text.partition(COMMENT)
     width = WIDTH - len(indent) - len("->  \\")
     lines = [""]

@@ -62,7 +62,7 @@ exit status: 0 done, 1 failed, or a day could not be read or is not rolled up
 (the others are written), 2 wrong usage, 3 nothing to export.
 """
 FORMATS = ("csv", "jsonl", "parquet")
-PROBLEMS = "problems"  # in the place of a day: what is to be said
+PROBLEMS = "problems"  # the label, in place of a day, of a message with warnings
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     data_dir = settings.data_dir(options.data_dir)
 
-    # All that is left needs pandas, which is not for --help or a mistake.
+    # Imported late: --help and usage errors don't need pandas.
     from gua_report.exporting.days import whole_days
     from gua_report.machine.as_owner import stream_as_owner
 
@@ -127,12 +127,12 @@ def run(options: argparse.Namespace) -> int:
                 for _, block in blocks:
                     file.write(block)
     except BrokenPipeError:
-        pass  # whoever reads has seen enough
+        pass  # the reader has left
     return 1 if blocks.problems else 0
 
 
 class Blocks:
-    """The parts of an export, by day; what its makers have to say is said when it is heard."""
+    """The parts of an export, by day; warnings among them are printed as they arrive."""
 
     def __init__(self, messages: Iterator[Message], progress: Progress | None) -> None:
         self._messages, self._progress = messages, progress
@@ -147,7 +147,7 @@ class Blocks:
                     yield label, content
         finally:
             if self._progress:
-                self._progress(1, 1)  # or the next line would follow it
+                self._progress(1, 1)  # clears the line of the progress bar
 
     def _hear(self, problems: list[str], left_out: str | None) -> None:
         if self._progress:
@@ -160,7 +160,7 @@ class Blocks:
 def read_blocks(
     data_dir: str, window: Window, name: str, config: Config, encoder: Encoder, progress: Progress | None
 ) -> Iterator[Message]:
-    """The encoded days, and at the end, be it good or bad, what is to be said of them."""
+    """The encoded days, and at the end, even after an error, the warnings about them."""
     from gua_report.exporting.days import Days, RolledUpDays
 
     days = (RolledUpDays if TABLES[name].is_of_rollups else Days)(data_dir, window, name, config)
@@ -173,7 +173,7 @@ def read_blocks(
 
 
 def find_encoder(name: str, form: str, is_folder: bool) -> Encoder:
-    """What makes bytes of days. All that it needs is imported here: later it may be out of reach."""
+    """The function that encodes days as bytes. Its modules are imported here: later they may be unreadable for us."""
     columns = TABLES[name].columns
     if form != "parquet":
         from gua_report.exporting.text import csv_text, json_lines
@@ -215,7 +215,7 @@ def is_parquet_file(path: str) -> bool:
 
 
 def check(options: argparse.Namespace, name: str, form: str, is_folder: bool) -> None:
-    """Whether these options go together."""
+    """Raise UsageError if these options don't go together."""
     path = options.output
     if name == "csv" and form != "csv":
         raise UsageError(f"the table csv can't be written as {form}: take process_ticks, or --format csv")
@@ -243,6 +243,6 @@ def write_folder(blocks: Blocks, name: str, path: str, host: str) -> None:
 
     folder = parquet.Folder(path, host, parquet.schema_of(name, TABLES[name].columns))
     for day, content in blocks:
-        if not is_day(day):  # it is part of a path
+        if not is_day(day):  # the day becomes part of a path
             raise StoreError("what reads the folder sends nonsense: is a file in it damaged?")
         folder.write(day, content)

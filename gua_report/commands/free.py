@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         taken = [validations[seen.card.facts.uuid] for seen in idle if seen not in free]
         raise GuaError(too_few(observer.look_back(scene), taken, wanted, len(free)))
     last_use = observer.find_last_use(scene, {seen.card.facts.uuid for seen in free})
-    # Those never seen in use come first; where that tells nothing, the order is that of the indices.
+    # Cards never seen in use come first; ties keep the order of the indices.
     chosen = sorted(free, key=lambda seen: last_use.get(seen.card.facts.uuid, 0))[:wanted]
     console.say(PROG, ",".join(spell(chosen, options.uuid)))
     return 0
@@ -73,7 +73,7 @@ def is_free(seen: CardSeen) -> bool:
 
 
 def is_for(me: str, validation: Validation | None) -> bool:
-    """Whether nobody else has reserved it, as far as is known."""
+    """Whether the card is known to be unreserved, or reserved for this user alone."""
     if validation is None or validation.kind == AVAILABLE:
         return True
     is_known = validation.details["unreserved_users"] is not None
@@ -81,7 +81,7 @@ def is_for(me: str, validation: Validation | None) -> bool:
 
 
 def user_name() -> str:
-    """Of whoever asks; a directory of users that does not answer is left behind."""
+    """The name of this user, or uid:N if there is none or the directory of users does not answer in time."""
     uid = os.getuid()
     return user_names({uid}).get(uid) or f"uid:{uid}"
 
@@ -94,7 +94,7 @@ def spell(chosen: list[CardSeen], as_uuids: bool) -> list[str]:
 
 
 def too_few(scene: Scene, taken: list[Validation], wanted: int, count: int) -> str:
-    """`taken`: those that would be free, were it not for reservations."""
+    """The error message for too few free cards. `taken`: idle cards left out because of reservations."""
     held = [seen for seen in scene.cards if seen.state == IDLE_HELD]
     holders = f"{len(held)} idle-held by {', '.join(spell_holders(held, scene.tick.ts_ms))}; " if held else ""
     reserved = [validation for validation in taken if validation.kind == UNUSED]
@@ -106,7 +106,10 @@ def too_few(scene: Scene, taken: list[Validation], wanted: int, count: int) -> s
 
 
 def spell_holders(held: list[CardSeen], now_ms: int) -> list[str]:
-    """Each name once, with the longest time it has held one of the cards. Nobody's memory, as long as its card."""
+    """Each name once, with the longest time it has held one of the cards.
+
+    Unattributed memory is shown with the card's own duration.
+    """
     longest: dict[str, str] = {}
     runs = [(user.name, user.run) for seen in held for user in seen.users if user.is_idle]
     runs += [(user.name, seen.run) for seen in held for user in seen.users if user.name == UNATTRIBUTED]

@@ -1,4 +1,4 @@
-"""The gua import verb."""
+"""The gua import command."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def text(tally: Tally, path: str, kind: str, data_dir: str, options: argparse.Na
 
 
 def refusals(tally: Tally) -> list[str]:
-    """A line for each reason, of which there may be as many as days."""
+    """One line for each reason, limited in number: there may be as many reasons as days."""
     by_reason: dict[str, list[str]] = {}
     for what, reason in tally.refused.items():
         by_reason.setdefault(reason, []).append(what)

@@ -33,7 +33,7 @@ exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 
 
 def entry() -> NoReturn:
-    """The console script."""
+    """Run the command and exit: the entry point of the console script."""
     console.leave(main())
 
 
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
     if "reservations" not in sections:
-        config = config._replace(reservations=Reservations())  # they take a while
+        config = config._replace(reservations=Reservations())  # reading them takes a while
     policy = config.policy
     if options.util_threshold is not None:
         policy = policy._replace(utilization_percent=options.util_threshold)
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
     data_dir = settings.data_dir(options.data_dir)
 
-    # All that is left needs pandas, which takes longer than all the rest: not for --help or a mistake.
+    # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.machine.as_owner import ask_as_owner
     from gua_report.render.attention import reasons
     from gua_report.reservations.sources import is_configured
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
         attention = tuple(reasons(report, longest_ms)) if quiet else ()
         text = renderer(
             report, display._replace(attention=attention)
-        )  # if only to find a mistake a clean week would hide
+        )  # even if nothing is printed: an error must show in a clean week too
         warnings = [*report.warnings, *report.reservation_problems]
         return {"text": text, "warnings": warnings, "is_clean": quiet and not attention}
 
@@ -167,7 +167,7 @@ def check_width(width: int) -> int:
 
 
 def check_writable(path: str) -> None:
-    """Raise GuaError if nothing can be written there: before a report is made that takes a while."""
+    """Raise GuaError if the file can't be written: before a report is made, which takes a while."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise GuaError(f"{path} is a folder: give a file with -o")

@@ -1,4 +1,4 @@
-"""The command line of gua rollup."""
+"""The gua rollup command."""
 
 from __future__ import annotations
 

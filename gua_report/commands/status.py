@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def watch(observer: Observer, options: argparse.Namespace, seconds: float) -> int:
-    """Until Ctrl-C, or until nobody listens."""
+    """Show the cards repeatedly, until Ctrl-C or until nobody reads the output."""
     is_screen = terminal.is_terminal(sys.stdout)
     shown = show(observer, options)
     while True:
@@ -75,7 +75,7 @@ def watch(observer: Observer, options: argparse.Namespace, seconds: float) -> in
         time.sleep(seconds)
         try:
             shown = show(observer, options)
-        except DriverError as error:  # that is when people watch
+        except DriverError as error:  # shown, not raised: people watch for it
             shown = f"{PROG}: {error}"
 
 

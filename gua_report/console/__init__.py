@@ -1,1 +1,1 @@
-"""What all commands share: options, colour, progress, the spelling of numbers, files that are written whole."""
+"""Parts shared by all commands: options, colour, progress, the spelling of numbers, atomic writes of files."""

@@ -1,4 +1,4 @@
-"""What people type behind an option."""
+"""Options that several commands share, and the validation of their values."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:
-    """What window.parse_window takes."""
-    from gua_report.window import DEFAULT_SINCE  # others need but a number
+    """Add the options that window.parse_window takes."""
+    from gua_report.window import DEFAULT_SINCE  # imported late: not every command has a window
 
     when = parser.add_argument_group("which time")
     when.add_argument("--since", metavar="D", help=f"how far back from the end, or a time (default {DEFAULT_SINCE})")
@@ -17,7 +17,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 
 def output_path(text: str) -> str | None:
-    """None for standard output: a file that it is redirected to is written to, not replaced."""
+    """The path; None for standard output, so that a file it is redirected to is written to, not replaced."""
     return None if text in ("-", "/dev/stdout") else text
 
 

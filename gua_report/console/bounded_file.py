@@ -1,4 +1,4 @@
-"""Reads a file that somebody points to, whatever it turns out to be: no more than so many bytes, and never for ever."""
+"""Read a file that a user names, whatever kind it turns out to be, with a limit of bytes and a timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK_BYTES = 1 << 18
 
 class Content(NamedTuple):
     data: bytes
-    is_whole: bool  # whether the file has no more than was asked for
+    is_whole: bool  # whether the data is the complete file
 
 
 class NoRegularFile(OSError):
@@ -22,11 +22,13 @@ class NoRegularFile(OSError):
 
 
 def read_bounded(path: str, most_bytes: int, pipe_seconds: float | None = None) -> Content:
-    """The first `most_bytes` of a file; links are followed. Without a time for them, pipes and devices are not opened;
-    with one, they may take so long, or a TimeoutError is raised."""
+    """The first `most_bytes` of a file; links are followed.
+
+    Without `pipe_seconds`, pipes and devices are refused unopened; with it, it is their timeout (raises TimeoutError).
+    """
     if pipe_seconds is None:
         _check_regular(os.stat(path))
-    # Without O_NONBLOCK, to open a named pipe takes until somebody writes to it.
+    # Without O_NONBLOCK, opening a named pipe blocks until somebody writes to it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if pipe_seconds is None:
@@ -49,13 +51,12 @@ def _read(descriptor: int, most_bytes: int, deadline: float) -> bytes:
     wait = select.poll()
     wait.register(descriptor, select.POLLIN)
     while most_bytes > 0:
-        # A regular file is ready at once. A named pipe that nobody has opened to write is not, though a read would
-        # call it empty.
+        # A regular file is ready at once. A named pipe without a writer is not, though a read would find it empty.
         if not wait.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise TimeoutError
         try:
             part = os.read(descriptor, min(most_bytes, CHUNK_BYTES))
-        except BlockingIOError:  # somebody else took it
+        except BlockingIOError:  # another reader took the data
             continue
         if not part:
             break

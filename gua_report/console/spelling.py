@@ -1,4 +1,4 @@
-"""How durations, cards and unusual characters are spelled, wherever people read them. Without pandas."""
+"""Spell durations, cards and unusual characters for people. Without pandas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ ASCII = str.maketrans({"—": "-", "…": "...", "§": "", "≥": ">="})
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: 1d 3h, 2h 05m, 12m, 30s."""
+    """The duration in its two largest units, minutes and seconds alone: 1d 3h, 2h 05m, 12m, 30s."""
     whole = int(seconds)
     if whole < MINUTE:
         return f"{whole}s"
@@ -21,12 +21,12 @@ def duration(seconds: float) -> str:
 
 
 def span_of_days(days: list[str]) -> str:
-    """2026-11-04, or 2026-11-04 to 2026-11-11 (8 days); in their order."""
+    """The span of ordered days: 2026-11-04, or 2026-11-04 to 2026-11-11 (8 days)."""
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"
 
 
 def gpu(index: int, mig_index: int | None) -> str:
-    """As in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
+    """The index as in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
     return f"{index}" if mig_index is None else f"{index}:{mig_index}"
 
 

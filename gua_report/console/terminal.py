@@ -1,4 +1,4 @@
-"""What only a person at a terminal gets to see: colour and progress."""
+"""Colour and progress, shown on a terminal only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATE_COLORS = {ACTIVE: "32", IDLE_HELD: "33", TRULY_IDLE: "36", UNKNOWN: "90"}
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Not if it was closed before the command began: then there is no stream at all."""
+    """Whether the stream is a terminal. None stands for a stream that was closed before the command began."""
     return stream is not None and stream.isatty()
 
 
@@ -23,7 +23,7 @@ def use_color() -> bool:
 
 
 def progress_bar(verb: str = "reading") -> Callable[[int, int], None] | None:
-    """Once the work takes a while; silent in a pipe and in a mail."""
+    """A function that shows progress once the work takes a while; None in a pipe and in a mail."""
     if not is_terminal(sys.stderr):
         return None
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where an export goes: files that are there whole or not at all, and an output that people may stop reading."""
+"""Destinations of an export: files that are written atomically, and an output whose reader may leave early."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from gua_sample.errors import StoreError
 from gua_sample.partition_names import SQLITE_MAGIC
 from gua_sample.whole_file import sync_folder
 
-# Whoever writes to a file does so more often than this: one that is older was left by a run that was killed.
+# A temporary file in use is written to more often than this: an older one was left by a killed run.
 LEFT_BEHIND_SECONDS = 3600
-FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # which need not let us list it
-MOST_STEPS = 1000  # links may lead round in a circle
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # works without permission to list the folder
+MOST_STEPS = 1000  # links may form a loop
 
 
 @contextmanager
 def whole_file(path: str, follow: bool = True, make_folders: bool = False) -> Iterator[BinaryIO]:
     """Open `path` for an atomic write: replaced when the block succeeds, unchanged when it raises.
 
-    Until then the new file lies beside its place, hidden. A pipe or a device is written to directly. A file that is
-    replaced hands on its owner, as far as that is ours to decide, and its mode. Without `follow`, a link is replaced.
-    All of it happens in a folder that was opened once: nobody can put another in its place meanwhile.
+    Until then the new file lies hidden beside the old one. A pipe or a device is written to directly. The new file gets
+    the mode of the old one, and its owner if we may set it. Without `follow`, a link is replaced. The folder is opened
+    once, so that nobody can exchange it meanwhile.
     """
     try:
         folder, name = open_folder(path, follow, make_folders)
@@ -63,10 +63,10 @@ def check_place(path: str) -> None:
 
 
 def open_folder(path: str, follow: bool = True, make_folders: bool = False) -> tuple[int, str]:
-    """Open the folder that a file is to be written in; returns its descriptor and the file's name in it.
+    """Open the folder that a file is to be written in; return its descriptor and the file's name in it.
 
-    Links are followed if they are root's or ours. Raises StoreError at anybody else's: whoever made it could have root
-    write wherever it leads, and turn it at any time.
+    Links are followed if they are root's or ours. Raises StoreError at anybody else's: its owner could make root write
+    anywhere, and redirect it at any time.
     """
     rest = os.path.abspath(path).split("/")[::-1]
     folder, name = os.open("/", FOLDER), ""
@@ -94,7 +94,7 @@ def open_folder(path: str, follow: bool = True, make_folders: bool = False) -> t
 
 
 def _link_target(folder: int, name: str, path: str) -> str | None:
-    """Where a link leads; None if there is none of that name. Raises StoreError if it is somebody else's."""
+    """The target of a link; None if there is no link of that name. Raises StoreError if it is somebody else's."""
     try:
         entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
@@ -117,10 +117,10 @@ def _exchange(folder: int, other: int) -> int:
 
 
 def _look(folder: int, name: str, path: str) -> os.stat_result | None:
-    """What is there now. Raises StoreError if somebody else put it there, in a folder that everybody may write to.
+    """The status of the present file, or None. Raises StoreError at another user's in a folder that all may write to.
 
     That is the kernel's rule for such folders (fs.protected_regular and protected_fifos, see proc_sys_fs(5)), which
-    does not see that we hand on a file's owner.
+    does not cover that we pass on a file's owner.
     """
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -138,7 +138,7 @@ def _look(folder: int, name: str, path: str) -> os.stat_result | None:
 @contextmanager
 def _replacing(folder: int, name: str, found: os.stat_result | None) -> Iterator[BinaryIO]:
     temporary = f".{name}.{secrets.token_hex(4)}"
-    with suppress(OSError):  # a folder may take files and still not show them
+    with suppress(OSError):  # a folder may be writable, but not readable
         remove_leftovers(f"/proc/self/fd/{folder}", re.escape(name))
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
@@ -159,16 +159,16 @@ def _replacing(folder: int, name: str, found: os.stat_result | None) -> Iterator
 
 
 def _open_directly(folder: int, name: str, found: os.stat_result) -> BinaryIO:
-    """A pipe or a device, or what this process has open, to be written to as it is."""
+    """Open a pipe, a device or what this process has open already, for writing in place."""
     follow = 0 if stat.S_ISLNK(found.st_mode) else os.O_NOFOLLOW
     descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | follow, dir_fd=folder)
     return open(descriptor, "wb")
 
 
 def is_database(path: str) -> bool:
-    """Whether a file of SQLite's is there: a partition perhaps, which no export should take the place of."""
+    """Whether the path is an SQLite database: perhaps a partition, which no export should replace."""
     if not os.path.isfile(path):
-        return False  # to look into a pipe is to wait for it
+        return False  # reading a pipe would block
     try:
         with open(path, "rb") as file:
             return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
@@ -177,7 +177,7 @@ def is_database(path: str) -> bool:
 
 
 def remove_leftovers(folder: str, names: str, older_than_seconds: float = LEFT_BEHIND_SECONDS) -> None:
-    """Remove what killed runs have left in the folder of files with such names (a regular expression)."""
+    """Remove temporary files that killed runs left in the folder. `names`: a regular expression of the final names."""
     pattern = re.compile(rf"\.{names}\.[0-9a-f]{{8}}")
     oldest = time.time() - older_than_seconds
     for name in filter(pattern.fullmatch, os.listdir(folder)):
@@ -192,7 +192,7 @@ def cannot_write(what: str, error: OSError) -> StoreError:
 
 
 class StandardOutput:
-    """Written at once, so that nothing is left to fail on the way out. Raises BrokenPipeError if nobody reads it."""
+    """Unbuffered standard output, so that no write can fail at exit. Raises BrokenPipeError if nobody reads it."""
 
     def write(self, data: bytes) -> None:
         rest = memoryview(data)

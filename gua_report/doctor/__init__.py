@@ -1,1 +1,1 @@
-"""gua doctor: whether sampling works here, and the command that mends it if not. Reads only, and without pandas."""
+"""gua doctor: whether sampling works here, and the command that repairs it if not. Read-only, and without pandas."""

@@ -1,4 +1,4 @@
-"""The data folder: whose it is, whether the sampler may write there, and how much more fits in."""
+"""Check the data folder: its owner, whether the sampler may write there, and the free space."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MIB, GIB = 1024**2, 1024**3
 LEAST_BYTES = 10 * MIB
 FEW_BYTES = GIB  # eight cards take half of that a year
 FEW_SHARE = 0.05
-PLENTY_BYTES = 10 * GIB  # however small a share of a large disk that is
+PLENTY_BYTES = 10 * GIB  # enough, however small a share of a large disk it is
 LEAST_INODES, FEW_INODES = 10, 1000
 
 
 def find_user(units: Units | None, data_dir: str) -> tuple[User, Exception | None]:
-    """Whom the sampler runs as, there: its unit's user, or the folder's owner; and what makes that doubtful.
+    """The user whom the sampler runs as (its unit's user, or the folder's owner), and what makes that doubtful.
 
-    Root becomes the owner of the folder before it writes.
+    A sampler that root starts becomes the folder's owner before it writes.
     """
     try:
         if units and units.feed(data_dir):
@@ -92,7 +92,7 @@ def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
 
 
 def check_writers(data_dir: str) -> list[Finding]:
-    """Whether somebody else could change the history."""
+    """A warning if somebody else could change the history."""
     opening = others_who_may_write(data_dir)
     return [] if opening is None else [warning(FOLDER, opening.text, f"sudo {opening.remedy}")]
 
@@ -101,7 +101,7 @@ def check_space(data_dir: str) -> list[Finding]:
     try:
         data_dir = nearest(data_dir)
         file_system = os.statvfs(data_dir)
-    except OSError:  # check_folder has said so
+    except OSError:  # reported by check_folder
         return []
     free = file_system.f_bavail * file_system.f_frsize
     total = file_system.f_blocks * file_system.f_frsize
@@ -131,7 +131,7 @@ def _check_missing(data_dir: str, user: User, units: Units | None) -> Finding:
 
 
 def _check_link(data_dir: str, units: Units | None) -> Finding | None:
-    """systemd refuses a state folder that is a link, unless it made it itself, for DynamicUser=."""
+    """An error if the state folder is a link: systemd refuses one that it did not make itself, for DynamicUser=."""
     path = units.state_folder if units and units.feed(data_dir) else None
     if path is None or not os.path.islink(path) or os.readlink(path).startswith("private/"):
         return None
@@ -143,13 +143,13 @@ def _check_link(data_dir: str, units: Units | None) -> Finding | None:
 
 def _hidden(data_dir: str, problem: OSError) -> Finding:
     text = f"{data_dir} can't be looked into ({problem.strerror})"
-    if isinstance(problem, PermissionError):  # not for us to see; that says nothing of the sampler
+    if isinstance(problem, PermissionError):  # hidden from this user, but perhaps not from the sampler
         return warning(FOLDER, text, as_root(data_dir))
     return error(FOLDER, text, shell("namei", "-l", data_dir))
 
 
 def _check_samples(data_dir: str, user: User) -> Finding | None:
-    """Whether the user can add to the folder of the partitions, or make it."""
+    """An error if the user can't write to the folder of the partitions, or create it."""
     samples = samples_dir(data_dir)
     try:
         paths = [samples, *(os.path.join(samples, name) for name in sorted(os.listdir(samples)))]
@@ -169,12 +169,12 @@ def _check_samples(data_dir: str, user: User) -> Finding | None:
 def _is_strange(path: str, user: User) -> bool:
     try:
         return os.lstat(path).st_uid != user.uid
-    except FileNotFoundError:  # a journal, or a kept tick: gone meanwhile
+    except FileNotFoundError:  # a journal or a kept tick, removed meanwhile
         return False
 
 
 def _owner(path: str) -> tuple[int, int]:
-    """Of the path, or of what it would be made in; ours if that can't be told."""
+    """The uid and gid of the path, or of the folder it would be created in; ours if that is unknown."""
     try:
         found = os.stat(nearest(path))
     except OSError:
@@ -187,7 +187,7 @@ def _chown(user: User, data_dir: str) -> str:
 
 
 def _closed(user: User, path: str, mode: int) -> Finding:
-    """It is the user's own; so it lacks these bits of its mode, or the fault is on the way to it."""
+    """An error about a path that the user owns: its mode lacks bits, or a folder on the way to it is closed."""
     lacks = os.stat(path).st_mode & mode != mode
     remedy = _shell_sudo("chmod", "u+rwX", path) if lacks else shell("namei", "-l", path)
     return error(FOLDER, f"{user} can't write to {path}", remedy)

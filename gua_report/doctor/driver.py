@@ -1,4 +1,4 @@
-"""The driver as the sampler will find it: its device nodes, and what NVML answers."""
+"""Check the driver as the sampler will find it: its device nodes, and NVML's answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PERSIST = "sudo systemctl enable --now nvidia-persistenced"
 MAKE_NODES = "sudo nvidia-modprobe -u -c 0"
 PR_SET_NO_NEW_PRIVS = 38
 
-# What to type; what it is about is in nvml.REMEDIES.
+# Commands to type; nvml.REMEDIES explains the errors.
 NO_LIBRARY = "library_not_found"
 COMMANDS = {
     NO_LIBRARY: "ldconfig -p | grep libnvidia-ml",
@@ -42,21 +42,21 @@ OTHER_COMMAND = "nvidia-smi; sudo dmesg | grep -i nvrm"
 
 
 class Look(NamedTuple):
-    """What became of asking NVML."""
+    """The outcome of asking NVML."""
 
     cards: list[dict[str, Any]]  # facts of each
     driver_version: str | None
     seconds: float
-    error: str | None  # the name of why there are no cards
-    text: str  # that in words
+    error: str | None  # the name of the error, if there are no cards
+    text: str  # the error in words
     asked_as: User  # the sampler's user, if we can be that; else ourselves
 
 
 def import_binding() -> str | None:
-    """Import all that asking will need; why that fails, or None."""
+    """Import all that asking NVML will need; return why that fails, or None."""
     try:
         from gua_sample import nvml, nvml_gpm  # noqa: F401 - whether it can be imported is the question
-    except (ImportError, AttributeError, OSError) as problem:  # AttributeError: an old pynvml of somebody else's
+    except (ImportError, AttributeError, OSError) as problem:  # AttributeError: another project's old pynvml
         return str(problem)
     return None
 
@@ -64,8 +64,8 @@ def import_binding() -> str | None:
 def look(user: User, seconds: float) -> Look:
     """Ask NVML as the sampler would: as its user if we are root, and with no more privileges than its unit has.
 
-    So nothing is made that the sampler could not make either: NVML calls the setuid nvidia-modprobe to make
-    device nodes, and as root makes them itself.
+    This creates no device nodes that the sampler could not create: NVML calls the setuid nvidia-modprobe to create
+    them, and as root creates them itself.
     """
     as_user = user if os.geteuid() == 0 else ourselves()
 
@@ -100,9 +100,9 @@ def _read() -> dict[str, Any]:
 
 
 def check_nvml(seen: Look, user: User, is_sampled: bool) -> list[Finding]:
-    """`is_sampled`: the newest tick is recent and has cards. Then what fails here need not fail for the sampler.
+    """Findings about NVML and the cards. `is_sampled`: the newest tick is recent and has cards.
 
-    It may be another user, and its unit may tell it where the library is.
+    Then a failure here need not be the sampler's: it may run as another user, and its unit may set the library's path.
     """
     if seen.error:
         command = COMMANDS.get(seen.error, OTHER_COMMAND)
@@ -135,7 +135,7 @@ def _check_persistence(cards: list[dict[str, Any]]) -> list[Finding]:
 
 
 def _check_missing(cards: list[dict[str, Any]]) -> list[Finding]:
-    """Figures that cards don't tell. Few tell all, so this is no trouble unless a permission is missing."""
+    """A finding about figures that cards don't report. Few report all, so only a missing permission is a warning."""
     places: dict[str, list[str]] = {}
     for card in cards:
         for item in (card["missing"] or "").split():
@@ -158,7 +158,7 @@ def spell_seconds(seconds: float) -> str:
 
 
 def find_nodes(dev: str = "/dev") -> list[str]:
-    """Device nodes of cards, and the one for all. Look before NVML is asked: it may make some."""
+    """Device nodes of cards, and the control node. Call this before NVML is asked, which may create some."""
     try:
         names = [name for name in os.listdir(dev) if re.fullmatch(r"nvidia(\d+|ctl)", name)]
     except OSError:
@@ -167,7 +167,7 @@ def find_nodes(dev: str = "/dev") -> list[str]:
 
 
 def expected_nodes(dev: str = "/dev", proc: str = "/proc") -> list[str]:
-    """The nodes that the loaded driver should have, from its cards' minor numbers."""
+    """Device nodes that the loaded driver should have, from its cards' minor numbers."""
     cards = os.path.join(proc, "driver/nvidia/gpus")
     try:
         informations = [read_file(os.path.join(cards, name, "information")) or b"" for name in os.listdir(cards)]
@@ -178,7 +178,7 @@ def expected_nodes(dev: str = "/dev", proc: str = "/proc") -> list[str]:
 
 
 def check_nodes(nodes: list[str], expected: list[str], seen: Look, user: User) -> Finding:
-    """`nodes` as they were before NVML was asked."""
+    """A finding about device nodes. `nodes`: those that existed before NVML was asked."""
     works = seen.error is None
     if not nodes and works:
         return ok(NODES, "none, and NVML works without (as under WSL)")
@@ -193,7 +193,7 @@ def check_nodes(nodes: list[str], expected: list[str], seen: Look, user: User) -
     closed = [path for path in nodes if not may(user, path, os.R_OK | os.W_OK)]
     if not closed:
         return ok(NODES, f"{', '.join(map(os.path.basename, nodes))}, open to {user}")
-    # If it was that user whom NVML answered, there is another way in.
+    # If NVML answered this very user, there is another way in.
     problem = warning if works and seen.asked_as.uid == user.uid else error
     found = os.stat(closed[0])
     mode = f"owner {found.st_uid}, group {group_name(found.st_gid)}, mode {found.st_mode & 0o7777:04o}"

@@ -1,4 +1,4 @@
-"""What gua doctor finds, and how sizes, ages and times are spelled in it."""
+"""Findings of gua doctor, and the spelling of sizes, durations and times in them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gua_sample.settings import SYSTEM_DATA_DIR
 
 OK = "ok"
 WARNING = "warning"
-ERROR = "error"  # as it is, sampling can't work
+ERROR = "error"  # sampling can't work
 
-COMMENT = "   # "  # between a command and what else there is to know
+COMMENT = "   # "  # separates a command from a remark
 
 
 class Finding(NamedTuple):
@@ -36,12 +36,12 @@ def error(check: str, text: str, remedy: str | None = None) -> Finding:
 
 
 def shell(*words: str) -> str:
-    """The words as one would type them in a shell."""
+    """The command line of the words, quoted for a shell."""
     return " ".join(shlex.quote(word) for word in words)
 
 
 def as_root(data_dir: str) -> str:
-    """The command that sees more. What this user's environment or home says of the folder, sudo would not know."""
+    """The gua doctor command for root. It names the folder, as sudo does not keep this user's environment and home."""
     return "sudo gua doctor" + ("" if data_dir == SYSTEM_DATA_DIR else " " + shell("--data-dir", data_dir))
 
 
@@ -67,5 +67,5 @@ def duration(ms: float) -> str:
 
 
 def moment(ts_ms: int) -> str:
-    """In this machine's time, with its zone named."""
+    """The time in this machine's zone, with the zone's name."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(ts_ms // 1000))

@@ -1,4 +1,4 @@
-"""Whether what was recorded last is recent, and whether the clock by which it was recorded is right."""
+"""Check whether the newest tick is recent, and whether the clock is right."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gua_sample.errors import StoreError
 from gua_sample.partition_names import EARLIEST_MS, day_of, partition_path
 from gua_sample.records import TIMEOUT
 
-NAMED = 10  # so many files in trouble get a line each
+NAMED = 10  # limit of files in trouble that get a line each
 NEWEST = "newest tick"
 CLOCK = "clock"
 
 
 def check_newest(history: History, newest: Newest | None, now_ms: int, start: str, journal: str) -> Finding:
-    """`start` and `journal` are the commands that take a tick by hand, and that show what was logged."""
+    """A finding about the newest tick. `start` and `journal`: commands that take a tick by hand and show the log."""
     if history.hidden:
         return warning(NEWEST, f"{history.folder} can't be looked into ({history.hidden})", as_root(history.data_dir))
     if now_ms < EARLIEST_MS:
@@ -43,7 +43,7 @@ def check_newest(history: History, newest: Newest | None, now_ms: int, start: st
 
 
 def explain(name: str) -> str:
-    """A recorded error in words."""
+    """The recorded error in words."""
     if name == TIMEOUT:
         return "the run was killed (timeout): the driver took too long"
     try:

@@ -1,4 +1,4 @@
-"""The machine and its Python, and whether the sampler may see whose processes are on the cards."""
+"""Check the machine, its Python, and whether the sampler may see whose processes are on the cards."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gua_report.machine.units import Units
 from gua_sample import __version__, schema
 from gua_sample.processes import printable, read_file
 
-# What hidepid= is called, in numbers before Linux 5.8.
+# Names of the values of hidepid=, which were numbers before Linux 5.8.
 HIDE = {"1": "noaccess", "2": "invisible", "4": "ptraceable"}
 PROCESSES = "processes"
-HIDES_PER_MOUNT = (5, 8)  # before this Linux, all /proc of a PID namespace shared hidepid=
+HIDES_PER_MOUNT = (5, 8)  # before this Linux, all /proc mounts of a PID namespace shared hidepid=
 
 
 class Hiding(NamedTuple):
-    """How /proc hides processes of others, and the group that sees them all the same."""
+    """How /proc hides processes of other users, and the group that sees them nevertheless."""
 
     how: str  # noaccess, invisible, ptraceable
     gid: int
@@ -42,7 +42,10 @@ def check_os(root: str = "/") -> Finding:
 def check_python(
     binding_problem: str | None, is_sampled: bool, sqlite_version: tuple[int, ...] = sqlite3.sqlite_version_info
 ) -> Finding:
-    """`binding_problem`: why nvidia-ml-py can't be imported. `is_sampled`: the sampler, with its own Python, can."""
+    """A finding about Python, SQLite and nvidia-ml-py.
+
+    `binding_problem`: why nvidia-ml-py can't be imported. `is_sampled`: the sampler, with its own Python, can.
+    """
     version = ".".join(map(str, sys.version_info[:3]))
     sqlite = ".".join(map(str, sqlite_version))
     text = f"gua {__version__}, Python {version} ({sys.executable}), SQLite {sqlite}"
@@ -57,9 +60,9 @@ def check_python(
 
 
 def check_processes(user: User, units: Units | None, proc: str = "/proc", linux: str | None = None) -> Finding:
-    """Whether the sampler's user sees the processes of others; root, who may be asking, always does.
+    """A finding on whether the sampler's user sees other users' processes. Root, who may be asking, always does.
 
-    `units` are those that write to the folder in question, if any do; `linux` is the kernel's release.
+    `units`: those that write to the folder in question, if any; `linux`: the kernel's release.
     """
     in_sight = f"{user} may see whose they are"
     if user.uid == 0:
@@ -74,7 +77,7 @@ def check_processes(user: User, units: Units | None, proc: str = "/proc", linux:
     option = f"/proc is mounted with hidepid={hiding.how}"
     if units and units.has_own_proc and _version(linux or os.uname().release) >= HIDES_PER_MOUNT:
         return ok(PROCESSES, f"{option}, but the unit has its own /proc: {in_sight}")
-    # Who may trace a process is not a matter of groups (Documentation/filesystems/proc.rst).
+    # Permission to trace a process does not depend on groups (Documentation/filesystems/proc.rst).
     if hiding.how != "ptraceable" and _in_group(user, units, hiding.gid, group):
         return ok(PROCESSES, f"{option}, but for group {group}: {in_sight}")
     seen = "not what they are called" if hiding.how == "noaccess" else "not whose they are"
@@ -83,7 +86,7 @@ def check_processes(user: User, units: Units | None, proc: str = "/proc", linux:
 
 
 def check_own_sight(user: User, proc: str = "/proc") -> list[Finding]:
-    """Whether whoever asks sees the processes of others too, as gua status does not ask as the sampler's user."""
+    """A warning if this user can't see other users' processes: gua status does not run as the sampler's user."""
     if user.is_us or os.geteuid() == 0:
         return []
     finding = check_processes(ourselves(), None, proc)
@@ -96,7 +99,7 @@ def read_hiding(mountinfo: str) -> Hiding | None:
     for line in (read_file(mountinfo) or b"").decode("utf-8", "replace").splitlines():
         mount, _, file_system = line.partition(" - ")
         fields, kind = mount.split(), file_system.split()
-        # The last one mounted there is the one that is seen.
+        # The last mount on a path hides earlier ones.
         if len(fields) > 5 and fields[4] == "/proc" and len(kind) > 2 and kind[0] == "proc":
             options = fields[5].split(",") + kind[2].split(",")
     values = dict(option.partition("=")[::2] for option in options)
@@ -118,7 +121,7 @@ def _in_group(user: User, units: Units | None, gid: int, group: str) -> bool:
 def _unhide(user: User, units: Units | None, hiding: Hiding, group: str) -> str:
     if hiding.how == "ptraceable":
         return f"sudo mount -o remount,hidepid=0 /proc{COMMENT}and in /etc/fstab"
-    if hiding.gid == 0:  # no group was named: root's is the one
+    if hiding.gid == 0:  # no group was named: it is root's
         return f"sudo mount -o remount,gid={group_name(user.gid)} /proc{COMMENT}and in /etc/fstab"
     if units and not units.of_user:
         return _edit(units, f"SupplementaryGroups={group}")

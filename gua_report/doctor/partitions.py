@@ -1,4 +1,4 @@
-"""The partitions one by one, and what lies beside them. Nothing is changed."""
+"""Check each partition, and the files beside them. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, Sto
 from gua_sample.partition_names import JOURNAL_SUFFIX, PENDING_SUFFIX, SUFFIX, day_of, is_partition, partition_path
 
 PARTITIONS = "partitions"
-LIVE_SECONDS = 10  # a younger journal is of a run that is going on
+LIVE_SECONDS = 10  # a younger journal belongs to a run in progress
 
 Progress = Callable[[int, int], None]
 
 
 def check_partitions(history: History, now_ms: int, start: str, progress: Progress | None = None) -> list[Finding]:
-    """Open and check each. `start` is the command that takes a tick by hand."""
+    """Open and check each partition. `start`: the command that takes a tick by hand."""
     if history.hidden:
-        return []  # check_newest has said so
+        return []  # reported by check_newest
     today = partition_path(history.folder, day_of(now_ms))
     troubles = []
     total = 0
@@ -49,17 +49,17 @@ def _summary(history: History, total: int) -> Finding:
 
 
 def _check_one(path: str, is_today: bool, data_dir: str) -> Finding | None:
-    """Trouble with today's keeps the sampler from writing, unless it is such that it sets the file aside."""
+    """The trouble with a partition, if any: with today's, an error, unless the sampler will set the file aside."""
     problem = error if is_today else warning
     try:
         with open_partition(path) as connection:
             result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if result == "ok":
-                for table in ("session", "card", "process"):  # texts that are none are found by reading them
+                for table in ("session", "card", "process"):  # only reading finds invalid texts
                     connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - the names are those above
                 return None
     except EmptyPartition:
-        return None  # a run has just begun it
+        return None  # a run has just created it
     except NewerPartition as trouble:
         return problem(PARTITIONS, str(trouble), f"gua version{COMMENT}a newer one is needed")
     except PartitionBusy as trouble:
@@ -67,7 +67,7 @@ def _check_one(path: str, is_today: bool, data_dir: str) -> Finding | None:
     except StoreError as trouble:
         if not os.access(path, os.R_OK):
             return warning(PARTITIONS, f"{path} is not for this user to read", as_root(data_dir))
-        if type(trouble) is StoreError:  # the trouble is around the file
+        if type(trouble) is StoreError:  # the trouble is not in the file itself
             return problem(PARTITIONS, str(trouble), shell("ls", "-ld", path))
         result = str(trouble)
     else:
@@ -76,7 +76,10 @@ def _check_one(path: str, is_today: bool, data_dir: str) -> Finding | None:
 
 
 def _check_strange(history: History, today: str) -> list[Finding]:
-    """Where one is in place of today's partition, or its journal, the sampler can't write; through a link it may."""
+    """Findings about entries that are no regular files.
+
+    In place of today's partition or its journal, such an entry keeps the sampler from writing; a link may not.
+    """
     findings = []
     for name in history.strange[:NAMED]:
         path = os.path.join(history.folder, name)
@@ -89,7 +92,7 @@ def _check_strange(history: History, today: str) -> list[Finding]:
 
 
 def _check_others(history: History, start: str) -> list[Finding]:
-    """What lies beside the partitions, and should not stay there."""
+    """Findings about files beside the partitions that should not stay there."""
     findings = []
     aside = [name for name in history.others if ".corrupt" in name and not name.endswith(JOURNAL_SUFFIX)]
     if aside:
@@ -112,7 +115,7 @@ def _check_others(history: History, start: str) -> list[Finding]:
 
 
 def _rescue(path: str) -> str:
-    """Such that whoever made the file decides on nothing: a journal beside it may name any file to be deleted."""
+    """The command that recovers a file without trusting it: a journal beside it may name any file to be deleted."""
     return f"{shell('sqlite3', '-readonly', path, '.recover')} | sqlite3 -safe recovered.sqlite"
 
 

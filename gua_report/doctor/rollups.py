@@ -1,4 +1,4 @@
-"""Whether closed days are rolled up. Nothing is changed."""
+"""Check whether closed days are rolled up. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAYS_TO_WAIT = 2  # for the ticks after a day, and for the timer
 
 
 def check_rollups(history: History, now_ms: int, start: str) -> list[Finding]:
-    """`start` is the command that rolls up by hand. Nothing at all is found where there is nothing to roll up yet."""
+    """Findings about rollups; none if there is nothing to roll up yet. `start`: the command that rolls up by hand."""
     path = path_of(history.data_dir)
     days = [os.path.basename(partition)[: -len(SUFFIX)] for partition in history.partitions]
     closed = [day for day in days if day < day_of(now_ms - DAYS_TO_WAIT * DAY_MS)]

@@ -1,4 +1,4 @@
-"""Whether the timer runs the sampler, and how its last run ended."""
+"""Check whether the timer runs the sampler, and how its last run ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gua_report.doctor.user import User
 from gua_report.machine.units import TIMER, Found, Properties, parse_time
 
 ENABLED = ("enabled", "static", "generated", "alias")
-# The unit kills a run after 90 s; one that is still there then hangs in the driver.
+# The unit kills a run after 90 s; one that survives this hangs in the driver.
 LONGEST_RUN_MS = 120_000
 LINGER = "/var/lib/systemd/linger"
 
@@ -17,7 +17,7 @@ LINGER = "/var/lib/systemd/linger"
 def check_timer(
     found: Found, data_dir: str, is_fresh: bool, now_ms: int, user: User, linger: str = LINGER
 ) -> list[Finding]:
-    """`is_fresh`: the newest tick is recent, so somebody runs the sampler."""
+    """Findings about the timer. `is_fresh`: the newest tick is recent, so something runs the sampler."""
     units = found.units
     if units is None:
         return [_no_timer(found.problem, is_fresh)]
@@ -45,7 +45,7 @@ def check_timer(
 
 
 def check_service(found: Found, now_ms: int, newest_ms: int | None = None) -> list[Finding]:
-    """How the last run ended. `newest_ms`: the newest tick of the folder that it writes to, if that can be told."""
+    """A finding on how the last run ended. `newest_ms`: the newest tick of the folder that it writes to, if known."""
     units = found.units
     if units is None or units.service.get("LoadState") != "loaded":
         return []

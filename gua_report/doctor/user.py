@@ -1,4 +1,4 @@
-"""The user whom the sampler runs as, and what that user may do, whoever asks."""
+"""The user whom the sampler runs as, and what that user may do, whoever runs this."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class User(NamedTuple):
     uid: int
     gid: int
     groups: tuple[int, ...]
-    name: str | None  # None: this uid has none, or nobody can tell
+    name: str | None  # None: this uid has none, or it is unknown
 
     def __str__(self) -> str:
         return f"user {self.name}" if self.name else f"uid {self.uid}"
 
     @property
     def spelled(self) -> str:
-        """As commands take it."""
+        """The name, else the uid, as commands accept it."""
         return self.name or str(self.uid)
 
     @property
@@ -40,11 +40,11 @@ class NoSuchUser(Exception):
 
 
 class DirectoryHangs(Exception):
-    """Whoever knows the names of users does not answer."""
+    """The directory of users does not answer in time."""
 
 
 def by_name(name: str) -> User:
-    """As a unit names one: a name or a number. Raises NoSuchUser, or DirectoryHangs."""
+    """The user that a unit names, by a name or a number. Raises NoSuchUser, or DirectoryHangs."""
     if name.isascii() and name.isdigit():
         return by_uid(int(name))
     found = _look_up(lambda: _entry(pwd.getpwnam(name)))
@@ -54,13 +54,13 @@ def by_name(name: str) -> User:
 
 
 def by_uid(uid: int, gid: int | None = None) -> User:
-    """Of whomever this is the number. Raises DirectoryHangs."""
+    """The user with this uid. Raises DirectoryHangs."""
     group = uid if gid is None else gid
     return _look_up(lambda: _entry(pwd.getpwuid(uid))) or nameless(uid, group)
 
 
 def describe(uid: int, gid: int) -> User:
-    """The same, by number if nobody answers."""
+    """The user with this uid, without a name if the directory of users does not answer."""
     try:
         return by_uid(uid, gid)
     except DirectoryHangs:
@@ -76,7 +76,7 @@ def ourselves() -> User:
 
 
 def nearest(path: str) -> str:
-    """The path, or what exists of it."""
+    """The path, or its nearest parent that exists."""
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return path
@@ -84,7 +84,7 @@ def nearest(path: str) -> str:
 
 def group_name(gid: int) -> str:
     answer = ask(lambda: printable(grp.getgrgid(gid).gr_name), ANSWER_SECONDS)
-    return str(gid) if answer.problem else str(answer.value)  # it crashes if there is none
+    return str(gid) if answer.problem else str(answer.value)  # the child crashes if the group has no name
 
 
 def become(user: User) -> None:
@@ -94,23 +94,23 @@ def become(user: User) -> None:
 
 
 def may(user: User, path: str, how: int) -> bool:
-    """Whether the user has this access (os.R_OK, ...): tried if we can be that user, else judged by the modes."""
+    """Whether the user has this access (os.R_OK, ...): tried as that user if possible, else judged by the modes."""
     if user.is_us:
         return os.access(path, how)
     if os.geteuid() == 0:
         answer = ask(lambda: os.access(path, how), ANSWER_SECONDS, lambda: become(user))
-        if answer.problem is None:  # root in a container may not be allowed to
+        if answer.problem is None:  # else root may not become the user, as in a container
             return answer.value is True
     try:
         on_the_way = [os.stat(folder) for folder in _folders(path)]
         found = os.stat(path)
-    except OSError:  # hidden from us, if not from that user
+    except OSError:  # hidden from us, but perhaps not from that user
         return False
     return all(allows(folder, user, os.X_OK) for folder in on_the_way) and allows(found, user, how)
 
 
 def allows(found: os.stat_result, user: User, how: int) -> bool:
-    """As the kernel decides by owner, group and mode; access lists are not looked at."""
+    """Whether owner, group and mode allow this access, by the kernel's rule; access lists are ignored."""
     if user.uid == 0:
         return True
     if found.st_uid == user.uid:
@@ -143,7 +143,7 @@ def _look_up(question: Callable[[], tuple[Any, ...]]) -> User | None:
 
 
 def _folders(path: str) -> list[str]:
-    """All folders on the way to it."""
+    """All folders on the way to the path."""
     folders = []
     while path != os.path.dirname(path):
         path = os.path.dirname(path)

@@ -1,1 +1,1 @@
-"""gua status and gua free: one fresh look at the driver, joined with what the history tells. Without pandas."""
+"""gua status and gua free: one fresh reading of the driver, joined with the history. Without pandas."""

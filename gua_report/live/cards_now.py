@@ -1,4 +1,4 @@
-"""All that gua status and gua free know: the cards now, who is on them and, from the history, since when."""
+"""Gather what gua status and gua free show: the cards now, who is on them and, from the history, since when."""
 
 # No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 import argparse
@@ -24,7 +24,7 @@ from gua_sample.records import Card, Source, Tick, Usage
 from gua_sample.rights import check_folder
 
 DRIVER_TIMEOUT = "10s"
-# How far back is looked: so long, and no longer than a person likes to wait.
+# Limits of looking back: days of history, and seconds that a person is willing to wait.
 LOOK_BACK_DAYS = 7
 LOOK_BACK_SECONDS = 0.5
 
@@ -42,7 +42,7 @@ class ProcessNow(NamedTuple):
 
 
 class UserNow(NamedTuple):
-    """Somebody on a card. Whoever has an active process there is active."""
+    """A user with processes on a card; one active process makes the user active."""
 
     name: str
     is_idle: bool
@@ -85,7 +85,7 @@ def add_options(parser: console.Parser) -> None:
 
 
 class Observer:
-    """Looks again and again: what does not change is read once, and what was found in the history is remembered."""
+    """Observe the cards repeatedly: what does not change is read once, findings from the history are remembered."""
 
     def __init__(self, options: argparse.Namespace, complain: Callable[[str], None]) -> None:
         self.config = load_config(options.config)
@@ -94,7 +94,7 @@ class Observer:
             self.config = self.config._replace(policy=policy)
         self.seconds = settings.duration_ms(options.timeout) / 1000
         self.seed = None if options.simulate is None else settings.seed(options.simulate, "--simulate")
-        # A real history has nothing to say of a made-up laboratory.
+        # The default history is of real cards, not of the simulated ones.
         told = options.data_dir is not None or self.seed is None
         self.data_dir = settings.data_dir(options.data_dir) if told else ""
         self.source: Source | None = None if self.seed is not None else snapshot.machine()
@@ -112,7 +112,7 @@ class Observer:
         return EXAMPLE_END_MS
 
     def look(self) -> Scene:
-        """The cards now, without a past."""
+        """The cards now, without durations from the history."""
         now_ms = self.now_ms()
         history, newest, recent = History("", [], [], None), None, None
         if self.data_dir:
@@ -128,12 +128,12 @@ class Observer:
         return Scene(tick, self.see_cards(tick, since_when.NOTHING), newest, history)
 
     def read_newest(self, now_ms: int) -> list[Any]:
-        """What there is of a history, its newest tick, and what that left: plain lists, to be asked for in a child."""
+        """The files of the history, its newest tick, and the newest with cards: plain lists that a child can send."""
         history = list_history(samples_dir(self.data_dir))
         return [history, find_newest(history, now_ms), read_recent(history.partitions, now_ms)]
 
     def look_back(self, scene: Scene) -> Scene:
-        """The same, and since when."""
+        """The scene, completed with durations from the history."""
         tick = scene.tick
         now = situation_of(tick, self.config.policy)
         told = self.ask_timeline(
@@ -153,7 +153,7 @@ class Observer:
         return found
 
     def ask_timeline(self, scene: Scene, pids: set[int], question: Callable[[Timeline], Any]) -> Any:
-        """What the earlier ticks, with the processes of some pids, tell; what can't be read of them is said once."""
+        """The answer to a question about earlier ticks and the processes of `pids`; read errors are reported once."""
         now_ms, partitions = scene.tick.ts_ms, scene.history.partitions
         reach = (now_ms - LOOK_BACK_DAYS * DAY_MS, now_ms)
 
@@ -173,7 +173,7 @@ class Observer:
         return sorted(cards, key=lambda seen: (seen.card.facts.gpu_index, seen.card.facts.mig_index or 0))
 
     def validate(self, scene: Scene) -> dict[str, Validation]:
-        """The use of each card against reservations, by uuid; nothing if none are configured."""
+        """Check each card's use against reservations; results by uuid, empty if no reservations are configured."""
         if not any(self.config.reservations):
             return {}
         from gua_report.reservations.check import check
@@ -226,7 +226,7 @@ def gather_users(processes: list[ProcessNow]) -> list[UserNow]:
         is_idle = bool(idle) and all(one.state != ACTIVE for one in own)
         runs = [one.run for one in idle if one.run]
         users.append(UserNow(name, is_idle, min(runs) if runs and is_idle else None))
-    # Those of whom it is not known for how long come first among the idle: it may be longest.
+    # Idle users of unknown duration come first: theirs may be the longest.
     users.sort(key=lambda user: (not user.is_idle, user.run.since_ms if user.run else 0, user.name))
     return users
 

@@ -1,4 +1,4 @@
-"""The cards for programs: one JSON object. docs/status.md describes it."""
+"""Render the cards as one JSON object, for programs; docs/status.md describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the newest tick with cards left: which card was where, and who the processes on them are."""
+"""Read the newest tick with cards: the place of each card, and the processes on them."""
 
 import sqlite3
 from typing import Any, NamedTuple
@@ -17,7 +17,8 @@ class Recent(NamedTuple):
 
 
 def read_recent(partitions: list[str], now_ms: int) -> Recent | None:
-    """From the newest partitions; what can't be read is passed over, as whoever walks back will say so."""
+    """The newest tick with cards, from the last two partitions. Unreadable ones are skipped, as the walk back through
+    the history reports them."""
     for path in reversed(partitions[-2:]):
         try:
             with open_partition(path) as connection:
@@ -45,7 +46,7 @@ def _read(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
         " FROM card_sample s JOIN card c ON c.id = s.card_id WHERE s.tick_id = ?",
         (tick_id,),
     )
-    # How far the driver's buffers were read is not told: now is all that is in them, as it is without a history.
+    # The cursors have no read position: the whole content of the driver's buffers counts as now, as without a history.
     places = [check_types(card, str, int, (int, None), (str, None)) for card in cards]
     cursors = [Cursor(uuid, index, mig, parent, None, None, 0) for uuid, index, mig, parent in places]
     processes = connection.execute(
@@ -59,7 +60,7 @@ def _read(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
 
 
 def restore_recent(ts_ms: int, previous: list[Any], processes: dict[Any, list[Any]]) -> Recent:
-    """From the plain lists that JSON makes of it, which has only texts as keys."""
+    """A Recent from the plain lists of its JSON form, in which all keys are texts."""
     boot, driver_version, cursors = previous
     return Recent(
         ts_ms,
@@ -69,9 +70,9 @@ def restore_recent(ts_ms: int, previous: list[Any], processes: dict[Any, list[An
 
 
 def fill_in(tick: Tick, recent: Recent | None, longest_ms: float) -> Tick:
-    """What is hidden from whoever asks (hidepid, a directory of users that does not answer) as the sampler saw it.
+    """Fill in facts of processes that are hidden from this user (hidepid, a user directory that does not answer).
 
-    If that is not longer ago than so long."""
+    They are the sampler's, if its tick is of the same boot and at most `longest_ms` old."""
     if recent is None or tick.boot.id != recent.previous.boot.id or tick.ts_ms - recent.ts_ms > longest_ms:
         return tick
     processes = {pid: _fill_in(process, recent.processes.get(pid)) for pid, process in tick.processes.items()}

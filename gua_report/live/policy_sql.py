@@ -1,10 +1,10 @@
-"""SQL out of the rules of gua_sample.policy: they take a column's name where the sampler gives a number."""
+"""Turn the rules of gua_sample.policy into SQL: they take a column's name where the sampler gives a number."""
 
 from __future__ import annotations
 
 
 class Expression:
-    """A column, or a condition on some. As NaN does in Python, NULL compares as false."""
+    """A column in SQL, or a condition on columns. NULL compares as false, like NaN in Python."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
@@ -25,7 +25,7 @@ class Expression:
         return self._compare("=", other)
 
     def __ne__(self, other: object) -> Expression:  # type: ignore[override]  # SQL, not a bool
-        # That a number is not equal to itself is how the rules ask whether it is missing.
+        # The rules write `x != x` to ask whether a number is missing.
         return Expression(f"({self} IS NULL)") if other is self else self._compare("<>", other)
 
     def __sub__(self, other: Expression) -> Expression:

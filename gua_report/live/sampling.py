@@ -1,4 +1,4 @@
-"""Whether sampling is alive: the timer's state, and how old the newest tick is."""
+"""Whether sampling is alive: the timer's state, and the age of the newest tick."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ SIMULATED = "simulated"
 
 
 class Sampling(NamedTuple):
-    timer: str | None  # active, inactive, failed, not installed, ...; None: it can't be told, or nobody asked
-    problem: str | None  # why it can't be told, or where else it writes to
+    timer: str | None  # active, inactive, failed, not installed, ...; None: unknown, or not asked for
+    problem: str | None  # why the timer's state is unknown, or which other folder it writes to
     newest_ms: int | None
     newest_error: str | None
     hidden: str | None  # why the history can't be looked into

@@ -1,7 +1,7 @@
-"""Since when a card is in its state, a process idle-holds it, and when a card was last in use: told by the history.
+"""Find in the history since when a card is in its state, since when a process idle-holds it, and a card's last use.
 
-The words are those of the reports: a state begins with the first tick of it, ticks are linked as those of an episode
-are, and an episode that is going on begins here when it does there. A hole ends what is known.
+The rules are those of the reports: a state begins with its first tick, ticks are linked as in an episode, and an
+ongoing episode begins at the same time as in a report. A hole ends the search.
 """
 
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from gua_sample.policy import ACTIVE, IDLE_HELD, is_idle
 
 
 class Run(NamedTuple):
-    """A state that goes on now."""
+    """An ongoing state."""
 
     since_ms: int
-    began: bool  # it is known to have begun then; else it may have been going on for longer
+    began: bool  # whether the beginning was seen; else the state may have lasted longer
 
 
 class Past(NamedTuple):
-    newest_ms: int | None  # the tick from which on this was told
-    cards: dict[str, Run | None]  # None: not even the newest tick is near
+    newest_ms: int | None  # the newest tick when this was found
+    cards: dict[str, Run | None]  # None: even the newest tick is too long ago
     idle: dict[Key, Run | None]  # the processes that idle-hold a card now
 
 
@@ -28,7 +28,7 @@ NOTHING = Past(None, {}, {})
 
 
 def to_plain(told: Past) -> list[Any]:
-    """In lists, as JSON carries it."""
+    """The findings as plain lists, for JSON."""
     return [told.newest_ms, list(told.cards.items()), list(told.idle.items())]
 
 
@@ -44,16 +44,16 @@ def restore(newest_ms: int | None, cards: list[Any], idle: list[Any]) -> Past:
 
 
 class Walk:
-    """From now back from tick to tick, for as long as there is something to find out."""
+    """A walk back from now, tick by tick, until the beginning of every state is found."""
 
     def __init__(self, now: Situation, now_ms: int) -> None:
         self.now = now
         self.newer_ms = self.before_newer_ms = now_ms
-        self.is_now = True  # no tick was reached yet
+        self.is_now = True  # no tick has been reached yet
         self.cards = set(now.cards)
         self.found: dict[str, Run | None] = {}
         self.processes: set[Key] = set()
-        self.doubtful: set[Key] = set()  # whether these were idle at the newer tick depends on the tick before it
+        self.doubtful: set[Key] = set()  # their idleness at the newer tick depends on the tick before it
         self.idle: dict[Key, Run | None] = {}
         for key, code in now.processes.items():
             if is_held(now, key):
@@ -66,7 +66,7 @@ class Walk:
         return bool(self.cards or self.processes)
 
     def visit(self, row: Row, is_near: bool, did_nothing_before: Callable[[Key], bool]) -> None:
-        """A tick that is linked to the one visited before. What is asked of a process is about that one."""
+        """Visit a tick linked to the newer one. `did_nothing_before` is about the tick before the newer one."""
         at = row.situation()
         for uuid in [uuid for uuid in self.cards if at.state(uuid) != self.now.state(uuid)]:
             self.cards.remove(uuid)
@@ -92,7 +92,7 @@ class Walk:
         self.is_now = False
 
     def adopt(self, known: Past) -> None:
-        """What was found out before, from this very tick on."""
+        """Take over the findings of an earlier walk, whose newest tick is the one just reached."""
         for uuid in [uuid for uuid in self.cards if _reaches(known.cards.get(uuid), self.newer_ms)]:
             self.cards.remove(uuid)
             self.found[uuid] = known.cards[uuid]
@@ -101,7 +101,7 @@ class Walk:
                 self._end(key, known.idle[key])
 
     def finish(self, newest_ms: int | None, did_nothing_before: Callable[[Key], bool]) -> Past:
-        """There is no more to be told: all that goes on may have begun earlier."""
+        """End the walk and return the findings: a state without a beginning so far may have begun earlier."""
         run = None if self.is_now else Run(self.newer_ms, False)
         for uuid in self.cards:
             self.found[uuid] = run
@@ -113,7 +113,7 @@ class Walk:
         return Past(newest_ms, self.found, self.idle)
 
     def _end_doubt(self, key: Key, began: bool, was_idle: bool) -> None:
-        """Whether it was idle at the newer tick already is known now."""
+        """Settle a doubtful process: `was_idle` tells whether it was idle at the newer tick already."""
         self.doubtful.discard(key)
         if was_idle:
             self._end(key, Run(self.newer_ms, began))
@@ -135,12 +135,12 @@ def is_held(at: Situation, key: Key) -> bool:
 
 
 def look_back(timeline: Timeline, now: Situation, now_ms: int, boot_id: str, known: Past = NOTHING) -> Past:
-    """`known`: what was told a while ago, of the same states; from its newest tick on it still holds."""
+    """The beginnings of the present states. `known`: earlier findings, taken over at their newest tick."""
     walk = Walk(now, now_ms)
     position, reached, newer = 0, 0, None
 
     def did_nothing_before(key: Key) -> bool:
-        """At the tick before the newer one that saw the process, be it on the other side of a hole."""
+        """Whether the process did nothing at the last tick that saw it before the newer one, be it beyond a hole."""
         before = reached + 1 if newer else 0
         while (row := timeline.row(before)) and timeline.joins(reached, walk.newer_ms - row.ts_ms):
             code = row.situation().processes.get(key)
@@ -152,7 +152,7 @@ def look_back(timeline: Timeline, now: Situation, now_ms: int, boot_id: str, kno
     following_ms, following_boot, is_whole = now_ms, boot_id, True
     first = timeline.row(0)
     while walk.goes_on() and (row := timeline.row(position)) is not None:
-        # Ticks without cards in between don't break a link, a reboot or a hole does.
+        # Ticks without cards in between don't break a link; a reboot or a hole does.
         is_whole &= row.boot_id == following_boot and timeline.joins(position, following_ms - row.ts_ms)
         following_ms, following_boot = row.ts_ms, row.boot_id
         if row.cards is not None:
@@ -171,7 +171,7 @@ def look_back(timeline: Timeline, now: Situation, now_ms: int, boot_id: str, kno
 
 
 def find_last_use(timeline: Timeline, uuids: set[str]) -> dict[str, int]:
-    """When each of the cards was last active or held; absent if it was not, as far as the ticks go."""
+    """The time at which each card was last active or idle-held; cards that no tick shows so are absent."""
     found: dict[str, int] = {}
     position, newer = 0, None
     while len(found) < len(uuids) and (row := timeline.row(position)) is not None:

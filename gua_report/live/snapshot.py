@@ -1,4 +1,4 @@
-"""One fresh look at the driver, as the sampler takes it; not stored, and not waited for for ever."""
+"""Take one fresh reading of the driver, as the sampler does, but with a timeout and without storing it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAY = "'gua doctor' says more"
 
 
 def machine() -> Source:
-    """The real thing. All that asking needs is imported here: not again in each child that asks."""
+    """This machine as a source. Modules are imported here, once, and not again in each child that asks."""
     try:
         from gua_sample import nvml
     except ImportError as error:
@@ -23,9 +23,9 @@ def machine() -> Source:
 
 
 def take(source: Source, previous: Previous | None, ts_ms: int, seconds: float) -> Tick:
-    """The cards and who is on them. `previous`: what the last tick left.
+    """The cards and who is on them, as a tick. `previous`: what the last tick left.
 
-    A child asks: a driver that hangs in the kernel could not even be left behind by a thread.
+    A child asks, as a thread that hangs in the kernel could not even be abandoned.
     """
     answer = ask(lambda: _look_or_fail(source, previous, ts_ms), seconds)
     if answer.problem == NO_ANSWER:
@@ -46,10 +46,10 @@ def _look_or_fail(source: Source, previous: Previous | None, ts_ms: int) -> dict
 
 
 def look(source: Source, previous: Previous | None, ts_ms: int) -> Tick:
-    """In this process, however long it takes."""
+    """Take the reading in this process, without a timeout."""
     boot = source.boot()
     if previous and previous.boot.id == boot.id:
-        boot = previous.boot  # its time, as first seen: a process's start is then the one that was stored
+        boot = previous.boot  # with its stored time, so that start times of processes match the stored ones
     else:
         previous = None
     began = time.monotonic()

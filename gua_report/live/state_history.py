@@ -1,7 +1,7 @@
-"""What was going on at earlier ticks, newest first: the states by the rules of the policy, decided in SQL.
+"""Read the states at earlier ticks, newest first, decided in SQL by the rules of the policy.
 
-A week is some hundred thousand rows. A tick comes as two short texts, and as long as nothing changes they stay the
-same: to go back over a quiet night costs Python a comparison a tick.
+A week is some hundred thousand rows. A tick is read as two short texts, which stay the same while nothing changes:
+walking back over a quiet night costs Python one comparison a tick.
 """
 
 import os
@@ -35,19 +35,19 @@ from gua_sample.records import Card, Tick
 Key = tuple[str, int, int | None]  # a process on a card: uuid, pid, start time
 Complain = Callable[[str], None]
 
-# A card's code is the position of its state, and this if small processes hold it together.
+# A card's code is the position of its state, plus this if small processes hold it together.
 TOGETHER = len(STATES)
-# A process's code is the sum of what is true of it.
+# A process's code is the sum of the flags that are true of it.
 IS_LARGE, RESTS, DOES_NOTHING = 1, 2, 4
-CODES = 8  # so many are there
-IDS = 1 << 32  # more than there can be in a partition
+CODES = 8  # number of distinct codes (three bits)
+IDS = 1 << 32  # exceeds every id in a partition
 
-# As in ticks/tick_weights: the interval of a tick that was told none is the median gap of so many ticks around it.
+# A missing interval is the median gap of this many ticks around, the rule of ticks/tick_weights.
 TICKS_BEFORE, TICKS_AFTER = 10, 9
 
 
 class Situation(NamedTuple):
-    """What is known of cards and processes at one moment, as codes."""
+    """The codes of cards and processes at one moment."""
 
     cards: dict[str, int]
     processes: dict[Key, int]
@@ -57,20 +57,20 @@ class Situation(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What a partition's numbers mean."""
+    """The meaning of a partition's ids."""
 
     uuids: dict[int, str]
     processes: dict[int, tuple[int, int | None]]  # pid and start time
 
 
 class Row(NamedTuple):
-    """A tick."""
+    """A tick, its cards and processes encoded as texts."""
 
     ts_ms: int
     interval_ms: int | None
     boot_id: str
-    cards: str | None  # a number for each: its id and code. None: the tick saw no cards
-    processes: str | None  # the same for those asked for, on each card: the ids of both and the code
+    cards: str | None  # a number for each card: its id and code. None: the tick saw no cards
+    processes: str | None  # a number for each requested process on a card: both ids and the code
     names: Names
 
     def situation(self) -> Situation:
@@ -78,7 +78,7 @@ class Row(NamedTuple):
         cards = [divmod(int(number), CODES) for number in (self.cards or "").split(",") if number]
         rows = [divmod(int(number), CODES) for number in (self.processes or "").split(",") if number]
         found = [(divmod(ids, IDS), code) for ids, code in rows]
-        # Of a damaged partition, ids may refer to what is not there.
+        # In a damaged partition, ids may refer to missing rows.
         return Situation(
             {uuids[card]: code for card, code in cards if card in uuids},
             {
@@ -90,7 +90,7 @@ class Row(NamedTuple):
 
 
 def situation_of(tick: Tick, policy: Policy) -> Situation:
-    """Of a tick that is not in the history."""
+    """The codes of a tick that is not in the history."""
     processes = {}
     for card in tick.cards:
         for usage in card.usages:
@@ -120,9 +120,9 @@ def read_rows(
     seconds: float,
     complain: Complain,
 ) -> Iterator[Row]:
-    """The ticks within reach, newest first, with the processes of some pids; as many as can be had in so many seconds.
+    """The ticks within `reach`, newest first, with the processes of `pids`; ends early after `seconds`.
 
-    Partitions that can't be read are passed over, with a word.
+    Unreadable partitions are skipped and reported.
     """
     oldest_ms, now_ms = reach
     ends = time.monotonic() + seconds
@@ -157,7 +157,7 @@ def _read_partition(connection: sqlite3.Connection, policy: Policy, pids: Iterab
 
 
 def _check(row: tuple[Any, ...]) -> None:
-    """Raise TypeError if that can't be a tick: whoever looks at it must not stumble over what is in a file."""
+    """Validate a row: raises TypeError if it can't be a tick, so that a damaged file does no harm later."""
     ts_ms, interval_ms, boot_id, *codes = row
     if not (isinstance(ts_ms, int) and isinstance(interval_ms, int | None) and isinstance(boot_id, str)):
         raise TypeError("a tick without a time or a boot")
@@ -167,18 +167,18 @@ def _check(row: tuple[Any, ...]) -> None:
 
 
 def _tick_sql(policy: Policy, failed: list[int], processes: list[int]) -> str:
-    """One row a tick. Each tick's texts are made when it is fetched, so what is not fetched costs nothing."""
+    """The SQL that gives one row a tick. Texts are computed when a row is fetched, so other rows cost nothing."""
     process_memory = Expression("process_memory")
     states = card_states(
         Expression("utilization"), Expression("failed"), process_memory, Expression("memory_used"), policy
     )
-    # Exactly one is true: the one that takes longest to decide is what is left.
+    # Exactly one state is true, so the one that takes longest to decide is the ELSE.
     cases = " ".join(f"WHEN {states[state]} THEN {STATES.index(state)}" for state in STATES if state != TRULY_IDLE)
     cases += f" ELSE {STATES.index(TRULY_IDLE)}"
     together = hold_together(process_memory, Expression("has_large"), policy)
     memory, sm = Expression("p.memory_mib"), Expression("p.sm_percent")
     large, resting = is_large(memory, policy), rests(memory, sm, policy)
-    # The view card_ticks has the same sum. A tick's cards are grouped as they lie: nothing is sorted.
+    # The view card_ticks has the same sum. Cards are grouped in the order of storage, without sorting.
     card_codes = f"""
         SELECT group_concat(card_id * {CODES} + CASE {cases} END + {TOGETHER} * {together})
         FROM (
@@ -205,7 +205,7 @@ def _join(numbers: Iterable[int]) -> str:
 
 
 class Timeline:
-    """The rows by position, the newest being 0, fetched as they are asked for; and how late the next may come."""
+    """Rows by position, the newest being 0, fetched on demand; also tells whether a gap between two is a hole."""
 
     def __init__(self, rows: Iterator[Row]) -> None:
         self._rows = rows
@@ -223,20 +223,20 @@ class Timeline:
         return self._fetched[position]
 
     def joins(self, position: int, gap_ms: int) -> bool:
-        """Whether what comes so long after the tick still follows on it; if not, there is a hole between."""
+        """Whether a tick that comes `gap_ms` after the one at `position` is linked to it; if not, there is a hole."""
         self.row(position + TICKS_BEFORE + 1)
         told_ms = self._fetched[position].interval_ms
-        # No median is less than the shortest: only an unusual gap needs a closer look.
+        # No median is less than the shortest gap, so it is computed for unusual gaps only.
         if told_ms is None and gap_ms <= LONGEST_GAP_INTERVALS * self._shortest_ms < float("inf"):
             return True
         return gap_ms <= LONGEST_GAP_INTERVALS * max(1, self._interval_ms(position) if told_ms is None else told_ms)
 
     def _interval_ms(self, position: int) -> float:
-        position = max(1, position)  # the newest has no gap of its own: as the one before
+        position = max(1, position)  # the newest has no gap of its own: take that of the one before
         around = self._fetched[max(0, position - TICKS_AFTER - 1) : position + TICKS_BEFORE + 1]
         gaps = [later.ts_ms - earlier.ts_ms for later, earlier in pairwise(around)]
         return median(gaps) if gaps else DEFAULT_INTERVAL_MS
 
     def close(self) -> None:
-        """Let go of the partition that is being read."""
+        """Close the partition that is being read."""
         self._rows.close()  # type: ignore[attr-defined]  # a generator, which an iterator need not be

@@ -1,4 +1,4 @@
-"""The cards as a table for a terminal: a row for each, and below it what is on it."""
+"""Render the cards as a table for a terminal: a row for each card, and its processes below."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RIGHT = ("for", "GiB", "util")
 
 
 class Style:
-    """How wide, in which characters, and whether with colour."""
+    """The width, the characters and the colour of the output."""
 
     def __init__(self, ascii_only: bool = False, verbose: bool = False) -> None:
         self.ascii, self.verbose = ascii_only, verbose
@@ -35,7 +35,7 @@ class Style:
         self.width = screen_width()
 
     def fit(self, text: str, size: int) -> str:
-        """No longer than that; what a user may have chosen does not steer the terminal."""
+        """The text cut to `size` columns and cleaned, so that a name chosen by a user can't control the terminal."""
         text = self.clean(text)
         if columns(text) <= size:
             return text
@@ -61,7 +61,7 @@ def screen_width() -> int:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """The number of terminal columns that the text takes."""
     if text.isascii():
         return len(text)
     from unicodedata import east_asian_width
@@ -144,7 +144,7 @@ def process_line(process: ProcessNow, now_ms: int, style: Style) -> str:
 
 
 def wrap(items: list[str], style: Style) -> list[str]:
-    """The items, separated by commas, on as many lines as they take."""
+    """The items, separated by commas, wrapped into lines."""
     lines = [INDENT]
     for number, item in enumerate(items):
         text = style.fit(item, style.width - len(INDENT) - 1) + ("," if number < len(items) - 1 else "")
@@ -155,7 +155,7 @@ def wrap(items: list[str], style: Style) -> list[str]:
 
 
 def fold(text: str, style: Style) -> list[str]:
-    """A sentence, on as many lines as it takes."""
+    """The sentence, wrapped into lines."""
     import textwrap
 
     room = style.width - len(INDENT)
@@ -169,7 +169,7 @@ def spell_user(user: UserNow, now_ms: int) -> str:
 
 
 def spell_run(run: Run | None, now_ms: int) -> str:
-    """`≥` where the beginning was not seen: it may have been longer."""
+    """The duration of a state, with `≥` if its beginning was not seen: it may be longer."""
     if run is None:
         return NOT_TOLD
     length = duration(max(0, now_ms - run.since_ms) / 1000)

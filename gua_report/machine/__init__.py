@@ -1,1 +1,1 @@
-"""Asking this machine in child processes: the driver, systemd, a folder as its owner."""
+"""Child processes that ask the driver or systemd, or read a folder as its owner."""

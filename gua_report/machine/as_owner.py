@@ -1,7 +1,7 @@
-"""Reading somebody else's data folder as root: in a child that has become its owner for good.
+"""Read another user's data folder as root, in a child that has become its owner for good.
 
-A folder's owner decides what is in it, so what reads it must not be able to do more than the owner. The child sends
-what it made of the folder as texts and bytes; nothing that it sends is run, and no more of it is taken than is sane.
+A folder's owner controls its contents, so its reader must not have more rights than the owner. The child sends its
+results as texts and bytes; nothing of them is executed, and their size is limited.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Owner = tuple[int, int]  # uid and gid
 
 LONGEST_LABEL_BYTES = 64 << 10
 LARGEST_MESSAGE_BYTES = 1 << 30
-# The owner can stop the child, or let it read a file that never comes. What is longest, a report from years of ticks,
-# takes minutes.
+# A timeout, as the owner can stop the child, or let it read a file that blocks for ever. The longest task, a report
+# from years of ticks, takes minutes.
 LONGEST_SILENCE_SECONDS = 3600.0
 LONGEST_END_SECONDS = 10.0
 ANSWER, ERROR, BUG = "answer", "error", "bug"
@@ -39,7 +39,7 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 ERRORS = {kind.__name__: kind for kind in KINDS}
 NONSENSE = (LookupError, RecursionError, TypeError, ValueError)
 SAYS_NONSENSE = "what reads the folder sends nonsense: is a file in it damaged?"
-# What the child may need: a Python under /root, or a virtual environment there, is out of its reach.
+# Modules that the child may need: it can't read a Python, or a virtual environment, under /root.
 PRELOADED = (
     *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "tempfile", "traceback", "ctypes"),
     "gua_report.ticks.open_partition",
@@ -47,11 +47,11 @@ PRELOADED = (
 
 
 class ReadingFailed(Exception):
-    """A mistake of ours in the child."""
+    """A bug of gua that showed in the child."""
 
 
 def ask_as_owner(data_dir: str, question: Callable[[], Any]) -> Any:
-    """What the question gives, which JSON must be able to carry: lists may come back in the place of tuples."""
+    """The result of the question, which must be serializable as JSON: tuples may come back as lists."""
     owner = owner_to_become(data_dir)
     if owner is None:
         return question()
@@ -64,22 +64,22 @@ def ask_as_owner(data_dir: str, question: Callable[[], Any]) -> Any:
 
 
 def stream_as_owner(data_dir: str, produce: Callable[[], Iterator[Message]]) -> Iterator[Message]:
-    """Whatever is produced, label by label. What is raised in producing it is raised here, if it is a GuaError."""
+    """The messages that `produce` yields. A GuaError that it raises is raised here too."""
     owner = owner_to_become(data_dir)
     return produce() if owner is None else stream_as(owner, produce)
 
 
 def stream_as(owner: Owner | None, produce: Callable[[], Iterator[Message]]) -> Generator[Message, None, None]:
-    """Whatever is produced in a child, which becomes the owner first, or stays what we are."""
+    """The messages that `produce` yields in a child, which becomes the owner first; None: it stays our user."""
     for module in PRELOADED:
         importlib.import_module(module)
     reading, writing = os.pipe()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            stream.flush()  # or the child would write it again
+            stream.flush()  # else the child would write its buffer again
     parent = os.getpid()
     with warnings.catch_warnings():
-        # Python 3.12 warns of threads, which here are those of numpy's linear algebra: it is not used.
+        # Python 3.12 warns of threads; here they are those of numpy's linear algebra, which is not used.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
@@ -92,15 +92,15 @@ def stream_as(owner: Owner | None, produce: Callable[[], Iterator[Message]]) -> 
         _check_end(_wait(pid))
         pid = 0
     finally:
-        if pid:  # whoever asked wants no more, or the child sends what makes no sense
-            with suppress(OSError):  # we may have become somebody who has no right to
+        if pid:  # the caller stopped early, or the child sent nonsense
+            with suppress(OSError):  # we may have become a user without the right to
                 os.kill(pid, signal.SIGKILL)
             with suppress(OSError, StoreError):
                 _wait(pid)
 
 
 def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writing: int, parent: int) -> NoReturn:
-    """In the child: never back into the parent's code, whatever happens."""
+    """Send what `produce` yields, then exit the child: it never returns into the parent's code, whatever happens."""
     status = 1
     try:
         with open(writing, "wb") as file:
@@ -127,23 +127,23 @@ def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writ
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends. To become somebody else would undo it: see prctl(2)."""
+    """Have the kernel end this process when its parent ends. A later change of user would undo it: see prctl(2)."""
     import ctypes
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before that
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
 def _let_go(writing: int) -> None:
-    """Keep nothing that the owner has no right to: root's files that are open, its input, its terminal's."""
+    """Close what the owner has no right to: root's open files, its input, its terminal."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(nothing, stream)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != writing:
-            with suppress(OSError):  # the listing's own
+            with suppress(OSError):  # the descriptor of the listing itself
                 os.close(int(name))
 
 
@@ -181,7 +181,7 @@ def _one(line: bytes, file: BinaryIO) -> Message:
 
 
 class _Pipe(io.RawIOBase):
-    """What comes through a pipe, and an error if nothing does for too long."""
+    """The reading end of a pipe, with a timeout: raises StoreError after a long silence."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -201,7 +201,7 @@ class _Pipe(io.RawIOBase):
 
 
 def _wait(pid: int) -> int:
-    """The status of a child that has closed its pipe, which is the last that it does."""
+    """The exit status of a child that has closed its pipe, which is its last action."""
     ends = time.monotonic() + LONGEST_END_SECONDS
     while time.monotonic() < ends:
         found, status = os.waitpid(pid, os.WNOHANG)

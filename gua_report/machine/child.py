@@ -1,4 +1,4 @@
-"""Questions that are asked in a process of their own: within a time limit, or as another user."""
+"""Ask questions in a child process: with a timeout, or as another user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CRASHED = "crashed"
 
 
 class Answer(NamedTuple):
-    value: Any  # what JSON can carry
+    value: Any  # serializable as JSON
     problem: str | None = None  # NO_ANSWER in time, or CRASHED
 
 
 def ask(question: Callable[[], Any], seconds: float, before: Callable[[], None] | None = None) -> Answer:
-    """What the question gives in a forked child, which calls `before` first.
+    """The question's answer from a forked child, which calls `before` first.
 
-    A child that hangs in the driver may not even be killable. So it is never waited for, and has neither our
+    A child that hangs in the driver may not even be killable. So it is never waited for, and inherits neither our
     output, which somebody may be reading to its end, nor our input.
     """
     _bury()
@@ -50,9 +50,9 @@ def ask(question: Callable[[], Any], seconds: float, before: Callable[[], None] 
 
 
 def run(command: list[str], environment: Mapping[str, str], seconds: float) -> tuple[int, str] | None:
-    """The exit status of a program and all that it says; None if it takes longer. Raises OSError if it can't be run.
+    """The exit status and the output of a program; None on a timeout. Raises OSError if it can't be run.
 
-    Not by `subprocess`, which takes about as long to import as systemctl to answer.
+    Does without `subprocess`, which takes about as long to import as systemctl to answer.
     """
     reading, writing = _pipe()
     pid = text = None
@@ -81,7 +81,7 @@ _left: list[int] = []  # children that may not have ended yet
 
 
 def _bury() -> None:
-    """Let go of those that have, without waiting for the others: who asks again and again must not fill the system."""
+    """Reap the children that have ended, without waiting for others, so that repeated questions leave no zombies."""
     for pid in _left[:]:
         with suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -90,7 +90,7 @@ def _bury() -> None:
 
 
 def _pipe() -> tuple[int, int]:
-    """With a writing end that is none of the standard streams, which the child replaces, even if those are closed."""
+    """A pipe whose writing end is no standard stream, even if those are closed: the child replaces these."""
     reading, writing = os.pipe()
     try:
         return reading, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -108,12 +108,12 @@ def _answer(question: Callable[[], Any], before: Callable[[], None] | None, writ
         text = json.dumps(question()).encode()
         while text:
             text = text[os.write(writing, text) :]
-    finally:  # whatever happens: never back into the parent's code
+    finally:  # whatever happens, the child must not return into the parent's code
         os._exit(0)
 
 
 def _read(pipe: int, deadline: float) -> bytes | None:
-    """All that comes until the other end is closed, or None if that takes too long."""
+    """All bytes until the other end is closed, or None on a timeout."""
     text = b""
     while True:
         ready, _, _ = select.select([pipe], [], [], max(0, deadline - time.monotonic()))

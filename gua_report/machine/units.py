@@ -1,4 +1,4 @@
-"""The timer and the service that run the sampler, as systemd tells of them."""
+"""The timer and the service that run the sampler, as systemd describes them."""
 
 # No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 import os
@@ -12,14 +12,14 @@ from gua_sample.processes import printable
 TIMER = "gua-sample.timer"
 SERVICE = "gua-sample.service"
 TIMER_PROPERTIES = "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime"
-SERVICE_PROPERTIES = (  # and those two that both have
+SERVICE_PROPERTIES = (  # LoadState and ActiveState, which both have, are above
     "Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
     "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
 )
 ANSWER_SECONDS = 5.0
 BOOTED = "/run/systemd/system"  # see sd_booted(3)
 STATES = "/var/lib"
-CLOCK_SLACK_MS = 5_000  # systemctl tells times in whole seconds
+CLOCK_SLACK_MS = 5_000  # systemctl prints times in whole seconds
 
 Properties = dict[str, str]
 
@@ -41,17 +41,17 @@ class Units(NamedTuple):
 
     @property
     def user(self) -> str | None:
-        """As the service names it; None if it is the user whose units they are."""
+        """The user that the service names; None for a user's own units."""
         return None if self.of_user else self.service.get("User") or "root"
 
     @property
     def folder(self) -> str | None:
-        """Where the service writes to, as far as the unit itself says."""
+        """The folder that the service writes to, as far as the unit itself says."""
         return folder_of(self.service, self.of_user)
 
     @property
     def state_folder(self) -> str | None:
-        """What systemd makes for the system's service before each run, whether it is written to or not."""
+        """The folder that systemd creates for the system's service before each run, whether it is used or not."""
         return None if self.of_user else state_folder_of(self.service)
 
     @property
@@ -64,26 +64,26 @@ class Units(NamedTuple):
         return not self.of_user and any(value not in ("", "no") for value in settings)
 
     def feed(self, data_dir: str) -> bool:
-        """Whether they write to this folder, as far as one can tell."""
+        """Whether the units write to this folder, as far as is known."""
         return self.folder is None or os.path.realpath(self.folder) == os.path.realpath(data_dir)
 
 
 class Found(NamedTuple):
-    units: Units | None  # None: none are installed that concern this folder
-    problem: str | None = None  # why nothing can be told
+    units: Units | None  # None: none are installed, or it is unknown
+    problem: str | None = None  # why it is unknown
 
 
 def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
-    """The system's units, or this user's own if those write to this folder, or the system's are not installed."""
+    """The system's units, or this user's own if only those write to this folder or are installed."""
     system_problem = None
     candidates = []
     for of_user in (False, True):
         shown, problem = show((TIMER, SERVICE), f"{TIMER_PROPERTIES},{SERVICE_PROPERTIES}", of_user, seconds)
         if shown is None:
-            # That a user, such as root, has no manager of his own is nothing to speak of.
+            # A user without a manager, such as root, is normal, so that problem is not reported.
             system_problem = system_problem if of_user else problem
             if not os.path.isdir(BOOTED):
-                break  # nor has anybody else a manager then
+                break  # without systemd, no user has a manager either
         elif any(unit.get("LoadState", "not-found") != "not-found" for unit in shown):
             candidates.append(Units(shown[0], shown[1], of_user))
             if candidates[-1].feed(data_dir):
@@ -96,7 +96,7 @@ def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
 def show(
     units: tuple[str, ...], properties: str, of_user: bool, seconds: float
 ) -> tuple[list[Properties] | None, str | None]:
-    """Properties of each of the units, or None and why they can't be had."""
+    """The properties of each unit, or None and why they can't be read."""
     scope = ["--user"] if of_user else []
     command = ["systemctl", *scope, "show", "--no-pager", *units, "-p", properties]
     try:
@@ -111,13 +111,13 @@ def show(
     if status != 0:
         said = printable(text.partition("\n")[0]).rstrip(".")
         return None, f"systemctl says: {said or f'exit status {status}'}"
-    # A blank line between two units, and they come as they were asked for.
+    # Units are separated by a blank line, in the requested order.
     texts = text.split("\n\n") + [""] * len(units)
     return [dict(line.split("=", 1) for line in text.splitlines() if "=" in line) for text in texts[: len(units)]], None
 
 
 def folder_of(service: Properties, of_user: bool) -> str | None:
-    """--data-dir, $GUA_DATA_DIR or the state folder of a service, in the sampler's own order."""
+    """The data folder of a service: --data-dir, $GUA_DATA_DIR or its state folder, in the sampler's own order."""
     option = re.search(r"--data-dir[ =](\S+)", service.get("ExecStart", ""))
     variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", service.get("Environment", ""))
     if option or variable:
@@ -131,8 +131,8 @@ def state_folder_of(service: Properties) -> str | None:
 
 
 def parse_time(text: str) -> int | None:
-    """Milliseconds of what systemctl prints in UTC: 'Mon 2026-11-16 08:20:30 UTC'; None for 'n/a' or nothing."""
-    import calendar  # most who look at units have no time to understand
+    """Milliseconds of a UTC time as systemctl prints it, 'Mon 2026-11-16 08:20:30 UTC'; None for 'n/a' or nothing."""
+    import calendar  # imported late: most callers parse no time
 
     try:
         _, day, clock, zone = text.split()
@@ -143,7 +143,7 @@ def parse_time(text: str) -> int | None:
 
 
 def next_run_ms(units: Units, newest_ms: int, now_ms: int) -> int | None:
-    """When the timer runs next, if its last run left a tick and the next is not due yet; else None."""
+    """The time of the timer's next run, if its last run left a tick and the next is not due yet; else None."""
     last = parse_time(units.timer.get("LastTriggerUSec", ""))
     following = parse_time(units.timer.get("NextElapseUSecRealtime", ""))
     if units.timer.get("ActiveState") != "active" or last is None or following is None:

@@ -1,1 +1,1 @@
-"""Who is behind a process."""
+"""The people behind processes."""

@@ -1,4 +1,4 @@
-"""Who is behind an identity. Without pandas, for all who ask; the rule of identities is in `gua_sample.identity`."""
+"""Map identities to people. Without pandas, for all commands; the rule of identities is in `gua_sample.identity`."""
 
 from __future__ import annotations
 

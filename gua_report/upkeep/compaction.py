@@ -1,4 +1,4 @@
-"""Packing a partition: pages that filled up tick by tick are left with some room in them."""
+"""Compact a partition: pages that were filled tick by tick contain unused space."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from gua_sample.safe_file import connect
 
 
 def compact(partition: str) -> int:
-    """In place, and whole or not at all; returns its size then. Raises StoreError.
+    """Compact the partition in place, atomically; return its new size. Raises StoreError.
 
-    Its time of change stays, as what it holds does. Until that is set nobody can add to it: the lock is kept.
+    Its modification time is kept, as its content is the same. The lock is held until that time is set, so that nobody
+    can append meanwhile.
     """
     try:
         before = os.stat(partition)

@@ -1,4 +1,4 @@
-"""The daily CSV, `csv/2026-11-16.csv`: a day's ticks in the format of gpu_stats_service, and then more."""
+"""The daily CSV, `csv/2026-11-16.csv`: a day's ticks in the format of gpu_stats_service, with more columns."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def csv_path(data_dir: str, day: str) -> str:
 
 
 def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> str | None:
-    """Write the file of a UTC day, whole or not at all; the same ticks give the same bytes.
+    """Write the CSV file of a UTC day atomically; the same ticks give the same bytes.
 
-    Returns its path, or None if there is nothing of that day. Raises StoreError if the partition can't be read or the
-    file can't be written: then one that was there before stays. Root should have become the folder's owner before.
+    Returns its path, or None if nothing was recorded that day. Raises StoreError if the partition can't be read or the
+    file can't be written: an earlier file then stays. Root should become the folder's owner before the call.
     """
     partition = partition_path(samples_dir(data_dir), day)
     if not os.path.exists(partition):
@@ -57,7 +57,7 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
 
 
 def remove_left_csvs(data_dir: str) -> None:
-    """What runs that were killed have left half-written, however lately: to be called by the one that is alone."""
+    """Remove half-written files of killed runs, however recent: only the run that holds the lock may call this."""
     folder = csv_dir(data_dir)
     if os.path.isdir(folder):
         remove_leftovers(folder, DAILY_NAMES, older_than_seconds=0)

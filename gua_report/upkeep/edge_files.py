@@ -1,5 +1,7 @@
-"""What is left of an expired day while a day beside it has its ticks: `edges/2026-11-16.sqlite`, a partition of the
-first and the last ticks of that day. By it the day beside it can be made anew as it was."""
+"""Edge files, `edges/2026-11-16.sqlite`: partitions that hold the first and the last ticks of an expired day.
+
+One is kept while a neighbouring day has its ticks, so that the neighbour's rollup can be rebuilt exactly.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from gua_sample.partition_file import begin, storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, is_partition, partition_path
 from gua_sample.whole_file import sync_folder
 
-# At either end: those that the day beside it may need, and those by whose gaps their intervals are told.
+# At each end: the ticks that the neighbouring day may need, and those whose gaps determine their intervals.
 TICKS_AT_AN_END = 2 * TICKS_AROUND
 NEW_SUFFIX = ".new"
 ENDS = """
     SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms LIMIT :count)
     UNION SELECT id FROM (SELECT id FROM tick ORDER BY ts_ms DESC LIMIT :count)
 """
-# What is kept of each table; of cursors nothing is.
+# The rows kept of each table; no cursors are kept.
 KEPT = {
     "tick": f"id IN ({ENDS})",
     "session": f"id IN (SELECT session_id FROM tick WHERE id IN ({ENDS}))",
@@ -35,7 +37,7 @@ KEPT = {
 
 
 def write_edge(data_dir: str, day: str, partition: str) -> None:
-    """Whole or not at all, and there to stay when this returns. Raises StoreError."""
+    """Write the edge file of a day, atomically and durably. Raises StoreError."""
     folder = edges_dir(data_dir)
     new = os.path.join(folder, f".{day}{NEW_SUFFIX}")
     try:
@@ -43,7 +45,7 @@ def write_edge(data_dir: str, day: str, partition: str) -> None:
             os.mkdir(folder)
             sync_folder(data_dir)
         _remove(new)
-        # In memory, so that a full disk takes it as long as it takes anything.
+        # Built in memory, so that a nearly full disk needs room for nothing but the result.
         with open_partition(partition) as source, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             begin(copy)
             for table, condition in KEPT.items():
@@ -63,7 +65,7 @@ def write_edge(data_dir: str, day: str, partition: str) -> None:
 
 
 def remove_edges(data_dir: str, wanted: Collection[str]) -> None:
-    """All but those of the days that are wanted; and what runs that were killed have left."""
+    """Remove all edge files but those of the wanted days, and temporary files of killed runs."""
     folder = edges_dir(data_dir)
     try:
         for name in os.listdir(folder) if os.path.isdir(folder) else []:

@@ -1,4 +1,4 @@
-"""All that gua rollup does, in order. Each step can be cut short: the next run goes on from there."""
+"""The steps of gua rollup, in order. Each can be interrupted: the next run continues from there."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import DAY_MS, day_of
 
 LOCK_NAME = ".rollup.lock"
-# Whoever holds it may be anybody whom the owner lets, and not be at work at all.
+# The wait for the lock is bounded: its holder may be anybody whom the owner permits, and not be working at all.
 LONGEST_WAIT_SECONDS, LOOK_SECONDS = 3600.0, 0.05
-# A day that is made anew may be another edge for the days beside it, and these for theirs.
+# A rebuilt day may change the edges of its neighbours, and these the edges of theirs.
 PASSES = 3
 
 
@@ -43,23 +43,23 @@ class Done(NamedTuple):
     failed: list[str]
     csv: list[str]
     compacted: list[str]
-    removed: list[str]  # files, and days of rollups
-    kept: list[str]  # days that would have expired, if their sums were there and right
-    inexact: list[str]  # stored days that are off by a tick at midnight, as what lay beside them is gone or has changed
+    removed: list[str]  # paths of files, and rollups by day
+    kept: list[str]  # days that are old enough to expire, but have no current rollup
+    inexact: list[str]  # stored days that are off by a tick at midnight, as neighbouring ticks are gone or have changed
 
 
 class Upkeep:
-    """`complain` takes what the administrator should know."""
+    """A run of gua rollup on a data folder. `complain` receives warnings for the administrator."""
 
     def __init__(self, data_dir: str, config: Config, now_ms: int, dry_run: bool, complain: Callable[[str], None]):
         self.data_dir, self.config, self.now_ms = data_dir, config, now_ms
         self.dry_run, self.complain = dry_run, complain
         self.history = History(data_dir)
-        # Before anything is read: what comes later makes the day differ from what is stored of it.
+        # Stat the partitions before reading them, so that a tick written meanwhile makes the stored day outdated.
         self.origins = self.find_origins()
         self.index = read_or_repair(data_dir, set(self.history.days), dry_run, complain)
         expired = {day for day, stored in self.index.items() if stored.is_expired}
-        # Not seen as ticks any more, whatever lies there: what is stored is all of such a day.
+        # Partitions of expired days are ignored: the stored rollup is all there is of such a day.
         self.left = {day: self.history.paths[day] for day in expired & set(self.history.days)}
         self.history.forget(expired)
         self.today = day_of(now_ms)
@@ -78,7 +78,7 @@ class Upkeep:
         history = self.history
         if not self.dry_run:
             remove_left_csvs(self.data_dir)
-        removed, _ = self.expire(set())  # what is old makes room for what is new
+        removed, _ = self.expire(set())  # first, to free disk space for new files
         current = self.find_current()
         closed = [day for day in history.days if self.is_closed(day)]
         due = [day for day in closed if day not in current or (rebuild and not self.would_lack(day))]
@@ -111,7 +111,7 @@ class Upkeep:
         )
 
     def find_current(self) -> set[str]:
-        """The days that are stored as the ticks are now, theirs and those beside them, and were found right."""
+        """The days with a verified rollup that matches the present ticks of the day and of its neighbours."""
         partitions = {day: self.history.paths[day] for day in self.history.days}
         found = find_current(self.index, partitions, self.config.policy)
         return {day for day in found if self.index[day].is_verified and not self.can_be_mended(day)}
@@ -121,29 +121,29 @@ class Upkeep:
         return stored.is_stale or (stored.lacks_edge and not self.would_lack(day))
 
     def would_lack(self, day: str) -> bool:
-        """Whether ticks beside it are missing: what they told of it can't be made anew."""
+        """Whether a neighbour's ticks are missing, so that a rebuilt rollup would lack an edge."""
         return self.is_missing(day, -1) or self.is_missing(day, 1)
 
     def is_missing(self, day: str, step: int) -> bool:
         near = beside(day, step)
-        self.history.ticks_of(near)  # which tells whether it can be read
+        self.history.ticks_of(near)  # marks the day as unreadable if it is
         return near in (self.history.unreadable if near in self.history.paths else self.index)
 
     def are_neighbours(self, day: str, other: str) -> bool:
-        """Whether no day between them is known of which there is nothing to see just now."""
+        """Whether no known day between the two is unreadable or without a file at present."""
         known = {*self.index, *self.history.paths}
         hidden = self.history.unreadable | (known - set(self.history.paths))
         return not any(min(day, other) < between < max(day, other) for between in hidden)
 
     def episodes_before(self, day: str) -> pd.DataFrame | None:
-        """Those stored of the day before, if there is nothing else of it."""
+        """The stored episodes of the previous day, if its ticks are missing; else None."""
         before = beside(day, -1)
         if before not in self.index or not self.is_missing(day, -1):
             return None
         return read_days(path_of(self.data_dir), before, before).episodes
 
     def store_stale(self, closed: list[str]) -> list[str]:
-        """Days that are no longer as the days beside them, which were made anew, have it."""
+        """Rebuild the days that became stale when their neighbours were rebuilt; return those that were stored."""
         done: list[str] = []
         for _ in range(PASSES):
             self.refresh()
@@ -154,15 +154,15 @@ class Upkeep:
         return done
 
     def store_day(self, day: str) -> bool:
-        """In a transaction of its own: who is killed has done what is done."""
+        """Roll up and store a day in its own transaction, so that a killed run keeps the days stored before."""
         made = self.make(day)
         if made is None or self.dry_run:
             return made is not None
-        # Now that all of it was looked at.
+        # Asked after the rollup was made, as reading the rows may show that a neighbour is unreadable.
         lacks = [self.is_missing(day, step) for step in (-1, 1)]
         origin, stored = self.origins[day], self.index.get(day)
         if any(lacks) and stored and stored.is_exact and stored.is_verified and stored.origin == origin:
-            return False  # it is better as it is
+            return False  # the stored rollup is exact, the new one is not
         edges = Edges(*(None if is_missing else key for key, is_missing in zip(made.edges, lacks, strict=True)))
         path = path_of(self.data_dir)
         is_compact = stored is not None and stored.is_compact and stored.origin[1:] == origin[1:]
@@ -174,7 +174,7 @@ class Upkeep:
         return True
 
     def make(self, day: str) -> Made | None:
-        """None if it can't be. Whatever is wrong with it, and nobody can foresee that of a damaged file, is its own."""
+        """The rollup of a day; None on failure. A damaged file may raise any error, which must not stop other days."""
         before = self.episodes_before(day)
         try:
             return roll_up_day(self.history, day, self.config.policy, before)
@@ -194,7 +194,7 @@ class Upkeep:
         self.history.skip(day, CorruptPartition(f"{path} can't be rolled up ({what})"))
 
     def lacks_csv(self, day: str) -> bool:
-        """Whether there is none yet, or one that is older than the ticks."""
+        """Whether the day's CSV file is missing or older than the ticks, and has not expired."""
         if is_old(day, self.config.retention.csv_days, self.now_ms):
             return False
         path = csv_path(self.data_dir, day)
@@ -206,12 +206,12 @@ class Upkeep:
         try:
             return write_daily_csv(self.data_dir, day, self.config) is not None
         except (CorruptPartition, NewerPartition, PartitionBusy) as error:
-            if day not in self.history.unreadable:  # else it was said, as its rollup can't be made either
+            if day not in self.history.unreadable:  # else the failed rollup was reported already
                 self.csv_problems.append(f"no CSV file of {day}: {error}")
             return False
 
     def compact_days(self, closed: list[str]) -> list[str]:
-        """Only days that are rolled up: whose partition is changed by us is not to be taken for one that grew."""
+        """Compact closed days whose rollup can record the new size, lest it be taken for new ticks; return them."""
         self.refresh()
         current = self.find_current()
         wanted = [day for day in closed if day in current and not self.index[day].is_compact]
@@ -230,11 +230,11 @@ class Upkeep:
         return done
 
     def expire(self, rolled_up: set[str]) -> tuple[list[str], list[str]]:
-        """What was removed, and the days that were kept although they are old enough. `rolled_up` are done just now."""
+        """Remove what has expired; return it, and the old days that were kept. `rolled_up`: days done by this run."""
         self.refresh()
         history = self.history
         current = self.find_current() | (rolled_up if self.dry_run else set())
-        # The ticks at the edges of a day are weighed by those beyond: these wait until it is rolled up.
+        # Neighbours of a day that is not rolled up yet are kept: their ticks determine the weights at its edges.
         due = {day for day in history.days if day not in current and self.is_to_come(day)}
         awaited = {day for pair in pairwise(history.days) if due & set(pair) for day in pair}
         awaited |= {day for day in history.days if self.awaits(day)}
@@ -253,13 +253,13 @@ class Upkeep:
         leftovers = self.find_leftovers()
         partitions = [history.paths[day] for day in days]
         if not self.dry_run:
-            remove(leftovers + expired.csvs)  # on a full disk, this makes room for what follows
+            remove(leftovers + expired.csvs)  # first: frees room on a full disk
             self.left = {day: path for day, path in self.left.items() if path not in leftovers}
             for day in set(days) & wanted:
                 write_edge(self.data_dir, day, history.paths[day])
             if days or rollups:
                 with RollupWriter(path_of(self.data_dir)) as writer:
-                    writer.mark_expired(days)  # first: they are never to be made anew from what is left
+                    writer.mark_expired(days)  # before the removal: never rebuild them from a remainder
                     writer.delete(rollups)
             remove(partitions)
             remove_edges(self.data_dir, wanted)
@@ -268,11 +268,11 @@ class Upkeep:
         return removed, expired.kept
 
     def is_to_come(self, day: str) -> bool:
-        """Whether it can still be rolled up."""
+        """Whether the day is over and has readable ticks, so that it can still be rolled up."""
         return day < self.today and len(self.history.ticks_of(day)) > 0 and day not in self.history.unreadable
 
     def awaits(self, day: str) -> bool:
-        """Whether it was made without a day beside it that can't be read just now, and may be read another time."""
+        """Whether the day's rollup lacks the edge of a neighbour that can't be read now, but perhaps later."""
         stored, errors = self.index.get(day), self.history.errors
         if stored is None or not stored.lacks_edge:
             return False
@@ -280,13 +280,13 @@ class Upkeep:
         return any(not isinstance(error, CorruptPartition | NewerPartition) for error in trouble)
 
     def find_wanted_edges(self, expiring: set[str]) -> set[str]:
-        """The days without ticks, but for those at their ends, beside days that have them."""
+        """The expired days whose edge files are needed, as a neighbouring day still has its ticks."""
         expired = {day for day, stored in self.index.items() if stored.is_expired} | expiring
         there = set(self.history.days) - expiring
         return {day for day in expired if {beside(day, -1), beside(day, 1)} & there}
 
     def find_leftovers(self) -> list[str]:
-        """Partitions that a run meant to remove when it was killed."""
+        """Partitions of expired days that a killed run did not get to remove."""
         found = []
         for day, partition in sorted(self.left.items()):
             with suppress(FileNotFoundError):
@@ -308,13 +308,14 @@ class Upkeep:
 
 
 def beside(day: str, step: int) -> str:
-    """The day before it (-1), or the day after."""
+    """The day before the given one (`step` -1), or the day after it (1)."""
     return day_of(midnight_ms(day) + step * DAY_MS)
 
 
 @contextmanager
 def alone(data_dir: str) -> Iterator[None]:
-    """With no other such run on the folder: it is waited for. A file of the owner's: any reader can lock a folder."""
+    """Hold the lock of gua rollup on the folder; wait for another run. Any reader could lock a folder, so it is a file
+    that only the owner can open."""
     path = os.path.join(data_dir, LOCK_NAME)
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""A rollups.sqlite that is damaged: set aside, and made again from ticks, or from itself where these are gone."""
+"""Repair a damaged rollups.sqlite: set it aside, and rebuild it from ticks, or from itself where these are gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gua_sample.safe_file import connect
 
 
 def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Callable[[str], None]) -> dict[str, Stored]:
-    """What is stored. `days` are those that there are ticks of."""
+    """The index of stored days, after a repair if need be. `days`: the days that have ticks."""
     path = path_of(data_dir)
     try:
         return read_index(path, check=True)
@@ -48,11 +48,11 @@ def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Calla
 def _set_aside(
     path: str, aside: str, index: dict[str, Stored], days: set[str], complain: Callable[[str], None]
 ) -> dict[str, Stored]:
-    """At no moment is there nothing: the new file takes the place of the old one, which has another name by then."""
+    """Save the days without ticks to a new file, which replaces the damaged one atomically; return their index."""
     new = path + ".new"
     _remove_database(new)
     gone = {day for day, stored in index.items() if stored.is_expired or day not in days}
-    # And the days after them, which can't be made anew as they were: the ticks before are missing.
+    # The days after them are saved too: without the ticks before them, they can't be rebuilt exactly.
     wanted = gone | {after for before, after in pairwise(index) if before in gone}
     saved, lost = {}, []
     with RollupWriter(new) as writer:
@@ -71,24 +71,24 @@ def _set_aside(
         complain(f"lost, as the ticks are gone too: {', '.join(lost)}")
     try:
         os.link(path, aside, follow_symlinks=False)
-    except OSError:  # a file system without hard links: for a moment there is no such file
+    except OSError:  # a file system without hard links: the path is missing for a moment
         os.rename(path, aside)
     for suffix in SIDECARS:
         with suppress(FileNotFoundError):
-            os.rename(path + suffix, aside + suffix)  # or it would be taken for the new file's
+            os.rename(path + suffix, aside + suffix)  # else SQLite would take it for the new file's
     os.replace(new, path)
     return saved
 
 
 def _edges_of(path: str) -> list[tuple[Any, ...]]:
-    """What is known of the days' edges: none of it if that can't be read."""
+    """The rows of the table `edge`; none if it can't be read."""
     with suppress(StoreError), open_database(path, ROLLUPS) as connection:
         return connection.execute(f"SELECT {', '.join(ADDED['edge'])} FROM edge").fetchall()
     return []
 
 
 def _index_of(path: str) -> dict[str, Stored] | None:
-    """None if even that can't be read."""
+    """The index without damaged days; None if it can't be read at all."""
     try:
         return read_index(path, damaged=[])
     except CorruptPartition:
@@ -98,7 +98,7 @@ def _index_of(path: str) -> dict[str, Stored] | None:
 def _is_foreign(path: str) -> bool:
     try:
         if has_log(path):
-            return False  # to look would write
+            return False  # a write-ahead log: opening the database would write
         with closing(connect(path, "ro", BUSY_SECONDS)) as connection:
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     except (sqlite3.Error, UnicodeDecodeError, OSError, CorruptPartition):

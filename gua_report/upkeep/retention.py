@@ -1,4 +1,4 @@
-"""What is old enough to go. Ticks go only if their day is stored as a rollup that was read back and found right."""
+"""Find and remove what has expired. Ticks expire only if the rollup of their day was read back and verified."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gua_sample.partition_names import DAY_MS, JOURNAL_SUFFIX
 
 
 class Expired(NamedTuple):
-    days: list[str]  # whose partitions are to go
+    days: list[str]  # of expired partitions
     csvs: list[str]  # paths
     rollups: list[str]  # days
-    kept: list[str]  # old enough, but their rollup is missing or does not match
+    kept: list[str]  # days old enough to expire, whose rollup is missing or does not match
 
 
 def find_expired(
@@ -28,7 +28,7 @@ def find_expired(
     retention: Retention,
     now_ms: int,
 ) -> Expired:
-    """`days` have ticks, `stored` have a rollup, and `current` are those whose rollup fits the ticks."""
+    """What has expired. `days` have ticks, `stored` have a rollup, `current` have one that matches the ticks."""
 
     def old(after: int | None, names: set[str]) -> list[str]:
         return sorted(day for day in names if is_old(day, after, now_ms))
@@ -47,7 +47,7 @@ def is_old(day: str, days: int | None, now_ms: int) -> bool:
 
 
 def list_csvs(folder: str) -> dict[str, str]:
-    """The daily files by their days; what else lies there is not ours to remove."""
+    """The daily CSV files by day; other files in the folder are not ours to remove."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def list_csvs(folder: str) -> dict[str, str]:
 
 
 def remove(paths: list[str]) -> None:
-    """Journals first: alone, one would be played into a later file of that name."""
+    """Remove files, each after its journal: a journal left alone would be replayed into a later file of that name."""
     for path in paths:
         for name in (path + JOURNAL_SUFFIX, path):
             try:

@@ -1,4 +1,4 @@
-"""Whether a day that was stored reads back as it was made."""
+"""Verify that a stored day reads back as it was written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gua_sample.errors import StoreError
 
 
 def verify(path: str, day: str, made: Day) -> None:
-    """Raises StoreError if it does not."""
+    """Raise StoreError if the stored day differs from `made`."""
     if fingerprint(made) != fingerprint(read_days(path, day, day)):
         raise StoreError(f"the rollup of {day} does not read back as it was written: is the disk in order?")
 
 
 def fingerprint(day: Day) -> list[list[tuple[Any, ...]]]:
-    """All that counts in it, as whole numbers and texts."""
+    """The contents of a day as whole numbers and texts, for a comparison."""
     rollup = day.rollup
     hours = rollup.cards[["hour_ms", "gpu_uuid", "state", "weight_ms", "gpu_ms", "energy_joules", "energy_ms"]]
     presences = rollup.identities[["hour_ms", "gpu_uuid", "identity", "state", "weight_ms", "gpu_ms"]]
