@@ -33,7 +33,7 @@ or --textfile), 2 wrong usage, 75 failed as the unit has logged within the hour.
 
 
 def entry() -> NoReturn:
-    """The console script."""
+    """Run the command as the installed console script."""
     console.leave(main())
 
 
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def publish(path: str | None, data_dir: str, taken: Tick | None) -> TextfileError | None:
-    """Write the metrics, if they are wanted. What goes wrong with them is for the caller: the tick is safe by then."""
+    """Write the metrics if a path is given. Errors are returned, not raised: the tick is stored by then."""
     if path is not None:
         from gua_sample import metrics
 
@@ -107,9 +107,9 @@ def warn(text: str) -> None:
 
 
 def machine() -> Source:
-    """The real thing. If the binding is missing, that too is a driver error to be recorded."""
+    """The source that reads this machine. A missing NVML binding is recorded as a driver error."""
     try:
-        # At once: when root has become the folder's owner, its Python may be out of reach.
+        # Import now: after root has become the folder's owner, its Python may be out of reach.
         from gua_sample import nvml
     except ModuleNotFoundError as error:
         name = "nvidia_ml_py_missing"

@@ -1,4 +1,4 @@
-"""Habits that all commands share: one-line errors that say what to do, exit codes, output nobody may be reading."""
+"""Behaviour shared by all commands: one-line errors that say what to do, exit codes, output to a closed pipe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gua_sample.errors import LOGGED_BEFORE, GuaError, UsageError
 
 
 class Parser(argparse.ArgumentParser):
-    """With --version and --debug, no guessing of abbreviated options, and errors of one line."""
+    """Argument parser with --version and --debug, without abbreviated options, and with one-line errors."""
 
     def __init__(self, prog: str, description: str, epilog: str) -> None:
         super().__init__(
@@ -37,16 +37,16 @@ def run(
     arguments: list[str] | None,
     was_logged: Callable[[str], bool] = lambda text: False,
 ) -> int:
-    """Parse, call, and turn whatever goes wrong into a line on stderr and an exit code."""
+    """Parse the arguments, call `body`, and turn any error into a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # not if it is closed, nor in a notebook
+        if isinstance(stream, io.TextIOWrapper):  # false if the stream is closed, or in a notebook
             stream.reconfigure(errors="backslashreplace")
     try:
         return body(parser.parse_args(arguments))
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # the edge of the program: nothing else would say it in one line
+    except Exception as error:  # the outermost handler: it reports every error in one line
         if debug:
             show_traceback()
             return error.exit_code if isinstance(error, GuaError) else 1
@@ -59,7 +59,7 @@ def run(
 
 
 def show_traceback() -> None:
-    """Print what is being handled. What a file says may be in it: none of that steers a terminal."""
+    """Print the current traceback, escaped: it may quote a file, whose content must not steer the terminal."""
     import traceback
 
     from gua_sample.processes import printable
@@ -70,7 +70,7 @@ def show_traceback() -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End at once: to tear the interpreter down would take a sixth of what a tick or a short report costs."""
+    """Exit without interpreter teardown, which would take a sixth of the time of a tick or a short report."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -78,11 +78,11 @@ def leave(status: int) -> NoReturn:
 
 
 def say(prog: str, text: str) -> bool:
-    """Print, and don't mind if nobody listens any more; whether somebody does."""
+    """Print the text and return whether that worked; a closed pipe is ignored."""
     try:
         print(text, flush=True)
     except OSError as error:
-        # Or the interpreter would try to flush again on its way out, and complain.
+        # Otherwise the interpreter would flush again at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
             complain(prog, f"warning: standard output can't be written ({error.strerror})")
@@ -91,13 +91,13 @@ def say(prog: str, text: str) -> bool:
 
 
 def complain(prog: str, message: str) -> None:
-    """One line on stderr; in the journal, which names the program itself, with its priority.
+    """Print one line on stderr; in the journal, with a priority instead of the program's name, which is there already.
 
-    Whoever made a file decides on names in it, which are in what SQLite says of it: none of it steers a terminal.
+    The message is escaped: SQLite's errors quote names from a file, and these must not steer the terminal.
     """
     if sys.stderr is None:  # closed: print would take stdout instead
         return
-    from gua_sample.processes import printable  # there already, where a tick is taken
+    from gua_sample.processes import printable  # where a tick is taken, it is imported already
 
     message = printable(message)
     priority = "<4>" if message.startswith("warning") else "<3>"
@@ -105,7 +105,7 @@ def complain(prog: str, message: str) -> None:
 
 
 def is_journal(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether stderr is the journal: systemd names the stream, and a child may have it redirected."""
+    """Whether stderr is the journal. Systemd names the stream, but stderr may have been redirected since."""
     named = environment.get("JOURNAL_STREAM")
     if not named:
         return False

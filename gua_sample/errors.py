@@ -1,4 +1,4 @@
-"""What can go wrong, as the edge of the program sees it.
+"""The exceptions of all commands, with their exit codes.
 
 GuaError                exit 1   one line on stderr: what happened and what to do next
 ├── UsageError          exit 2   the command line or the configuration is wrong
@@ -12,7 +12,7 @@ GuaError                exit 1   one line on stderr: what happened and what to d
     └── PartitionBusy            somebody holds it: the writer keeps the tick beside it
 """
 
-# The exit status of a run that failed as one has that logged it within the hour; only in the unit.
+# Exit status of a run in the unit whose error an earlier run has logged within the hour.
 LOGGED_BEFORE = 75
 
 

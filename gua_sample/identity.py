@@ -1,4 +1,4 @@
-"""Who a process belongs to, told from the raw facts that the sampler stored."""
+"""The identity that a process belongs to, derived from the raw facts that the sampler stored."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ UNKNOWN = "unknown"
 
 
 class Pattern(NamedTuple):
-    """To be compiled when a cgroup may match: that takes milliseconds, and few processes are in a container."""
+    """A regular expression that is compiled only when a cgroup may match.
+
+    Compiling takes milliseconds, and few processes are in a container.
+    """
 
     text: str
-    words: tuple[str, ...]  # one of these is in whatever matches,
-    length: int | None = None  # or it is at least so long
+    words: tuple[str, ...]  # every match contains one of these words,
+    length: int | None = None  # or its path has at least this length
 
 
 # An id is cut to the 12 digits that `docker ps` shows.
@@ -23,42 +26,42 @@ ID = "[0-9a-f]{12}"
 REST = "[0-9a-f]{0,52}(?![0-9A-Za-z_-])"
 # Static pods have no dashes; with the systemd driver '_' stands for '-'.
 POD = "[0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12}"
-# Each group is named as the identity is: docker:3f2a9c81d0b7.
+# The name of a group is the prefix of the identity: docker:3f2a9c81d0b7.
 CONTAINER = Pattern(
     rf"[/:]docker[-/:](?P<docker>{ID}){REST}"
     rf"|[/:](?:cri-)?containerd[-/:](?P<containerd>{ID}){REST}"
     rf"|[/:]crio[-/:](?P<crio>{ID}){REST}"
     rf"|[/:]libpod-(?:payload-)?(?P<podman>{ID}){REST}"
-    # With the cgroupfs driver a pod's containers are bare ids: the pod says more.
+    # With the cgroupfs driver a pod's containers are bare ids, so the pod is the better identity.
     rf"|kubepods.*?[-/]pod(?P<pod>{POD})(?![0-9A-Za-z_-])(?:/[0-9a-f]{{64}}(?=/|$))?"
     r"|/lxc(?:\.payload[./]|/)(?P<lxc>[^/]+)"
-    # docker run --cgroup-parent: surely a container, though of an unnamed runtime.
+    # docker run --cgroup-parent: a container whose runtime is not named.
     rf"|/(?P<container>{ID})[0-9a-f]{{52}}(?=/|$)",
     ("docker", "containerd", "crio", "libpod", "kubepods", "lxc"),
     1 + 64,
 )
-# Below slurmstepd.scope Slurm 26.05 names a job by its SLUID. Several slurmd on a host put their node's name before.
+# Slurm 26.05 names a job below slurmstepd.scope by its SLUID. Several slurmd on one host prefix their node's name.
 SLURM = Pattern(
     r"/(?:slurm[^/]*/uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))(?=/|$)", ("slurm",)
 )
-# user@1000.service is the user's own manager: it says no more than the user does.
+# user@1000.service is the user's own manager: it adds nothing to the user's name.
 UNIT = Pattern(r"/(?!user@[0-9]+\.service(?:/|$))([^/]+\.service)(?=/|$)", (".service",))
-# Only at the root of the tree: further down it is a container's own, and root's says nothing.
+# Only at the root of the tree: a slice further down is a container's own. Root's slice names nobody.
 USER_SLICE = Pattern(r"^/user\.slice/user-([1-9][0-9]{0,9})\.slice(?=/|$)", ("/user.slice/",))
 
 
 def resolve(
     uid: int | None, login_uid: int | None, user: str | None, login_user: str | None, cgroup: str | None
 ) -> str:
-    """The first that applies; never empty.
+    """The identity of a process, never empty: the first of these that applies.
 
     1. The login user: the name, else `uid:N`.
-    2. The container or pod, the deepest one if they are nested: the host's names do not apply to its uids. They do in
-       a rootless container whose process belongs to the very user in whose slice it runs (and who could give a cgroup
-       any name there): it is passed over.
+    2. The container or pod, the innermost one if they are nested, because the host's names do not apply to its uids. A
+       rootless container is passed over if its process belongs to the user in whose slice it runs: there the host's
+       names do apply, and that user could give a cgroup any name.
     3. The owner, if that is not root and has a name.
-    4. The Slurm job; the user in whose slice it runs, as `uid:N`; the systemd unit. So a nameless owner (a dynamic
-       user, a directory that did not answer) is told by these if possible.
+    4. The Slurm job; the user in whose slice the process runs, as `uid:N`; the systemd unit. These stand in for an
+       owner without a name (a dynamic user, a directory that did not answer).
     5. The owner by name (that is root), `uid:N`, `unknown`.
     """
     if login_user or login_uid is not None:

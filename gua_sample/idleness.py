@@ -1,7 +1,7 @@
-"""How long each process has been idle, carried from run to run.
+"""The idle time of each process, carried from run to run.
 
-What a run leaves for the next one is a small file in the data folder. If that can't be relied on (it is missing or
-damaged, of another boot, or ticks may have gone by without it), it is told from the history instead, by the same rule.
+Each run leaves a small state file in the data folder for the next one. If that file is missing, damaged, of another
+boot, or may lack ticks, the state is computed from the history instead, by the same rule.
 """
 
 # No `from __future__ import annotations` here: see records.py.
@@ -27,30 +27,30 @@ from gua_sample.whole_file import replace_file
 
 NAME = "idle.state"
 FIRST_LINE, LAST_LINE = "gua idle state, version 1", "end"
-# How many days of history are looked at: more only as long as somebody was idle through all of those before.
+# Days of history to read: the next number is tried only if a process was idle through all of the days before.
 DAYS_BACK = (1, 2, 4, 8)
 RECENT_MS = 3_600_000
 MOST_BYTES = 4 << 20  # a line of a hundred bytes for each process
-# Who is idle since one of the first ticks that were looked at may have been so for longer.
+# A process that is idle since one of the first ticks that were read may have been idle for longer.
 FIRST_TICKS = 4
 
-Key = tuple[str, int, int | None]  # the card's uuid, the pid, and its start, as pids are used again
+Key = tuple[str, int, int | None]  # the card's uuid, the pid, and the process's start, because pids are reused
 
 
 class Trace(NamedTuple):
-    """What is carried of one process on one card."""
+    """The carried state of one process on one card."""
 
-    seen_ms: int  # the last tick it was there
-    at_0_ms: int | None  # the last tick at which its SM utilization was 0, if it was not above since
+    seen_ms: int  # the last tick that saw it
+    at_0_ms: int | None  # the last tick at which its SM utilization was 0, unless it was above 0 since
     idle_since_ms: int | None  # the second such tick in a row
-    held_since_ms: int | None  # the first tick of its idle-held episode, as reports tell it
+    held_since_ms: int | None  # the first tick of its idle-held episode, as in reports
 
 
 class Carried(NamedTuple):
     boot_id: str
     times_ms: list[int]  # of the last ticks, newest last
     success_ms: int | None  # the last tick that saw cards
-    errors: int  # how many ticks failed since this is counted
+    errors: int  # number of failed ticks since counting began
     traces: dict[Key, Trace]
 
 
@@ -60,7 +60,7 @@ class Seen(NamedTuple):
     card: Card
     usage: Usage
     state: str
-    counts: bool  # it is one of those who hold the card or work on it
+    counts: bool  # whether it holds the card or works on it
     trace: Trace
 
 
@@ -68,7 +68,7 @@ NOTHING = Carried("", [], None, 0, {})
 
 
 def interval_ms(carried: Carried, tick: Tick | None = None) -> float:
-    """How often ticks come: as told, else the median gap of the last ones."""
+    """The interval between ticks: as stored with the tick, else the median gap of the last ticks."""
     if tick and tick.interval_ms is not None:
         return tick.interval_ms
     times = carried.times_ms
@@ -77,12 +77,12 @@ def interval_ms(carried: Carried, tick: Tick | None = None) -> float:
 
 
 def follow(before: Carried, tick: Tick) -> tuple[Carried, list[Seen]]:
-    """What is to be carried on from this tick, and its processes."""
+    """The state to carry on from this tick, and the tick's processes."""
     times = [*before.times_ms, tick.ts_ms][-TICKS_AROUND - 1 :]
     after = before._replace(boot_id=tick.boot.id, times_ms=times)
     longest = LONGEST_GAP_INTERVALS * interval_ms(after, tick)
     traces = before.traces if before.boot_id == tick.boot.id else {}
-    # One that was not on its list for a moment is not forgotten at once.
+    # A process that is missing from its list for a moment keeps its trace.
     near = {key: trace for key, trace in traces.items() if 0 < tick.ts_ms - trace.seen_ms <= longest}
     if not tick.cards:
         return after._replace(errors=before.errors + 1, traces=near), []
@@ -107,8 +107,10 @@ def follow(before: Carried, tick: Tick) -> tuple[Carried, list[Seen]]:
 
 
 def _idle(before: Trace | None, sm_percent: int | None, ts_ms: int, longest: float) -> tuple[int | None, int | None]:
-    """When the process was last at 0 %, and since when it is idle. A tick that could not tell neither begins nor ends
-    anything, as long as it is bridged by two that could."""
+    """The time at which the process was last at 0 %, and the time since which it is idle.
+
+    A tick without a value neither begins nor ends idle time, as long as two ticks with a value bridge it.
+    """
     at_0_ms, since_ms = (before.at_0_ms, before.idle_since_ms) if before else (None, None)
     if at_0_ms is None or ts_ms - at_0_ms > longest:
         at_0_ms = since_ms = None
@@ -122,7 +124,7 @@ def _idle(before: Trace | None, sm_percent: int | None, ts_ms: int, longest: flo
 
 
 def carry(data_dir: str, tick: Tick) -> tuple[Carried, list[Seen]]:
-    """The same, from what earlier runs left. The tick itself is stored already, or kept."""
+    """Follow the state that earlier runs left up to this tick, which is stored or kept already."""
     before = load(data_dir)
     if not before or not _continues(before, tick):
         known = before or NOTHING
@@ -138,10 +140,10 @@ def _continues(before: Carried, tick: Tick) -> bool:
 
 
 def recall(folder: str, tick: Tick) -> Carried:
-    """What the runs before the tick would have left, told from the history."""
+    """The state that the runs before the tick would have left, computed from the history."""
     carried, _ = _read_history(folder, tick.ts_ms - RECENT_MS, tick.ts_ms)
     if carried.boot_id != tick.boot.id:
-        return carried  # nobody is idle over a reboot, or over a hole that long
+        return carried  # no process stays idle over a reboot, or over a hole that long
     for days in DAYS_BACK:
         start_ms = tick.ts_ms - days * DAY_MS
         carried, edge_ms = _read_history(folder, start_ms, tick.ts_ms)
@@ -152,12 +154,12 @@ def recall(folder: str, tick: Tick) -> Carried:
 
 
 def _read_history(folder: str, start_ms: int, end_ms: int) -> tuple[Carried, int]:
-    """And when the first ticks, at which nothing can be told by the tick before, were over."""
+    """The state at the end of a time span, and the end of its first ticks, which lack the ticks before them."""
     carried, edge_ms, count = NOTHING, start_ms, 0
     first, last = (partition_path(folder, day_of(ms)) for ms in (start_ms, end_ms))
     for path in list_partitions(folder):
         if first <= path <= last:
-            # A hole, where one can't be read or is not whole.
+            # A partition that is unreadable or incomplete leaves a hole.
             with suppress(StoreError), Writer(path) as writer:
                 for tick in writer.read(start_ms, end_ms):
                     carried, _ = follow(carried, tick)
@@ -167,7 +169,7 @@ def _read_history(folder: str, start_ms: int, end_ms: int) -> tuple[Carried, int
 
 
 def load(data_dir: str) -> Carried | None:
-    """What the last run left, or None if there is nothing or it can't be understood."""
+    """The state that the last run left, or None if it is missing or not understood."""
     try:
         text = read_regular(os.path.join(data_dir, NAME), MOST_BYTES).decode()
         first, boot_id, times, success, errors, *rows, last = text.splitlines()
@@ -176,7 +178,7 @@ def load(data_dir: str) -> Carried | None:
         traces = {}
         for row in rows:
             uuid, pid, start, *ends = row.split("\t")
-            seen, at_0, idle, held = map(_number, ends[:4])  # more, if a newer gua wrote it
+            seen, at_0, idle, held = map(_number, ends[:4])  # a newer gua may have written more columns
             traces[uuid, int(pid), _number(start)] = Trace(seen or 0, at_0, idle, held)
         return Carried(boot_id, [int(time) for time in times.split()], _number(success), int(errors), traces)
     except (OSError, ValueError, StoreError):

@@ -1,6 +1,6 @@
 """One tick as a file for node_exporter's textfile collector: gpu-idle-exporter's metrics under its names, and our own.
 
-docs/metrics.md describes them. What is not known is left out, never 0.
+docs/metrics.md describes them. Unknown values are left out, never written as 0.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from gua_sample.whole_file import replace_file
 # The error of a run whose tick could not be stored.
 NOT_STORED = "not_stored"
 MIB = 1 << 20
-# Set by whoever deploys it, as for gpu-idle-exporter: they become labels of every series.
+# Environment variables that become labels of every series, as in gpu-idle-exporter; the deployment sets them.
 CONSTANT_LABELS = {"NODE_NAME": "node", "POD_NAME": "pod", "POD_NAMESPACE": "namespace"}
-NO_NAME = "unknown"  # as gpu-idle-exporter calls a process that /proc does not name
+NO_NAME = "unknown"  # gpu-idle-exporter's word for a process that /proc does not name
 
 FAMILIES = {
     "gpu_idle_process_compute_utilization_percent": "SM utilization of the process on this GPU, since the last tick.",
@@ -68,7 +68,7 @@ class Page:
         self._series: dict[str, dict[str, float]] = {name: {} for name in FAMILIES}
 
     def add(self, name: str, value: float | None, **labels: object) -> None:
-        """Nothing at all if the value is not known. Two series of the same labels would make the whole file invalid."""
+        """Add a series, unless its value is None. Equal labels overwrite: a duplicate would invalidate the file."""
         if value is not None:
             pairs = (f'{label}="{escape(text)}"' for label, text in {**labels, **self._constant}.items())
             self._series[name][",".join(pairs)] = value
@@ -84,12 +84,12 @@ class Page:
 
 
 def escape(text: object) -> str:
-    """A label's value, as the text format wants it between quotes."""
+    """A label's value, escaped for the quotes of the text format."""
     return printable(str(text)).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def publish(path: str, data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> None:
-    """Write the metrics of a tick, or of a run that could not store one, and carry on what the next run needs."""
+    """Write the metrics of a tick, or of a run that could not store one, and save the state for the next run."""
     if tick:
         carried, seen = idleness.carry(data_dir, tick)
     else:
@@ -98,8 +98,8 @@ def publish(path: str, data_dir: str, tick: Tick | None, warn: Callable[[str], N
     try:
         idleness.save(data_dir, carried)
     except OSError as error:
-        if tick:  # else the same trouble has an error of its own
-            state = os.path.join(data_dir, idleness.NAME)  # not the error's: that one has another name each time
+        if tick:  # without a tick, a StoreError reports the same problem
+            state = os.path.join(data_dir, idleness.NAME)  # the error's own file name is a random one
             warn(f"{state} can't be written ({error.strerror}): idle time is looked up in the history each time")
     text = describe(tick, carried, seen, os.environ)
     try:
@@ -125,7 +125,7 @@ def describe(tick: Tick | None, carried: Carried, seen: list[Seen], environment:
 
 
 def gpu_label(card: Card) -> str:
-    """The index, and for a MIG instance its own after it, as the NVIDIA container toolkit spells it."""
+    """The card's index; for a MIG instance `index:mig_index`, as the NVIDIA container toolkit spells it."""
     index, mig_index = card.facts.gpu_index, card.facts.mig_index
     return str(index) if mig_index is None else f"{index}:{mig_index}"
 
@@ -140,7 +140,7 @@ def add_exporter_card(page: Page, card: Card) -> None:
 
 
 def add_exporter_processes(page: Page, card: Card, seen: list[Seen], tick: Tick) -> None:
-    """By gpu-idle-exporter's rule: compute processes, idle at 0 % on two ticks, whatever they hold."""
+    """Add processes by gpu-idle-exporter's rule: compute only, idle after two ticks at 0 %, whatever they hold."""
     total: int | None = 0
     for _, usage, _, _, trace in seen:
         if usage.type == "graphics":
@@ -168,7 +168,7 @@ def add_card(page: Page, card: Card) -> None:
 
 
 def add_holders(page: Page, card: Card, seen: list[Seen], processes: Mapping[int, Process]) -> None:
-    """Each identity once, in the most active of its processes' states, as reports count them."""
+    """Add each identity once, in the most active of its processes' states, as reports count them."""
     states: dict[str, str] = {}
     memory: dict[str, int | None] = {}
     for _, usage, state, counts, _ in seen:
@@ -187,7 +187,7 @@ def add_holders(page: Page, card: Card, seen: list[Seen], processes: Mapping[int
 
 
 def unattributed_mib(card: Card) -> int | None:
-    """What is held on an idle card though no process shows it; None if that is not much, or not known."""
+    """The memory in use on an idle-held card that no process shows; None if that is little or unknown."""
     known = [usage.memory_mib for usage in card.usages if usage.memory_mib is not None]
     if card.memory_used_mib is None or len(known) < len(card.usages) or card_state(card) != IDLE_HELD:
         return None
@@ -196,7 +196,7 @@ def unattributed_mib(card: Card) -> int | None:
 
 
 def add_processes(page: Page, card: Card, seen: list[Seen], tick: Tick) -> None:
-    """By our own rule: idle-held, since when the report's episode began."""
+    """Add processes by our own rule: idle-held, since the beginning of the report's episode."""
     for _, usage, state, _, trace in seen:
         if state != UNKNOWN:
             process = tick.processes[usage.pid]

@@ -1,7 +1,6 @@
-"""The gateway to the driver: starts NVML, finds the cards and reads each, so that one can fail alone.
+"""The gateway to the driver: it starts NVML, finds the cards and reads each separately, so that one can fail alone.
 
-Nothing else in the project calls NVML. What one card tells is in nvml_card, the utilization of MIG
-instances in nvml_gpm.
+Only this module, nvml_card (one card) and nvml_gpm (utilization of MIG instances) call NVML.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ OTHER_REMEDY = "check nvidia-smi and 'dmesg | grep -i nvrm'"
 
 
 class Found(NamedTuple):
-    """A card that is there: a physical one, or a MIG instance of it."""
+    """A card that was found: a physical one, or a MIG instance."""
 
     handle: Any
     place: Place
@@ -36,17 +35,17 @@ class Found(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A card that does not answer, or (without a mig_index) all that is at an index."""
+    """A card that does not answer; without a mig_index, everything at that index."""
 
     gpu_index: int
     mig_index: int | None
-    uuid: str | None  # if it told at least that
+    uuid: str | None  # None if it could not be read either
     parent_uuid: str | None
     status: str
 
 
 def read(previous: Previous | None) -> Reading:
-    """One look at all cards. `previous` is the last tick of this boot, if there is one."""
+    """Read all cards once. `previous` is the last tick of this boot, if there is one."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -56,7 +55,7 @@ def read(previous: Previous | None) -> Reading:
     except pynvml.NVMLError as error:
         raise driver_error(error_name(error)) from error
     finally:
-        with suppress(pynvml.NVMLError):  # what was read is good, and the process ends anyway
+        with suppress(pynvml.NVMLError):  # the reading is complete, and the process ends anyway
             pynvml.nvmlShutdown()
 
 
@@ -70,7 +69,7 @@ def _read_all(previous: Previous | None) -> Reading:
     if count == 0:
         raise driver_error("no_cards")
     seen = {cursor.uuid: cursor for cursor in previous.cursors} if previous else {}
-    # Another driver may count its buffers from another start.
+    # After a driver change, the timestamps of its buffers may start anew.
     cursors = seen if previous and previous.driver_version == driver_version else {}
 
     cards: list[Card] = []
@@ -83,7 +82,7 @@ def _read_all(previous: Previous | None) -> Reading:
         for one in found:
             try:
                 card, cursor = read_card(one.handle, one.place, cursors)
-            except pynvml.NVMLError as error:  # it can't even tell its uuid
+            except pynvml.NVMLError as error:  # not even its uuid can be read
                 failed.append(Failed(index, one.place.mig_index, None, one.place.parent_uuid, error_name(error)))
                 continue
             if one.meter is not None:
@@ -102,7 +101,7 @@ def _read_all(previous: Previous | None) -> Reading:
 
 
 def _find(index: int) -> tuple[list[Found], list[Failed]]:
-    """The card at this index, or its MIG instances if it has any; and those that are there but fail."""
+    """The card at this index, or its MIG instances if it has any; and those that fail."""
     uuid = None
     try:
         parent = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -122,7 +121,7 @@ def _find(index: int) -> tuple[list[Found], list[Failed]]:
             failed.append(Failed(index, mig_index, None, uuid, error_name(error)))
     if not instances:
         return ([] if failed else [Found(parent, Place(index), None)]), failed
-    from gua_sample import nvml_gpm  # most hosts have no MIG, and imports count
+    from gua_sample import nvml_gpm  # most hosts have no MIG, and imports take time at each tick
 
     meters = nvml_gpm.start(parent, [handle for _, handle in instances])
     memory = _or_default(None, pynvml.nvmlDeviceGetMemoryInfo, parent)
@@ -144,12 +143,12 @@ def _or_default(default: Any, function: Any, *arguments: Any) -> Any:
 
 
 def _last_seen(failure: Failed, seen: dict[str, Cursor], present: set[str]) -> list[Cursor]:
-    """Who a card that fails is: what it says itself, else who was last seen at its place in this boot."""
+    """The identity of a failing card: its own uuid, else the cards last seen at its place in this boot."""
     index, mig_index = failure.gpu_index, failure.mig_index
     last = [cursor for cursor in seen.values() if cursor.gpu_index == index and cursor.uuid not in present]
     if mig_index is not None:
         last = [cursor for cursor in last if cursor.mig_index == mig_index]
-    elif failure.uuid is not None:  # it says who it is; it may still have been its instances that were cards
+    elif failure.uuid is not None:  # the uuid is known, but the cards seen before may have been its MIG instances
         last = [cursor for cursor in last if cursor.mig_index is not None]
     name = f"unknown:index-{index}" if mig_index is None else f"unknown:index-{index}-mig-{mig_index}"
     return last or [Cursor(failure.uuid or name, index, mig_index, failure.parent_uuid, None, None, uptime_ms())]

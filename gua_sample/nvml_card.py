@@ -1,4 +1,4 @@
-"""What one card tells. A question it does not answer gives None, and `missing` says why."""
+"""Reading one card. A value that it does not give is None, and `missing` says why."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PROCESS_LISTS = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
-# Answers that mean the card has failed. All others (not supported, no permission, even "unknown error",
-# which nvidia-smi shows as ERR! on cards that still compute) concern the one figure asked for.
+# Errors that mean the card has failed. All others (not supported, no permission, even "unknown error",
+# which nvidia-smi shows as ERR! on cards that still compute) concern only the value asked for.
 IN_TROUBLE = frozenset(
     (
         pynvml.NVML_ERROR_UNINITIALIZED,
@@ -30,16 +30,16 @@ IN_TROUBLE = frozenset(
     )
 )
 NO_SUCH_LIST = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-# Process utilization is recorded about once a second: sooner, no record does not mean idle.
+# Process utilization is recorded about once a second: in a shorter window, no record does not mean idle.
 SHORTEST_PROCESS_WINDOW_MS = 2000
 NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)  # the driver's "N/A" in either width
-LARGEST_TIMESTAMP = 2**63 - 1  # what the store can hold
+LARGEST_TIMESTAMP = 2**63 - 1  # limit of the store
 LARGEST_PID = 4_194_304  # the kernel's own limit
 IMPLAUSIBLE_PROCESS_LIST = "implausible_process_list"
 
 
 def error_name(error: pynvml.NVMLError) -> str:
-    """NVML's own name of an error, as it stands in `status` and `missing`: gpu_is_lost, not_supported, ..."""
+    """NVML's own name of an error, as used in `status` and `missing`: gpu_is_lost, not_supported, ..."""
     if not _error_names:
         for name, value in vars(pynvml).items():
             if name.startswith("NVML_ERROR_"):
@@ -51,7 +51,7 @@ _error_names: dict[int, str] = {}
 
 
 def text(function: Callable[..., Any], *arguments: Any) -> str:
-    """What a function says, as printable text."""
+    """The result of an NVML function, as printable text."""
     try:
         return printable(function(*arguments))
     except UnicodeDecodeError:  # pynvml insists on UTF-8
@@ -59,7 +59,7 @@ def text(function: Callable[..., Any], *arguments: Any) -> str:
 
 
 class Questions:
-    """Asks a card one thing after the other and remembers what it did not answer."""
+    """Asks a card for its values and notes those that it does not give."""
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
@@ -77,7 +77,7 @@ class Questions:
         return answer
 
     def doubt(self, field: str) -> None:
-        """What the card answers can't be."""
+        """Note that the card's answer is implausible."""
         self.missing[field] = "implausible"
 
     def note(self, field: str, error: pynvml.NVMLError) -> None:
@@ -94,17 +94,17 @@ class Questions:
 
 
 class Place(NamedTuple):
-    """Where a card is: at an index of the machine, or an instance of the card there."""
+    """Position of a card: its index in the machine and, for a MIG instance, its index on the physical card."""
 
     gpu_index: int
     mig_index: int | None = None
     parent_uuid: str | None = None
-    most_compute_slices: int | None = None  # that its card has
+    most_compute_slices: int | None = None  # of the physical card
     parent_memory_mib: int | None = None
 
 
 def read_card(handle: Any, place: Place, cursors: dict[str, Cursor]) -> tuple[Card, Cursor]:
-    """One card at this moment, and what the next tick needs to know of it. Raises if it can't tell its uuid."""
+    """The card at this moment, and its cursor for the next tick. Raises NVMLError if its uuid can't be read."""
     uuid = text(pynvml.nvmlDeviceGetUUID, handle)
     before = cursors.get(uuid)
     now_ms = uptime_ms()
@@ -155,10 +155,10 @@ def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, 
     """Total, reserved and used MiB."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-    except pynvml.NVMLError:  # an old driver, or anything that v1 meets again
+    except pynvml.NVMLError:  # an old driver, or an error that v1 will raise too
         memory = questions.ask("memory", pynvml.nvmlDeviceGetMemoryInfo, handle)
         return (None, None, None) if memory is None else (_mib(memory.total), None, _mib(memory.used))
-    # Whether v2's `used` holds the reserve changed over driver versions.
+    # Driver versions differ in whether v2's `used` includes the reserve.
     used = memory.total - memory.free - memory.reserved
     if used < 0:
         questions.doubt("memory_used")
@@ -166,10 +166,10 @@ def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, 
 
 
 def _newer(fetch: Callable[[int], list[Any]], cursor: int | None) -> list[Any]:
-    """The records a buffer has got since the cursor.
+    """The buffer's records that are newer than the cursor.
 
-    Timestamps are of the epoch or of boot, depending on the platform, so the cursor is the largest that
-    the driver itself gave. If all it has now is older, its clock was set back: then all of it is new.
+    Timestamps count from the epoch or from boot, depending on the platform, so the cursor is the largest one that
+    the driver itself gave. If all records are older, the driver's clock was set back, and all of them are new.
     """
     since = cursor or 0
     new = [record for record in fetch(since) if since < record.timeStamp <= LARGEST_TIMESTAMP]
@@ -181,17 +181,17 @@ def _newer(fetch: Callable[[int], list[Any]], cursor: int | None) -> list[Any]:
 
 
 def _utilization(questions: Questions, handle: Any, cursor: int | None) -> tuple[float | None, str | None, int | None]:
-    """Percent, source and next cursor: the mean of the driver's buffer since the last tick, else the present rate."""
+    """Percent, source and next cursor: the mean of the driver's buffer since the last tick, else the current rate."""
 
     def fetch(since: int) -> list[Any]:
         try:
             samples: list[Any] = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, since)[1]
-        except pynvml.NVMLError:  # NOT_FOUND: it runs dry on an idle card. Anything worse, the rate meets again.
+        except pynvml.NVMLError:  # NOT_FOUND: the buffer of an idle card is empty. The rate raises other errors again.
             return []
         return samples
 
     new = _newer(fetch, cursor)
-    # MIG-enabled cards were seen to fill the buffer with values that are no percentages.
+    # Some MIG-enabled cards fill the buffer with values that are no percentages.
     values = [value for value in (sample.sampleValue.uiVal for sample in new) if value <= 100]
     if values:
         return round(sum(values) / len(values), 2), "samples", max(sample.timeStamp for sample in new)
@@ -207,10 +207,10 @@ def _utilization(questions: Questions, handle: Any, cursor: int | None) -> tuple
 def _process_utilization(
     questions: Questions, handle: Any, before: Cursor | None, now_ms: int
 ) -> tuple[Callable[[int], int | None], int | None]:
-    """How busy each pid kept the card since the last tick, and the next cursor.
+    """A function that gives each pid's SM utilization since the last tick, and the next cursor.
 
-    The driver lists only processes that did something, so a pid it does not list was idle; but for a
-    look so soon after the last that no record may have been made yet, and a pid whose record can't be.
+    The driver lists only processes that did something, so an unlisted pid was idle. The value is None if the last tick
+    is so recent that there may be no record yet, or if the pid's records are implausible.
     """
 
     def fetch(since: int) -> list[Any]:
@@ -233,7 +233,7 @@ def _process_utilization(
     means: dict[int, int | None] = {}
     for pid, values in percents.items():
         known = [value for value in values if value <= 100]  # nvtop#110 saw 37100 %
-        means[pid] = -(-sum(known) // len(known)) if known else None  # rounded up: a little work is not none
+        means[pid] = -(-sum(known) // len(known)) if known else None  # rounded up: a little work is not idle
     newest = max((record.timeStamp for record in new), default=cursor)
     return (lambda pid: means.get(pid, unlisted)), newest
 
@@ -241,14 +241,14 @@ def _process_utilization(
 def _usages(
     questions: Questions, handle: Any, total_mib: int | None, sm_percent: Callable[[int], int | None]
 ) -> list[Usage]:
-    """The processes on the card. If a list can't be had or believed, the card's status says so."""
+    """The processes on the card. If a list is unavailable or implausible, the card's status says so."""
     types: dict[int, str] = {}
     memories: dict[int, int | None] = {}
     for type_, function in PROCESS_LISTS:
         try:
             listed = _running(function, handle)
         except pynvml.NVMLError as error:
-            # Not every card has graphics, nor every driver MPS: there is then nothing to miss.
+            # Not every card has graphics, nor every driver MPS: such a list is not missed.
             if type_ == "compute" or error.value not in NO_SUCH_LIST:
                 questions.note(f"{type_}_processes", error)
                 questions.fail(error_name(error))
@@ -256,7 +256,7 @@ def _usages(
         for process in listed:
             pid = process.pid
             memory = None if process.usedGpuMemory is None else _mib(process.usedGpuMemory)
-            # The longer struct of early 535 drivers shifts all rows but the first (nvitop PR#79, gpustat#157).
+            # The longer struct of early 535 drivers shifts all rows except the first (nvitop PR#79, gpustat#157).
             if not 0 < pid <= LARGEST_PID or (memory and total_mib and memory > total_mib):
                 questions.fail(IMPLAUSIBLE_PROCESS_LIST)
                 continue

@@ -1,6 +1,6 @@
-"""Utilization of MIG instances, which only Hopper and newer tell: two GPM samples some time apart.
+"""Utilization of MIG instances, measured between two GPM samples.
 
-On anything older it is not measurable, and stays None.
+Only Hopper and newer cards support that; on older ones the utilization stays None.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Meter(NamedTuple):
     started: float
 
     def read(self, card: Card) -> Card:
-        """The card with its utilization, if it can be had. Waits where the first sample is too fresh."""
+        """The card with its utilization, if that can be measured. Waits until the first sample is old enough."""
         time.sleep(max(0.0, self.started + APART_SECONDS - time.monotonic()))
         percent = _between(self.parent, self.gpu_instance, self.first)
         if percent is None:
@@ -43,7 +43,7 @@ def start(parent: Any, instances: list[Any]) -> list[Meter | None]:
         gpu_instances = [pynvml.nvmlDeviceGetGpuInstanceId(instance) for instance in instances]
     except pynvml.NVMLError:
         return [None] * len(instances)
-    # A sample is of a whole GPU instance: what several compute instances in it share can't be told apart.
+    # A sample covers a whole GPU instance: several compute instances in it can't be told apart.
     return [
         _start_one(parent, gpu_instance) if gpu_instances.count(gpu_instance) == 1 else None
         for gpu_instance in gpu_instances

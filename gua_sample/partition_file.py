@@ -1,4 +1,4 @@
-"""One partition open for writing: the only SQL that changes a partition is here."""
+"""Writing to one partition. This module has the only SQL that changes a partition."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick, Usage
 from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, visit_seconds
 
-# How long a reader may hold us up before the tick is kept beside the partition. While it waits to
-# commit, the writer keeps new readers out, so it should not wait long.
+# Time to wait for readers before the tick is kept beside the partition. It is short, since a writer
+# that waits to commit locks new readers out.
 BUSY_SECONDS = 2.0
-# How much CPU time writing one tick may take: a hundred times what it needs.
+# Limit of CPU time for writing one tick: a hundred times what it needs.
 TICK_SECONDS = 0.1
 MOST_CARDS = 4096
 IN_MEMORY = ":memory:"
@@ -33,13 +33,13 @@ INSERT_PROCESS_SAMPLE = (
     "INSERT INTO process_sample (tick_id, card_id, process_id, memory_mib, sm_percent) VALUES (?, ?, ?, ?, ?)"
 )
 
-# What SQLite says when the trouble is around the file. Everything else (malformed, no such table, a text
-# that can't be decoded, ...) speaks of what is in it.
+# SQLite's messages for problems outside of the file. All others (malformed, no such table, a text
+# that can't be decoded, ...) mean that its content is damaged.
 AROUND_THE_FILE = ("readonly", "unable to open", "disk I/O error", "out of memory")
 
 
 def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
-    """The same trouble as a StoreError that says what to do."""
+    """The error as a StoreError that says what to do."""
     check = "check its owner, mode and mount, or give another --data-dir"
     if isinstance(error, OSError):
         return StoreError(f"{path} can't be used ({error.strerror}): {check}")
@@ -50,7 +50,7 @@ def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str
         return PartitionBusy(f"{path} is held by another process")
     if "full" in text:
         return StoreError(f"no space left for {path}: free some, or give another --data-dir; what it holds is safe")
-    # A damaged header can call a file read-only that is not.
+    # A damaged header can make SQLite call a writable file read-only.
     writable = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
     if any(words in text for words in AROUND_THE_FILE) and not ("readonly" in text and writable):
         return StoreError(f"{path} can't be used ({text}): {check}")
@@ -58,7 +58,7 @@ def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str
 
 
 class Writer:
-    """To be used in a `with`: opens the partition, or begins it; all failures leave it as it was."""
+    """Context manager that opens or creates a partition. All failures leave the file as it was."""
 
     def __init__(self, path: str) -> None:
         if sqlite3.sqlite_version_info < schema.OLDEST_SQLITE:
@@ -87,17 +87,17 @@ class Writer:
             raise storage_error(error, self._path) from error
 
     def roll_back(self) -> None:
-        """Undo what a killed writer left half-way. Any first read does that, if there is a hot journal."""
+        """Roll back a killed writer's unfinished transaction. Any first read does that, if there is a hot journal."""
         with self._reading():
             self._execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def check(self) -> None:
-        """Raise NewerPartition, or CorruptPartition, if this file can't be added to."""
+        """Raise NewerPartition or CorruptPartition if no tick can be added to this file."""
         with self._reading():
             self._is_begun()
 
     def previous(self) -> Previous | None:
-        """What the newest tick left for the next one. No lock outlives this call."""
+        """The boot, driver and cursors that the newest tick left for the next one. No lock outlives this call."""
         with self._reading():
             if not self._is_begun():
                 return None
@@ -117,7 +117,7 @@ class Writer:
         return Previous(Boot(boot_id, boot_time_ms), driver_version, cursors)
 
     def names(self) -> dict[int, str]:
-        """The names of users that are stored here. No lock outlives this call."""
+        """The stored names of users, by uid. No lock outlives this call."""
         with self._reading():
             if not self._is_begun():
                 return {}
@@ -127,14 +127,16 @@ class Writer:
             return dict(check_types(row, (int, None), str) for row in rows)
 
     def read(self, start_ms: int, end_ms: int) -> list[Tick]:
-        """The ticks from the one time to before the other, in time order, with what it takes to tell states: no power,
-        energy or temperature. No lock outlives this call."""
+        """The ticks from `start_ms` to before `end_ms`, in time order, without power, energy and temperature.
+
+        No lock outlives this call.
+        """
         with self._reading():
             return self._read(start_ms, end_ms)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn damage of any kind into CorruptPartition, also such that reading never ends."""
+        """Raise damage of any kind as CorruptPartition. A deadline ends reading that would never end."""
         self._deadline = Deadline(self._connection, visit_seconds(self._path))
         try:
             yield
@@ -146,7 +148,7 @@ class Writer:
             return []
         between = "FROM tick t JOIN {} WHERE t.ts_ms >= ? AND t.ts_ms < ? ORDER BY t.ts_ms".format
         times = start_ms, end_ms
-        self._execute("BEGIN")  # so that all of it is of one moment
+        self._execute("BEGIN")  # all queries see the same state of the file
         ticks = self._execute(
             "SELECT t.id, t.ts_ms, t.interval_ms, n.boot_id, n.boot_time_ms, n.driver_version, t.nvml_ms, t.error "
             + between("session n ON n.id = t.session_id"),
@@ -180,7 +182,7 @@ class Writer:
         ]
 
     def write(self, kept: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> int:
-        """Add kept ticks that are not in yet, then new ones, in one transaction; returns how many new ones."""
+        """Add kept ticks that are not stored yet, then new ones, in one transaction; return the number of new ones."""
         count, tick = 0, None
         self._begin_writing()
         for late, key in kept:
@@ -195,10 +197,10 @@ class Writer:
         return count
 
     def take_in(self, keyed: Iterable[tuple[Tick, int]]) -> int:
-        """Add ticks from elsewhere whose keys are not in yet, in one transaction; returns how many."""
+        """Add ticks from elsewhere whose keys are not stored yet, in one transaction; return their number."""
         count = 0
         self._begin_writing()
-        # All at once: `write` looks for each key, which has no index, as it has one or two of them.
+        # Read all keys at once: they have no index. `write`, with one or two kept ticks, looks each of them up.
         known = {row[0] for row in self._execute("SELECT pending_key FROM tick WHERE pending_key IS NOT NULL")}
         for tick, key in keyed:
             if key not in known:
@@ -208,7 +210,7 @@ class Writer:
         return count
 
     def _is_begun(self) -> bool:
-        """Whether there is a schema yet. Raises if the file is not for this program or not for this version."""
+        """Whether there is a schema yet. Raises StoreError if the file belongs to another program or a newer gua."""
         application_id = self._execute("PRAGMA application_id").fetchone()[0]
         version = self._execute("PRAGMA user_version").fetchone()[0]
         if application_id == schema.APPLICATION_ID:
@@ -232,14 +234,14 @@ class Writer:
             begin(self._connection)
 
     def _card_facts(self) -> str:
-        """The columns of a card's facts, to be selected: NULL for those that an older gua did not write."""
+        """SQL that selects a card's facts, with NULL for columns that an older gua did not write."""
         lacking = schema.find_missing(self._connection, schema.ADDED).get("card", [])
         return ", ".join("NULL" if column in lacking else column for column in CardFacts._fields)
 
     def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
         self._deadline.allow(TICK_SECONDS)
         ts_ms = tick.ts_ms
-        # A time is one tick's: two samplers in one millisecond, or a clock that was set back, give way (in the day).
+        # Times are unique. If one is taken (two samplers, a clock set back), use the next free one within the day.
         step = 1 if ts_ms % DAY_MS < DAY_MS // 2 else -1
         while self._execute("SELECT 1 FROM tick WHERE ts_ms = ?", (ts_ms,)).fetchone():
             ts_ms += step
@@ -268,7 +270,7 @@ class Writer:
         return self._sessions[key]
 
     def _card_id(self, card: Card) -> tuple[int, int | None]:
-        """The id of this set of facts, and what its energy counter is stored relative to."""
+        """The id of this set of facts, and the base that its energy counter is stored relative to."""
         if not self._cards:
             for card_id, base, *facts in self._execute(f"SELECT id, energy_base_joules, {CARD} FROM card").fetchall():
                 self._cards[CardFacts(*facts)] = self._checked_ids(card_id, base)
@@ -290,7 +292,7 @@ class Writer:
     def _process_id(self, process: Process, type_: str) -> int:
         key = (process, type_)
         if key not in self._processes:
-            # Only those of this pid: a day may have seen thousands.
+            # Load only the rows of this pid: a day may have thousands.
             of_pid = f"SELECT id, {PROCESS} FROM process WHERE pid = ?"
             for process_id, *facts, known_type in self._execute(of_pid, (process.pid,)):
                 self._processes[Process(*facts), known_type] = process_id
@@ -301,7 +303,7 @@ class Writer:
     def _insert(self, table: str, columns: str, values: tuple[object, ...]) -> int:
         marks = ", ".join("?" * len(values))
         row_id = self._execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values).lastrowid
-        assert row_id is not None  # only None before any INSERT
+        assert row_id is not None  # it is None only before the first INSERT
         return row_id
 
     def _replace_cursors(self, tick: Tick) -> None:
@@ -315,7 +317,7 @@ class Writer:
 
 
 def begin(connection: sqlite3.Connection) -> None:
-    """Make a partition of an empty database."""
+    """Turn an empty database into a partition."""
     for statement in schema.TABLES:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
@@ -323,7 +325,7 @@ def begin(connection: sqlite3.Connection) -> None:
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Give a partition the columns and views of this version, if an older one made it."""
+    """Add the columns and views of this version to a partition of an older gua."""
     missing = schema.find_missing(connection, schema.ADDED)
     for table, columns in missing.items():
         for column in columns:
@@ -336,7 +338,7 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
 
 
 def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:
-    """The row, if its values are of these types (None in a pair: NULL will do). Raises TypeError if they are not."""
+    """The row, if its values have these types (None in a pair allows NULL). Raises TypeError if they have not."""
     for value, kind in zip(row, kinds, strict=True):
         is_right = isinstance(value, kind[0]) or value is None if isinstance(kind, tuple) else isinstance(value, kind)
         if not is_right:

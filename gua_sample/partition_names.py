@@ -1,4 +1,4 @@
-"""File names: which file a tick belongs to, and what may lie beside it."""
+"""Names of partitions and of the files beside them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 
 SUFFIX = ".sqlite"
 JOURNAL_SUFFIX = "-journal"
-SIDECARS = (JOURNAL_SUFFIX, "-wal", "-shm")  # what SQLite opens beside a file
+SIDECARS = (JOURNAL_SUFFIX, "-wal", "-shm")  # files that SQLite opens beside a database
 PENDING_SUFFIX = ".pending"
-SQLITE_MAGIC = b"SQLite format 3\0"  # how every database of SQLite's begins
+SQLITE_MAGIC = b"SQLite format 3\0"  # first bytes of every SQLite database
 DAY_MS = 86_400_000
-EARLIEST_MS = 1_767_225_600_000  # 2026-01-01: gua is not older, so a clock that says less was never set
+EARLIEST_MS = 1_767_225_600_000  # 2026-01-01: gua is not older, so an earlier clock was never set
 
 _DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 
@@ -21,17 +21,17 @@ def samples_dir(data_dir: str) -> str:
 
 
 def day_of(ts_ms: int) -> str:
-    """The UTC day of a time, as it stands in file names."""
+    """The UTC day of a time, as spelled in file names."""
     return time.strftime("%Y-%m-%d", time.gmtime(ts_ms // 1000))
 
 
 def partition_path(folder: str, day: str) -> str:
-    """The file of a UTC day. It is computed at every write, so nothing rotates."""
+    """The file of a UTC day. It is computed at every write, so no file needs rotation."""
     return os.path.join(folder, day + SUFFIX)
 
 
 def is_partition(name: str) -> bool:
-    """Partitions that were set aside, journals and kept ticks have other names."""
+    """Whether the name is a partition's, not that of a journal, a kept tick or a partition that was set aside."""
     return name.translate(_DIGITS_TO_ZERO) == "0000-00-00" + SUFFIX
 
 

@@ -1,7 +1,7 @@
-"""Ticks that could not be written because somebody held the partition: kept beside it, one file each.
+"""Kept ticks: those that could not be written to a busy partition lie beside it, one file each.
 
-Each has a random key that is stored with the tick when it is taken in, in the same transaction. So a
-run that is killed between that and deleting the file does not make the next run take it in again.
+Each has a random key, which is stored in the same transaction as the tick when the partition takes it in. If a run is
+killed between that and deleting the file, the key keeps the next run from storing the tick twice.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
 from gua_sample.safe_file import read_regular
 from gua_sample.whole_file import UNFINISHED_SUFFIX, remove_abandoned, sync_folder
 
-VERSION = 2  # by name; version 1 had lists, in the order of the fields of that time
-MOST_BYTES = 6 << 20  # 128 cards with ten processes each take 0.7 MB; in a dozen long control groups each, 5 MB
-# Taken in by one run: those beyond wait for the next. As objects, the bytes take twenty times as much memory.
+VERSION = 2  # fields by name; version 1 had lists, in the order of the fields of that time
+MOST_BYTES = 6 << 20  # 128 cards with ten processes each take 0.7 MB; with a dozen long control groups each, 5 MB
+# Limits of one run; the rest waits for the next. As Python objects, the bytes take twenty times as much memory.
 MOST_FILES, MOST_BYTES_AT_ONCE = 500, 12 << 20
-# What reading a file that holds no kept tick may raise.
+# Exceptions from reading a file that holds no kept tick.
 NOT_UNDERSTOOD = (
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, CorruptPartition),
 )
@@ -35,7 +35,7 @@ class Kept(NamedTuple):
 
 
 def keep(folder: str, tick: Tick) -> str:
-    """Write the tick to a file of its own, whole or not at all; returns its path."""
+    """Write the tick atomically to a file of its own and return the path."""
     import json
 
     key = int.from_bytes(os.urandom(7), "big")
@@ -54,7 +54,7 @@ def keep(folder: str, tick: Tick) -> str:
 
 
 def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
-    """Kept ticks in time order, as many as one run takes. What can't be understood is set aside, with a warning."""
+    """Kept ticks in time order, as many as one run takes. Invalid files are set aside, with a warning."""
     kept: list[Kept] = []
     total = 0
     for name in sorted(os.listdir(folder)):
@@ -69,7 +69,7 @@ def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
                 kept.append(load_one(path))
                 total += size
             except (FileNotFoundError, NewerPartition):
-                pass  # another run has just taken it in; or it is for a newer gua
+                pass  # another run has just taken it in; or a newer gua wrote it
             except OSError as error:
                 warn(f"{path} can't be read ({error.strerror}): the tick goes on waiting")
             except NOT_UNDERSTOOD as error:
@@ -90,7 +90,7 @@ def set_aside(path: str, error: Exception, warn: Callable[[str], None]) -> None:
 
 def discard(taken_in: list[Kept]) -> None:
     for kept in taken_in:
-        with suppress(OSError):  # its key is in the partition: it will not be taken in again
+        with suppress(OSError):  # the partition has its key and will not take it in again
             os.unlink(kept.path)
 
 
@@ -109,7 +109,7 @@ def load_one(path: str) -> Kept:
 def _day_of(ts_ms: int) -> str:
     try:
         day = day_of(ts_ms)
-    except OSError as error:  # out of the C library's calendar
+    except OSError as error:  # outside of the C library's calendar
         raise ValueError(f"{ts_ms} is no time") from error
     if not is_partition(day + SUFFIX):
         raise ValueError(f"{ts_ms} is no time of these centuries")
@@ -123,18 +123,18 @@ def _card(values: list[Any]) -> Card:
 
 
 def restore(values: list[Any]) -> Tick:
-    """A tick from the plain lists that JSON makes of it. Without its cursors."""
+    """A tick, without its cursors, from the plain lists that JSON makes of its tuples."""
     tick = Tick(*values)
     return tick._replace(
         boot=Boot(*tick.boot),
         cards=[_card(card) for card in values[Tick._fields.index("cards")]],
-        # JSON has only texts as keys.
+        # JSON's keys are strings.
         processes={int(pid): Process(*process) for pid, process in tick.processes.items()},
     )
 
 
 def _named(value: Any) -> Any:
-    """The tuples of a tick as objects with names, so that fields may be added."""
+    """The named tuples of a tick as dicts, so that later versions can add fields."""
     if hasattr(value, "_asdict"):
         return {name: _named(part) for name, part in value._asdict().items()}
     if isinstance(value, dict):
@@ -143,7 +143,7 @@ def _named(value: Any) -> Any:
 
 
 def _from_names(values: dict[str, Any]) -> Tick:
-    """A tick from such objects. Names that a newer gua added are passed over; what an older one lacked is None."""
+    """A tick from the dicts of version 2. Unknown names, of a newer gua, are ignored; missing ones give None."""
     cards = [
         _pick(Card, card)._replace(
             facts=_pick(CardFacts, card["facts"]), usages=[_pick(Usage, usage) for usage in card["usages"]]

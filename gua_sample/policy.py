@@ -1,8 +1,8 @@
-"""The rules that decide what a card and a process are doing. They are written here, once.
+"""The only rules for the states of cards and processes.
 
-The functions use nothing but comparison and `&`, `|`, `^`, so the same code takes the sampler's
-single floats, the report's whole columns, and names of columns to make SQL of. A missing number
-is NaN: it compares as false.
+The functions use only comparisons and `&`, `|`, `^`, so that the same code works on the sampler's
+single floats, on the report's whole columns, and on column names that are turned into SQL. A missing
+number is NaN, which compares as false.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ IDLE_HELD = "idle-held"
 TRULY_IDLE = "truly-idle"
 UNKNOWN = "unknown"
 STATES = (ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN)
-# Of an identity's processes on a card, the most active one counts.
+# An identity with several processes on a card gets the state of the most active one.
 MOST_ACTIVE_FIRST = (ACTIVE, IDLE_HELD, UNKNOWN, TRULY_IDLE)
 
 STATUS_OK = "ok"
-# A gap between two ticks of up to this many intervals is a late tick, a longer one is a hole.
+# A gap between two ticks of up to this many intervals is a late tick; a longer gap is a hole.
 LONGEST_GAP_INTERVALS = 2.5
-# A tick that was told no interval takes the median gap of so many ticks around it.
+# A tick without a stored interval takes the median gap of this many ticks around it.
 TICKS_AROUND = 20
-# A history of a single tick has no gap to go by; this is what the timer has.
+# The timer's interval, for a history of a single tick, which has no gaps.
 DEFAULT_INTERVAL_MS = 30_000
 
 NAN = float("nan")
@@ -41,7 +41,7 @@ DEFAULT = Policy()
 
 
 def is_unattributed(memory_used_mib: Any, process_memory_mib: Any, policy: Policy) -> Any:
-    """Whether memory is in use that no process shows: one that is hidden, or a zombie's."""
+    """Whether memory is in use that no process shows: a hidden process's, or a zombie's."""
     return memory_used_mib - process_memory_mib > policy.unattributed_memory_mib
 
 
@@ -54,8 +54,8 @@ def card_states(
 ) -> dict[str, Any]:
     """One truth value (or one boolean column) for each state; exactly one of them is true.
 
-    `process_memory_mib` is the sum over the card's processes: 0 without any, NaN as soon as one
-    of them is not known. `failed`: the card failed, or its process list could not be had.
+    `process_memory_mib` is the sum over the card's processes: 0 without any, NaN if one of them is
+    unknown. `failed`: the card failed, or its process list is unavailable.
     """
     no_process_memory = process_memory_mib != process_memory_mib
     no_memory_used = memory_used_mib != memory_used_mib
@@ -76,24 +76,24 @@ def card_states(
 
 
 def is_large(memory_mib: Any, policy: Policy) -> Any:
-    """Whether a process holds its card by itself. One whose memory is not known may well do."""
+    """Whether a process holds its card by itself. A process with unknown memory is taken to do so."""
     return (memory_mib <= policy.process_memory_mib) ^ True
 
 
 def hold_together(process_memory_mib: Any, has_large: Any, policy: Policy) -> Any:
-    """Whether many small processes hold a card together: by their sum, where none of them is large."""
+    """Whether small processes hold a card together: their sum is large, and none of them is large alone."""
     return (process_memory_mib > policy.process_memory_mib) & (has_large ^ True)
 
 
 def rests(memory_mib: Any, sm_percent: Any, policy: Policy) -> Any:
-    """Whether a process is known to hold memory and to do nothing, whatever else goes on on its card."""
+    """Whether a process is known to hold memory and to be idle, independent of the other processes on its card."""
     return (memory_mib > policy.process_memory_mib) & (sm_percent == 0)
 
 
 def is_idle(on_idle_held: Any, holds: Any, rests: Any, did_nothing_before: Any) -> Any:
     """Whether a process idle-holds its card: with the card, or by itself, at this tick and the one before.
 
-    `holds`: it is large, or one of those that hold together.
+    `holds`: it is large, or small processes hold the card together.
     """
     return (on_idle_held & holds) | (rests & did_nothing_before)
 
@@ -114,7 +114,7 @@ def card_state(card: Card, policy: Policy = DEFAULT) -> str:
 
 
 def process_states(card: Card, state: str, was_at_0: list[bool], policy: Policy = DEFAULT) -> list[tuple[str, bool]]:
-    """The state of each process on a card in that state, and whether it is one of those who hold it or work on it."""
+    """The state of each process on a card in that state, and whether the process holds the card or works on it."""
     memories = [NAN if usage.memory_mib is None else float(usage.memory_mib) for usage in card.usages]
     large = [is_large(memory, policy) for memory in memories]
     total, card_has_large = sum(memories), any(large)
@@ -125,6 +125,6 @@ def process_states(card: Card, state: str, was_at_0: list[bool], policy: Policy 
         if is_idle(state == IDLE_HELD, holder, rests(memory, usage.sm_percent, policy), at_0):
             own = IDLE_HELD
         elif state == IDLE_HELD:
-            own = TRULY_IDLE  # a desktop beside somebody's idle notebook holds nothing
+            own = TRULY_IDLE  # such as a desktop beside an idle notebook, which holds the card
         found.append((own, holder or bool(usage.sm_percent)))
     return found

@@ -1,7 +1,7 @@
-"""Who a pid is: owner, login user, start time, command name and cgroup, from /proc.
+"""Facts about a pid from /proc: owner, login user, start time, command name and cgroup.
 
-Command lines and environments are never read. What can't be read (the process has ended, hidepid)
-is None; what can is made printable, since users choose these names.
+Command lines and environments are never read. Unreadable facts (the process has ended, hidepid) are
+None. Names are made printable, since users choose them.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from contextlib import suppress
 from gua_sample.records import Boot, Process
 
 LOGIN_UID_UNSET = 4294967295
-# How long a tick waits for names of users.
+# Timeout of a tick for names of users.
 ANSWER_SECONDS = 2.0
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def read_boot(proc: str = "/proc") -> Boot:
-    """This boot, and the time at which its uptime was 0 as far as the clock tells now."""
+    """This boot's id, and the time at which its uptime was 0 by the current clock."""
     boot_id = read_file(f"{proc}/sys/kernel/random/boot_id") or b"unknown"
     return Boot(printable(boot_id.strip()), time.time_ns() // 1_000_000 - uptime_ms())
 
 
 def uptime_ms() -> int:
-    """Time since boot, suspended or not; the clock being set does not change it."""
+    """Time since boot, including suspend. Setting the clock does not change it."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
-    """What /proc tells. The names of users come from elsewhere (see user_names)."""
+    """The process as /proc describes it, without the names of users (see user_names)."""
     folder = f"{proc}/{pid}"
     uid = _owner(folder)
     login_uid = _number(read_file(f"{folder}/loginuid"))
@@ -53,10 +53,10 @@ def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
 
 
 def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int, str | None]:
-    """The name of each, or None if it has none. Those that the user directory did not answer for in time are absent.
+    """The name of each uid, or None if it has none. Uids without an answer before the timeout are absent.
 
-    A directory such as LDAP may hang for minutes. So a thread asks (which waits without the interpreter's lock), and
-    is left behind if it must be: the process ends without waiting for it.
+    A directory such as LDAP may hang for minutes, so a thread asks it (which waits without the interpreter's lock). A
+    thread that hangs is abandoned: the process exits without waiting for it.
     """
     names: dict[int, str | None] = {}
     pending = _thread.allocate_lock()
@@ -67,7 +67,7 @@ def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int
         pending.release()
 
     pending.acquire()
-    with suppress(RuntimeError):  # no thread to be had: then nobody answers
+    with suppress(RuntimeError):  # no thread can be started: all uids stay absent
         _thread.start_new_thread(ask, ())
         pending.acquire(timeout=seconds)
     return dict(names)
@@ -76,12 +76,12 @@ def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int
 def _user_name(uid: int) -> str | None:
     try:
         return printable(pwd.getpwuid(uid).pw_name)
-    except (KeyError, OverflowError):  # OverflowError: not a uid this C library knows
+    except (KeyError, OverflowError):  # OverflowError: out of range for this C library
         return None
 
 
 def printable(name: bytes | str) -> str:
-    """The name with everything that could steer a terminal or break a line spelled as an escape."""
+    """The name with characters that could steer a terminal or break a line escaped."""
     text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
     if text.isprintable():
         return text
@@ -89,7 +89,7 @@ def printable(name: bytes | str) -> str:
 
 
 def _owner(folder: str) -> int | None:
-    # Not the owner of the folder: that is root for a process which is not dumpable.
+    # Not the folder's owner first: for a process that is not dumpable, that is root.
     for line in (read_file(f"{folder}/status") or b"").splitlines():
         if line.startswith(b"Uid:"):
             return _number(line.split()[1])
@@ -100,7 +100,7 @@ def _owner(folder: str) -> int | None:
 
 
 def _start_time_ms(stat: bytes | None, boot: Boot) -> int | None:
-    # The command name in parentheses may itself hold blanks, newlines and parentheses.
+    # The command name in parentheses may itself contain blanks, newlines and parentheses.
     fields = (stat or b"").rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
@@ -108,7 +108,7 @@ def _start_time_ms(stat: bytes | None, boot: Boot) -> int | None:
 
 
 def _cgroup(lines: bytes | None) -> str | None:
-    """The path, or all distinct ones of a cgroup v1 host joined by ';' (Slurm is on some hierarchies only)."""
+    """The cgroup path; on a cgroup v1 host all distinct ones joined by ';' (Slurm is in some hierarchies only)."""
     paths = [line.split(b":", 2)[-1] for line in (lines or b"").splitlines()]
     distinct = list(dict.fromkeys(path for path in paths if path != b"/")) or paths[:1]
     return ";".join(printable(path) for path in distinct) or None
@@ -119,7 +119,7 @@ def _number(text: bytes | None) -> int | None:
 
 
 def read_file(path: str) -> bytes | None:
-    """All of it, or None if it is gone or not for us."""
+    """The content of a file, or None if it is gone or not readable."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()

@@ -1,20 +1,20 @@
-"""The facts of one tick, as plain tuples: what sources give and the store writes.
+"""The facts of one tick, as plain tuples: sources return them and the store writes them.
 
-None always means "the driver or /proc does not tell", never zero.
+None always means "not given by the driver or /proc", never zero.
 """
 
 # No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field, 2 ms a tick.
 from collections.abc import Callable
 from typing import NamedTuple
 
-# The error of a run that had to be killed at its start timeout. The tick's nvml_ms is how long that run lasted.
+# The error of a run that was killed at its start timeout. The tick's nvml_ms is the duration of that run.
 TIMEOUT = "timeout"
-# How boot ids begin that an import made up, as the tool it took ticks from does not record the machine's.
+# Prefix of boot ids that an import made up because the other tool does not record the machine's.
 IMPORTED_BOOT = "imported:"
 
 
 class Usage(NamedTuple):
-    """One process on one card, as the driver tells it. A pid on several lists is one Usage."""
+    """One process on one card, as the driver reports it. A pid on several lists is one Usage."""
 
     pid: int
     type: str  # compute, graphics, mps, or several joined by "+"
@@ -23,10 +23,10 @@ class Usage(NamedTuple):
 
 
 class CardFacts(NamedTuple):
-    """What seldom changes about a card. The store keeps each distinct set once a day."""
+    """The facts about a card that seldom change. The store keeps each distinct set once a day."""
 
     uuid: str
-    gpu_index: int  # of the physical card; for people, since it is not stable across reboots
+    gpu_index: int  # of the physical card; for display only, since it is not stable across reboots
     mig_index: int | None
     name: str | None
     parent_uuid: str | None
@@ -36,7 +36,7 @@ class CardFacts(NamedTuple):
     status: str  # "ok", or the name of what went wrong
     missing: str | None  # why fields are None: "energy:not_supported power:no_permission"
     compute_slices: int | None = None  # of a MIG instance
-    most_compute_slices: int | None = None  # that its card has
+    most_compute_slices: int | None = None  # of the physical card
     parent_memory_mib: int | None = None
 
 
@@ -54,7 +54,7 @@ class Card(NamedTuple):
 
 
 class Process(NamedTuple):
-    """Who a pid is, from /proc."""
+    """The facts about a pid from /proc."""
 
     pid: int
     start_time_ms: int | None
@@ -67,7 +67,7 @@ class Process(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """What the next tick needs to know of a card: where it was seen, and how far its buffers were read."""
+    """A card's state for the next tick: where it was seen, and how far its buffers were read."""
 
     uuid: str
     gpu_index: int
@@ -80,11 +80,11 @@ class Cursor(NamedTuple):
 
 class Boot(NamedTuple):
     id: str
-    time_ms: int  # epoch of uptime 0, as first seen in this boot: stable when the clock is set
+    time_ms: int  # epoch of uptime 0, as first seen in this boot: setting the clock does not change it
 
 
 class Previous(NamedTuple):
-    """What the last tick left for this one."""
+    """The state that the last tick left for this one."""
 
     boot: Boot
     driver_version: str | None
@@ -92,7 +92,7 @@ class Previous(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """All that one look at the driver gave."""
+    """The result of reading the driver once."""
 
     driver_version: str | None
     cards: list[Card]
@@ -100,7 +100,7 @@ class Reading(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """One run of the sampler. `error` names why there are no cards."""
+    """One run of the sampler. `error` is the reason why there are no cards."""
 
     ts_ms: int
     interval_ms: int | None
@@ -114,9 +114,9 @@ class Tick(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where a tick comes from: the machine, or the simulated laboratory."""
+    """The source of a tick: the machine, or the simulated laboratory."""
 
     boot: Callable[[], Boot]
     read: Callable[[Previous | None], Reading]
     describe: Callable[[int, Boot], Process]
-    names: Callable[[set[int]], dict[int, str | None]]  # of users, if describe left them open; absent: no answer
+    names: Callable[[set[int]], dict[int, str | None]]  # of users, if describe gave none; absent: no answer

@@ -1,4 +1,4 @@
-"""Whose a data folder is, who else may write to it, and going on as its owner."""
+"""The owner of a data folder, other users with write access, and giving up root to become the owner."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gua_sample.errors import StoreError
 from gua_sample.partition_names import samples_dir
 
 NO_GROUP = 65534
-MOST_LINKS = 40  # as the kernel has it
-FOLDERS = ("samples", "csv", "edges")  # what is written to in a data folder
+MOST_LINKS = 40  # the kernel's limit
+FOLDERS = ("samples", "csv", "edges")  # the subfolders of a data folder that gua writes to
 
 
 def nearest(path: str) -> str:
-    """The folder, or the one it would be made in if it is missing: that one's owner will be its owner."""
+    """The folder, or its nearest existing parent if it is missing: the parent's owner will be its owner."""
     path = os.path.abspath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -26,17 +26,16 @@ def nearest(path: str) -> str:
 
 
 def owner_to_become(data_dir: str) -> tuple[int, int] | None:
-    """The uid and gid of whom root should be to use the folder; None if it is root's, or we are not root anyway.
+    """The uid and gid that root should take on to use the folder; None if it is root's, or we are not root.
 
-    A folder that root made for somebody else's samples is that person's. Raises StoreError if anybody else could put
-    another folder in its place by the time that it is used, or files into one of root's: that person would act with
-    the owner's rights.
+    A folder that root made for another user's samples counts as that user's. Raises StoreError if a third user could
+    replace the folder before it is used, or put files into one of root's: that user would act with the owner's rights.
     """
     if os.geteuid() != 0:
         return None
     for path in (data_dir, samples_dir(data_dir)):
         found = os.stat(nearest(path))
-        # After its owner was asked for: what only that owner and root can exchange stays theirs.
+        # Checked after the stat: a path that only its owner and root can replace stays theirs.
         if problem := others_on_the_way(path, found.st_uid):
             raise StoreError(f"not as root: {problem}")
         if found.st_uid != 0:
@@ -49,23 +48,22 @@ def owner_to_become(data_dir: str) -> tuple[int, int] | None:
 
 
 def is_open_place(path: str) -> bool:
-    """Whether there is no such folder, and others could make it."""
+    """Whether the folder is missing where others could create it."""
     around = nearest(path)
     return around != os.path.abspath(path) and bool(_bits_of_others(around, os.stat(around)))
 
 
 def become_owner(data_dir: str) -> None:
-    """As root, go on as the folder's owner for good: a file of root's would lock the service out for the day."""
+    """Give up root for good and become the folder's owner: a file of root's would lock the service out for the day."""
     owner = owner_to_become(data_dir)
     if owner is not None:
         become(*owner)
 
 
 def become(uid: int, gid: int) -> None:
-    """Give up root for good. Raises StoreError if that can't be done, or could be undone.
+    """Give up root for good. Raises StoreError if that fails or could be undone.
 
-    The group of a folder may be root's, or one that its owner is not in, as where a folder hands its group on: such a
-    group is not taken on.
+    The group is taken on only if the user is a member: a folder's group may be root's, or inherited from its parent.
     """
     try:
         try:
@@ -91,21 +89,21 @@ def become(uid: int, gid: int) -> None:
 
 
 class Opening(NamedTuple):
-    """A way for others to change what is in a folder."""
+    """A way for others to change the content of a folder."""
 
-    text: str  # who may write where, and what follows
-    remedy: str  # the command that ends it
+    text: str  # who may write where, and the consequence
+    remedy: str  # the command that closes it
 
     def __str__(self) -> str:
         return f"{self.text}: {self.remedy}"
 
 
 def others_who_may_write(data_dir: str) -> Opening | None:
-    """Who else may write to the folder; None if nobody else."""
+    """The first way for others to write to the data folder; None if there is none."""
     for path in (data_dir, *(os.path.join(data_dir, name) for name in FOLDERS)):
         try:
             found = os.stat(path)
-        except OSError:  # not there, or not for us to see: whoever opens it will say so
+        except OSError:  # missing or hidden from us: opening it will raise the error
             continue
         if bits := _bits_of_others(path, found):
             return _open_to_others(path, found, bits, "decide what is in the history")
@@ -113,7 +111,7 @@ def others_who_may_write(data_dir: str) -> Opening | None:
 
 
 def check_folder(data_dir: str) -> str | None:
-    """A warning about a folder that others may write to. Root is refused such a folder: raises StoreError."""
+    """A warning about a folder that others may write to. For root, raises StoreError instead."""
     opening = others_who_may_write(data_dir)
     problem = None if opening is None else str(opening)
     if os.geteuid() == 0:
@@ -126,7 +124,7 @@ def check_folder(data_dir: str) -> str | None:
 
 
 def others_on_the_way(path: str, uid: int) -> str | None:
-    """What would let somebody else than root and that user exchange the path, and what to do about it."""
+    """A message on how users other than root and `uid` could replace the path, and the remedy; None if they can't."""
     for place, found, is_end in _way(path):
         if found.st_uid not in (0, uid):
             whose = f"{path} is root's" if uid == 0 else f"{path} is uid {uid}'s"
@@ -140,7 +138,7 @@ def others_on_the_way(path: str, uid: int) -> str | None:
 
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result, bool]]:
-    """Each folder and link that leads to the path, as far as it exists, and whether it is the end of the way."""
+    """Each existing folder and link on the way to the path, and whether it is the last one."""
     place, links = "/", 0
     rest = os.path.abspath(path).split("/")[:0:-1]
     yield place, os.lstat(place), not rest
@@ -154,7 +152,7 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result, bool]]:
         try:
             found = os.lstat(step)
             target = os.readlink(step) if stat.S_ISLNK(found.st_mode) else None
-        except OSError:  # not there, or not for us to see
+        except OSError:  # missing or hidden from us
             return
         yield step, found, not rest and target is None
         if target is None:
@@ -168,10 +166,10 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result, bool]]:
 
 
 def _bits_of_others(path: str, found: os.stat_result) -> int:
-    """By which of its bits somebody else may write to it.
+    """The mode bits by which others may write to the path.
 
-    A group whose number is its owner's, as most users have one of their own, is not somebody else; nor is root's. With
-    an access list, these bits stand for everybody in it.
+    A group with the owner's number does not count as others, since most users have such a group of their own; nor does
+    root's. With an access list, the group bits stand for everybody in it.
     """
     group = found.st_mode & stat.S_IWGRP
     if group and found.st_gid in (0, found.st_uid):
@@ -180,7 +178,7 @@ def _bits_of_others(path: str, found: os.stat_result) -> int:
 
 
 def _open_to_others(path: str, found: os.stat_result, bits: int, result: str) -> Opening:
-    import shlex  # not for those, nearly all, who need not quote anything
+    import shlex  # imported here because nearly no run needs it
 
     who = "everybody" if bits & stat.S_IWOTH else f"group {found.st_gid}"
     change = f"chmod {'go' if bits & stat.S_IWGRP else 'o'}-w {shlex.quote(path)}"
@@ -190,7 +188,7 @@ def _open_to_others(path: str, found: os.stat_result, bits: int, result: str) ->
 def _has_access_list(path: str) -> bool:
     try:
         return "system.posix_acl_access" in os.listxattr(path)
-    except OSError:  # a file system that knows none
+    except OSError:  # a file system without access lists
         return False
 
 

@@ -1,12 +1,12 @@
-"""Opening the files of a data folder: each is trusted no more than whoever may write there.
+"""Opening the files of a data folder, none of which is trusted.
 
-Such a person can put a pipe, a link, a device, a huge file or a crafted database in the place of one of ours. So only a
-regular file of a sane size is opened, not through a link, and opening it never blocks. Databases are opened as SQLite
-advises for untrusted files (https://sqlite.org/security.html), and not with a journal beside them that was not looked
-at first: a journal may name any file, which SQLite deletes when it rolls back.
+A user who may write there can replace one of our files by a pipe, a link, a device, a huge file or a crafted database.
+So only a regular file of a sane size is opened, not through a link, and opening it never blocks. Databases are opened
+as SQLite advises for untrusted files (https://sqlite.org/security.html), and only after a check of the journal beside
+them: a journal may name any file, which SQLite deletes when it rolls back.
 
-These checks prevent hangs, floods and accidents. Between a check and what follows it, the owner can change a file; so
-root does not rely on them, but gives up its rights first (rights.py).
+These checks prevent hangs, floods and accidents. Between a check and the use, the owner can change a file; so root does
+not rely on them, but gives up its rights first (rights.py).
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 
 # 128 cards sampled every second take 0.7 GB a day.
 MOST_DATABASE_BYTES = 8 << 30
-# A journal holds the pages that a transaction changes: no more than there were, also if the file has shrunk since.
+# A journal holds the pages that a transaction changes: at most all pages of the database, which may have shrunk since.
 LARGEST_JOURNAL_RATIO, SMALL_JOURNAL_BYTES = 2, 64 << 20
-JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # at its end too, after the name of a super-journal
+JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # also at the end, after the name of a super-journal
 
-# Longer texts, and larger statements, are nothing that gua writes. Only Python 3.11 and newer can set them: on 3.10 the
-# check of table definitions and the time limit stand alone.
+# gua writes no longer texts or larger statements. Only Python 3.11 and newer can set these limits: on 3.10, only the
+# check of table definitions and the time limit protect us.
 LIMITS = {
     "SQLITE_LIMIT_LENGTH": 256 << 20,
     "SQLITE_LIMIT_SQL_LENGTH": 1 << 20,
     "SQLITE_LIMIT_ATTACHED": 1,  # VACUUM needs one
     "SQLITE_LIMIT_TRIGGER_DEPTH": 1,
 }
-# How much CPU time one visit to a database may take: many times what the slowest, an export as text, needs.
+# Limit of CPU time for one visit to a database: many times what the slowest visit, an export as text, needs.
 VISIT_SECONDS, VISIT_SECONDS_PER_MIB = 4.0, 2.0
 INSTRUCTIONS_BETWEEN_LOOKS = 100_000  # of SQLite's virtual machine: about a millisecond
 MOST_SCHEMA_ROWS = 200
-# What could make reading a table, checking or changing it compute something. Foreign keys do not.
+# Definitions that make SQLite compute something when a table is read, checked or changed. Foreign keys do not.
 COMPUTED = re.compile(r"\b(AS|CHECK|GENERATED|COLLATE|VIRTUAL|DEFAULT)\b|[^\w\s,()]", re.IGNORECASE)
-# In a table of another program's: a name in quotes, a default that is there already.
-HARMLESS = r"(?i)\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)"  # to be compiled when it is used: not at each tick
-CHECKED = re.compile(r"\b(CHECK|GENERATED|VIRTUAL)\b", re.IGNORECASE)  # in a table that nobody asked for
+# Harmless in another program's table: a quoted name, a constant default.
+HARMLESS = r"(?i)\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)"  # compiled only when used, not at each tick
+CHECKED = re.compile(r"\b(CHECK|GENERATED|VIRTUAL)\b", re.IGNORECASE)  # forbidden in any table
 PLAIN_INDEX = re.compile(r"CREATE (UNIQUE )?INDEX \w+\s+ON\s+\w+\s*\([\w\s,]+\)", re.IGNORECASE)
 
 
 def check_regular(path: str, most_bytes: int) -> os.stat_result:
-    """What is known of a file that may be opened. Raises CorruptPartition if it may not, OSError if it is not there."""
+    """The stat of a file that may be opened. Raises CorruptPartition if it may not, OSError if it is missing."""
     return _check(os.lstat(path), path, most_bytes)
 
 
@@ -61,7 +61,7 @@ def read_regular(path: str, most_bytes: int) -> bytes:
 
 def open_regular(path: str, most_bytes: int, flags: int = os.O_RDONLY) -> int:
     """Open a file and return its descriptor. Raises CorruptPartition or OSError, as `check_regular` does."""
-    check_regular(path, most_bytes)  # before it is opened: to open a device may already do something
+    check_regular(path, most_bytes)  # before opening, because opening a device may have effects
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _check(os.fstat(descriptor), path, most_bytes)
@@ -84,17 +84,17 @@ def _check(found: os.stat_result, path: str, most_bytes: int) -> os.stat_result:
 def connect(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:
     """Open a database (`mode`: ro, rw, or rwc to create it).
 
-    Raises CorruptPartition, OSError, sqlite3.Error, or UnicodeDecodeError if SQLite complains of a damaged name. Its
-    transactions are the caller's to begin and end, and it has a deadline: even to read the schema may never end.
+    Raises CorruptPartition, OSError, sqlite3.Error, or UnicodeDecodeError if SQLite complains of a damaged name. The
+    caller begins and ends transactions. The connection has a deadline: even reading the schema may never end.
     """
     check_database(path, may_be_missing=mode == "rwc")
     return connect_unchecked(path, mode, busy_seconds)
 
 
 def connect_unchecked(path: str, mode: str, busy_seconds: float, more: str = "") -> sqlite3.Connection:
-    """Open a database that is ours alone, such as a private copy. `more` is added to its URI."""
-    # Never immutable=1 for a file of gua's: it would read half a transaction.
-    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # which mean something in a URI
+    """Open a private database, such as a copy, without checking it. `more` is added to its URI."""
+    # Never use immutable=1 for a file of gua's: it would read half a transaction.
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # special characters in a URI
     uri = f"file:{quoted}?mode={mode}{more}"
     connection = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None)
     try:
@@ -110,8 +110,8 @@ def _prepare(connection: sqlite3.Connection, mode: str) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     if mode != "ro":
-        # FULL, the default, does not sync the folder when the journal is gone: after a power cut it may be there again,
-        # and undo what others were told is safe.
+        # FULL, the default, does not sync the folder after deleting the journal: after a power cut the journal may
+        # reappear, and roll back a commit that was reported as safe.
         connection.execute("PRAGMA synchronous = EXTRA")
     if hasattr(connection, "setlimit"):
         for name, most in LIMITS.items():
@@ -119,9 +119,9 @@ def _prepare(connection: sqlite3.Connection, mode: str) -> None:
 
 
 def check_database(path: str, may_be_missing: bool = False) -> None:
-    """Raise CorruptPartition if the file, or what SQLite would open beside it, must not be opened.
+    """Raise CorruptPartition if the file, or a file that SQLite would open beside it, must not be opened.
 
-    The database itself is not opened here: to close it again would drop the locks that this process may have on it.
+    The database itself is not opened here: closing it would drop the locks that this process may have on it.
     """
     try:
         size = check_regular(path, MOST_DATABASE_BYTES).st_size
@@ -137,7 +137,7 @@ def check_database(path: str, may_be_missing: bool = False) -> None:
 
 
 def check_journal(path: str, most_bytes: int = MOST_DATABASE_BYTES) -> None:
-    """Raise CorruptPartition if SQLite must not roll this journal back. There need not be one."""
+    """Raise CorruptPartition if SQLite must not roll this journal back. A missing journal is fine."""
     try:
         descriptor = open_regular(path, most_bytes)
     except FileNotFoundError:
@@ -175,7 +175,7 @@ def read_tables(connection: sqlite3.Connection, path: str) -> dict[str, str]:
     for kind, name, sql in rows:
         if kind == "trigger":
             raise CorruptPartition(f"{path} has a trigger ({name}), as no file has that a sampler wrote")
-        # One call of a function may take longer than any time limit, which is only looked at between calls.
+        # A single function call may exceed any time limit, which is only checked between calls.
         text = sql if isinstance(sql, str) else ""
         if (kind == "index" and text and not PLAIN_INDEX.fullmatch(text)) or (kind == "table" and CHECKED.search(text)):
             raise CorruptPartition(f"{path} has {name}, which computes something, as nothing does that a sampler wrote")
@@ -187,17 +187,17 @@ def read_tables(connection: sqlite3.Connection, path: str) -> dict[str, str]:
 def visit_seconds(path: str) -> float:
     try:
         found = os.lstat(path)
-        size = min(found.st_size, found.st_blocks * 512)  # a file of holes may seem to be of any size
-    except OSError:  # to be made
+        size = min(found.st_size, found.st_blocks * 512)  # a sparse file may claim any size
+    except OSError:  # not created yet
         size = 0
-    # The more of them took too long, the less is waited for others: a folder may hold thousands.
+    # Each expired deadline shortens the next ones: a folder may hold thousands of bad files.
     return VISIT_SECONDS / (1 + Deadline.passed) + VISIT_SECONDS_PER_MIB * size / 2**20
 
 
 class Deadline:
-    """Ends whatever a connection is asked when that has taken too much CPU time, however long it waited for others."""
+    """Interrupts a connection's statements after too much CPU time; waiting for locks does not count."""
 
-    passed = 0  # how many have, in this process
+    passed = 0  # number of expired deadlines in this process
 
     def __init__(self, connection: sqlite3.Connection, seconds: float) -> None:
         self.has_passed = False
@@ -205,7 +205,7 @@ class Deadline:
         connection.set_progress_handler(self._look, INSTRUCTIONS_BETWEEN_LOOKS)
 
     def allow(self, seconds: float) -> None:
-        """So much more, as there is more to do."""
+        """Extend the deadline by this much CPU time."""
         self._ends += seconds
 
     def _look(self) -> bool:

@@ -1,8 +1,8 @@
-"""The partition file: its tables, and the views that are its public interface.
+"""The schema of a partition: its tables, and the views that are its public interface.
 
 Tables are for the writer: small integers, each distinct set of slow facts once, rows clustered
-by tick. Whoever reads uses the views, which give decoded and joined rows. docs/schema.md
-describes both, and how they may change: an addition goes into ADDED and leaves VERSION as it is.
+by tick. Readers use the views, which give decoded and joined rows. docs/schema.md describes both,
+and how they may change: an addition goes into ADDED and does not change VERSION.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from sqlite3 import Connection
 
 APPLICATION_ID = 0x67756173  # "guas"
 VERSION = 1
-OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
+OLDEST_SQLITE = (3, 37, 0)  # the first with STRICT tables
 
-# Stored as their position: 0 and 1 take no byte in a row.
+# Stored as positions, since 0 and 1 take no byte in a row.
 UTILIZATION_SOURCES = ("rate", "samples", "gpm")
 
 TABLES = (
@@ -107,8 +107,8 @@ TABLES = (
 
 TABLE_NAMES = ("session", "tick", "card", "card_sample", "process", "process_sample", "cursor")
 
-# Columns that came later, each nullable: files of an older gua get them when they are next added to, and readers give
-# NULL for them until then.
+# Columns that were added later, all nullable. A file of an older gua gets them at its next write; until then readers
+# give NULL.
 ADDED = {"card": ("compute_slices", "most_compute_slices", "parent_memory_mib")}
 
 _SOURCE_NAME = "CASE s.utilization_source {} END".format(
@@ -121,7 +121,7 @@ VIEWS = (
     SELECT t.ts_ms, t.interval_ms, n.boot_id, n.driver_version, t.nvml_ms, t.error
     FROM tick t JOIN session n ON n.id = t.session_id
     """,
-    # The sum is 0 without any process, but NULL if the list, or one process's memory, is not known.
+    # The sum is 0 without any process, but NULL if the list, or one process's memory, is unknown.
     f"""
     CREATE VIEW card_ticks AS
     SELECT t.ts_ms, t.interval_ms, c.uuid AS gpu_uuid, c.gpu_index, c.name AS gpu_name, c.parent_uuid,
@@ -152,7 +152,7 @@ VIEWS_BY_NAME = {statement.split()[2]: statement for statement in VIEWS}
 
 
 def find_missing(connection: Connection, added: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
-    """Which of these columns the file's tables lack, by table; all of them if it lacks the table."""
+    """The columns that the file's tables lack, by table; all of a table's columns if the table is missing."""
     missing = {}
     for table, columns in added.items():
         there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}

@@ -1,8 +1,8 @@
-"""What a run of the sampler and its systemd unit tell each other.
+"""Communication between runs of the sampler in its systemd unit.
 
-The unit gives each run a folder in memory ($RUNTIME_DIRECTORY): there a run notes when it began, for whoever has to
-record that it was killed, and which errors it logged, so that one that goes on is not logged 2,880 times a day.
-Without that folder, as when run by hand, nothing is noted and everything is said.
+The unit gives each run a folder in memory ($RUNTIME_DIRECTORY). There a run notes its start, for the record in case it
+is killed, and the errors it logged, so that a lasting one is not logged 2,880 times a day. Without that folder, as in
+runs by hand, nothing is noted and every error is logged.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import suppress
 from gua_sample.processes import read_file, uptime_ms
 
 HOUR_MS = 3_600_000
-# Nobody lets a run go on for so long: such a mark is from before.
+# No run takes this long: an older mark was left by an earlier run.
 LONGEST_RUN_MS = HOUR_MS
-# What was killed and does not hang is gone by then.
+# A killed process that does not hang is gone by then.
 DYING_SECONDS = 0.5
 
 
@@ -36,7 +36,7 @@ def mark_start() -> None:
 
 
 def read_start_ms(now_ms: int) -> int:
-    """When the run that has just been killed began; now, if that is not known."""
+    """The start of the run that has just been killed; `now_ms` if unknown."""
     folder = folder_of_runs()
     if folder is not None:
         with suppress(OSError):
@@ -47,7 +47,7 @@ def read_start_ms(now_ms: int) -> int:
 
 
 def said_this_hour(text: str) -> bool:
-    """Whether a run of the unit has logged the same within an hour. If not, it is noted as logged now."""
+    """Whether a run of the unit has logged the text within the hour. If not, note it as logged now."""
     folder = folder_of_runs()
     if folder is None:
         return False
@@ -58,7 +58,7 @@ def said_this_hour(text: str) -> bool:
     text = " ".join(text.split())
     if any(line.partition(" ")[2] == text for line in recent):
         return True
-    # If it can't be noted it is said again: rather twice than never.
+    # If the note can't be written, the text is logged again: rather twice than never.
     with suppress(OSError):
         with open(path + ".new", "w", encoding="utf-8", errors="replace") as file:
             file.writelines(line + "\n" for line in [*recent, f"{now_ms} {text}"])
@@ -67,9 +67,9 @@ def said_this_hour(text: str) -> bool:
 
 
 def find_hanging_run(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
-    """The pid of an earlier run in this unit that was sent SIGKILL and is still there: the driver does not let it go.
+    """The pid of an earlier run in this unit that was sent SIGKILL but hangs in the driver; None if there is none.
 
-    systemd starts a unit again even if it could not kill all that was in it. To ask the same driver would only add
+    systemd starts a unit again even if it could not kill all of its processes. Asking the same driver would only add
     another process that can't be killed.
     """
     own_name = read_file(f"{proc}/self/comm")
@@ -84,7 +84,7 @@ def find_hanging_run(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> in
 
 
 def _own_cgroups(proc: str, cgroups: str) -> list[str]:
-    """Where systemd may have put this run: version 2 of control groups, version 1, or both side by side."""
+    """The folders of this run's control group: version 2, version 1, or both side by side."""
     found = []
     for line in (read_file(f"{proc}/self/cgroup") or b"").decode("utf-8", "surrogateescape").splitlines():
         hierarchy, controllers, path = line.split(":", 2)
@@ -96,7 +96,7 @@ def _own_cgroups(proc: str, cgroups: str) -> list[str]:
 
 
 def _is_being_killed(process: str) -> bool:
-    """From the two masks of pending signals, of the thread and of the process."""
+    """Whether SIGKILL is in one of the two masks of pending signals, of the thread and of the process."""
     status = read_file(f"{process}/status") or b""
     masks = [line.split()[1] for line in status.splitlines() if line.startswith((b"SigPnd:", b"ShdPnd:"))]
     return any(int(mask, 16) >> (signal.SIGKILL - 1) & 1 for mask in masks)

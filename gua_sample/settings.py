@@ -1,4 +1,4 @@
-"""Where the data lives and how durations are spelled."""
+"""Parsing of settings: the data folder, the textfile, durations and seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_MS = 100 * 366 * UNITS_MS["d"]
 
 
 def data_dir(option: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The data directory as an absolute path, first that applies; the order is part of the documented contract."""
+    """The absolute path of the data folder: the first setting that applies. The order is documented."""
     if option is not None:
         if not option:
             raise UsageError("--data-dir is empty: give a folder, for example --data-dir /var/lib/gua")
@@ -27,7 +27,7 @@ def data_dir(option: str | None, environment: Mapping[str, str] = os.environ) ->
     if os.path.isdir(SYSTEM_DATA_DIR):
         return SYSTEM_DATA_DIR
     state_home = environment.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state_home):  # the specification wants relative ones ignored
+    if not os.path.isabs(state_home):  # the specification says that relative paths are ignored
         state_home = os.path.expanduser("~/.local/state")
     if not os.path.isabs(state_home):
         raise UsageError("this user has no home folder to keep the history in: give --data-dir")
@@ -35,7 +35,7 @@ def data_dir(option: str | None, environment: Mapping[str, str] = os.environ) ->
 
 
 def textfile(option: str | None) -> str | None:
-    """Where metrics go, as an absolute path."""
+    """The absolute path of the metrics file."""
     if option is None:
         return None
     if not option.endswith(".prom") or os.path.isdir(option):
@@ -46,7 +46,7 @@ def textfile(option: str | None) -> str | None:
 
 
 def duration_ms(text: str) -> int:
-    """'30s', '1.5h' or '7d' in milliseconds."""
+    """Milliseconds of a duration such as '30s', '1.5h' or '7d'."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = UNITS_MS.get(text[len(number) :])
     digits = number.replace(".", "", 1)  # float() would also take "nan", "1_0", "1e3" and blanks

@@ -1,8 +1,8 @@
-"""A laboratory of cards and people that never was, for demos, tests and benchmarks.
+"""A simulated laboratory of cards and people, for demos, tests and benchmarks.
 
-All of it follows from the seed, the number of cards and the moment asked for. The host reboots every
+Everything is determined by the seed, the number of cards and the moment asked for. The host reboots every
 Monday 04:00 UTC and is back four minutes later with a new boot id, so each week is planned on its own.
-Cards have roles by index; from six cards on, every scene is there:
+Cards have roles by index; from six cards on, every scene occurs:
 
 0           an ollama service that answers in bursts, and a small Xorg beside it
 1           one person trains, another one's forgotten notebook idles on the same card
@@ -53,7 +53,7 @@ def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -
     milliwatts = segment.watts * 1000 + (noise >> 52) - 2048
     used_mib = segment.memory_used_mib
     if not segment.utilization_percent:
-        # An idle card's sample buffer runs dry, and the sampler asks for the rate.
+        # An idle card's sample buffer is empty, so the sampler asks for the rate.
         watts, celsius = int(milliwatts) / 1000, 31 + (noise >> 40 & 1)
         return Card(hardware.facts, 0.0, "rate", used_mib, watts, joules, celsius, segment.usages[:])
     points = ((noise >> 40 & 1023) - 512) / 100
@@ -63,7 +63,7 @@ def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -
         if share:
             pid, kind, memory_mib, _ = usage
             if memory_mib and not (ts_ms // (10 * MINUTE_MS) * 40503 + pid * 69069) >> 11 & 7:
-                used_mib += memory_mib >> 6  # it needs a little more now and then
+                used_mib += memory_mib >> 6  # now and then the process needs a little more
                 memory_mib += memory_mib >> 6
             usage = Usage(pid, kind, memory_mib, int(percent * share + 0.5))
         usages.append(usage)
@@ -83,7 +83,7 @@ class Laboratory:
         self._weeks: dict[int, Week] = {}
 
     def source(self, ts_ms: int) -> Source:
-        """The host at that moment; while it is down, as it will come up. Pids that never were have only None."""
+        """The host at that moment; while it is down, as it will boot. Unknown pids get a Process of None values."""
         week = self._week(ts_ms)
 
         def read(previous: Previous | None) -> Reading:
@@ -114,7 +114,7 @@ class Laboratory:
     def _week(self, ts_ms: int) -> Week:
         number = (ts_ms - FIRST_REBOOT_MS) // WEEK_MS
         if number not in self._weeks:
-            if len(self._weeks) > 3:  # a year of history must not fill the memory
+            if len(self._weeks) > 3:  # so that a year of history does not fill the memory
                 self._weeks.clear()
             self._weeks[number] = self._plan_week(number)
         return self._weeks[number]

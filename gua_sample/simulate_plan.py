@@ -1,6 +1,6 @@
-"""The week of the simulated laboratory: who is on which card, from when to when, and how hard.
+"""The plan of a week of the simulated laboratory: who uses which card, from when to when, and how hard.
 
-simulate says what a moment of it looks like to the sampler, and describes the cards' roles.
+simulate turns a moment of it into the sampler's view, and describes the cards' roles.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FIRST_REBOOT_MS = 4 * DAY_MS + 4 * HOUR_MS  # 1970-01-01 was a Thursday
 DOWN_MS = 4 * MINUTE_MS
 OFFICE_MS = range(8 * HOUR_MS, 19 * HOUR_MS)
 WEDNESDAY, FRIDAY = 2, 4
-# The Wednesday noon at which `gua demo` ends: always the same, so that everybody sees the same report.
+# The Wednesday noon at which `gua demo` ends: fixed, so that everybody sees the same report.
 EXAMPLE_END_MS = 1_794_398_400_000
 
 MOST_CARDS = 64  # so that a pid can name its card and still be below Linux's 4194304
 HELD_WATTS = 12.0  # a context alone keeps the clocks up
-HIGHEST_PERCENT = 94  # as a mean: the noise of 5 points on top stays below 100
+HIGHEST_PERCENT = 94  # of the mean: with 5 points of noise on top, it stays below 100
 MASK = (1 << 64) - 1
 FOR_CARD, FOR_BOOT, FOR_PLAN, FOR_CONTAINER, FOR_NOISE = range(5)  # so that equal keys don't give equal numbers
 
@@ -33,7 +33,7 @@ ALWAYS: Bounds = (168, 168)
 
 
 class Work(NamedTuple):
-    """What is done on a card again and again: by whom, how hard, for how long."""
+    """A kind of work that is repeated on a card: by whom, how hard, for how long."""
 
     users: Sequence[str]
     commands: Sequence[str]
@@ -41,15 +41,15 @@ class Work(NamedTuple):
     memory_mib: Bounds
     percent: Bounds  # while busy
     busy_minutes: Bounds
-    rest_minutes: Bounds  # in between: a server waits, a run reads data and writes checkpoints
-    night_rest: int  # so many times longer outside of office hours
-    used_hours: Bounds = ALWAYS  # after that it does nothing any more
-    hours: Bounds | None = ALWAYS  # how long it lives; None: until somebody remembers it
-    pause_hours: Bounds = (0.01, 0.02)  # before it comes, and comes again
-    night_owls: float = 1  # share of those who start it outside of office hours too
+    rest_minutes: Bounds  # between busy times: a server waits, a run reads data and writes checkpoints
+    night_rest: int  # factor on rest_minutes outside of office hours
+    used_hours: Bounds = ALWAYS  # after that it is idle until its end
+    hours: Bounds | None = ALWAYS  # lifetime; None: until somebody remembers it
+    pause_hours: Bounds = (0.01, 0.02)  # before each start
+    night_owls: float = 1  # share of users who also start it outside of office hours
 
 
-A100 = ("NVIDIA A100-SXM4-80GB", 81920, 518, 55.0, 3.2)  # MiB, of them reserved; watts at rest, and per percent
+A100 = ("NVIDIA A100-SXM4-80GB", 81920, 518, 55.0, 3.2)  # total MiB, reserved MiB, idle watts, watts per percent
 A6000 = ("NVIDIA RTX A6000", 49140, 454, 22.0, 2.6)
 NAMES = ("ada", "anna", "ben", "emil", "eva", "finn", "hana", "ivo", "jan", "kim", "liam", "mei", "omar", "rosa")
 UIDS = {"root": 0, "ollama": 997, **{name: 1000 + number for number, name in enumerate(NAMES)}}
@@ -80,7 +80,7 @@ ROLES: dict[int, list[Work]] = {
 
 
 def role(index: int) -> int:
-    """0 to 5 in turn for the cards from index 2 on; the two before them have a role of their own."""
+    """The role of a card: 0 to 5 in turn from index 2 on; the first two cards have their own roles, -2 and -1."""
     return (index - 2) % 6 if index >= 2 else index - 2
 
 
@@ -93,7 +93,7 @@ class Hardware(NamedTuple):
 
 
 class Session(NamedTuple):
-    """One process on a card. From each step's time on, it wants that many percent of the card."""
+    """One process on a card. A step is a time and the percentage of the card that it wants from then on."""
 
     process: Process
     at_rest: Usage
@@ -102,7 +102,7 @@ class Session(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A stretch of time in which a card's mean values do not change."""
+    """A time span in which a card's mean values do not change."""
 
     begin_ms: int
     lost: bool
@@ -121,7 +121,7 @@ class Week(NamedTuple):
 
 
 def mix(*numbers: int) -> int:
-    """64 well stirred bits of the numbers (splitmix64). Unlike random and hash, the same in every Python."""
+    """A 64-bit hash of the numbers (splitmix64). Unlike random and hash, it is the same in every Python."""
     bits = 0
     for number in numbers:
         bits = (bits + number + 0x9E3779B97F4A7C15) & MASK
@@ -137,10 +137,10 @@ def make_uuid(*key: int) -> str:
 
 
 class Plan:
-    """The week of one card: who is on it, from when to when."""
+    """The plan of one card's week: its sessions, from when to when."""
 
     def __init__(self, seed: int, week: int, index: int, is_last: bool) -> None:
-        # The second card of a pair repeats the plan of the first: the same processes are on both.
+        # The second card of a pair repeats the plan of the first, so that the same processes are on both.
         self.key = (seed, week, index - 1 if role(index) == 3 else index)
         self.state = mix(FOR_PLAN, *self.key)
         self.reboot_ms = FIRST_REBOOT_MS + week * WEEK_MS
@@ -174,14 +174,14 @@ class Plan:
         return day <= FRIDAY and time_ms in OFFICE_MS
 
     def next_start(self, ts_ms: int, night_owls: float) -> int:
-        """The same moment in office hours or for a night owl, else the next morning (perhaps beyond the week)."""
+        """The given time in office hours or for a night owl, else the next morning (perhaps beyond the week)."""
         if self.in_office(ts_ms) or self.between(0, 1) < night_owls:
             return ts_ms
         day = (ts_ms - self.monday_ms + DAY_MS - OFFICE_MS.start) // DAY_MS
         return self.at(day if day <= FRIDAY else 7, 8, 11)
 
     def remembered(self, ts_ms: int) -> int:
-        """When somebody closes the notebook: in the evening or the next day; on a Friday nobody does."""
+        """The time at which somebody closes the notebook: that evening or the next day; from Friday on, nobody does."""
         day = (ts_ms - self.monday_ms) // DAY_MS
         if day >= FRIDAY:
             return self.end_ms
@@ -236,7 +236,7 @@ class Plan:
             return Segment(begin_ms, True, 0, 0.0, joules, 0, [], [])
         here = [session for session in self.sessions if session.steps[0][0] <= begin_ms < session.end_ms]
         wanted = [session.steps[bisect_right(session.steps, (begin_ms, 100)) - 1][1] for session in here]
-        total = sum(wanted)  # of whole numbers: Python 3.12 adds floats up in another way
+        total = sum(wanted)  # of integers, because Python 3.12 adds floats differently
         percent = min(total, HIGHEST_PERCENT)
         watts = hardware.idle_watts + hardware.watts_per_percent * percent + (HELD_WATTS if here else 0.0)
         usages = [session.at_rest for session in here]

@@ -1,9 +1,8 @@
-"""Writing ticks: the right file, whole or not at all, whatever lies in the way.
+"""Writing ticks atomically to the right partition.
 
-What the callers may rely on: a tick is one transaction; a file that is no partition (any more) is
-set aside, never deleted; a tick that can't be written because somebody holds the file is kept beside
-it and taken in once by a later run; all other failures leave the file as it was and raise StoreError.
-What went wrong and was mended is told to `warn`, a line each.
+Guarantees: a tick is one transaction; a file that is no partition (any more) is set aside, never
+deleted; a tick for a busy partition is kept beside it and taken in exactly once by a later run; all
+other failures leave the file as it was and raise StoreError. Each repaired problem gives a line to `warn`.
 """
 
 from __future__ import annotations
@@ -37,27 +36,27 @@ from gua_sample.whole_file import sync_folder
 
 Warn = Callable[[str], None]
 
-# A run just before midnight may meet what another one wrote just after it.
+# A run just before midnight may see a partition that another run created just after midnight.
 CLOCKS_DIFFER_MS = 600_000
 
 
 class Outcome(NamedTuple):
     path: str
-    kept: bool  # the partition was held by somebody: the tick waits beside it
+    kept: bool  # the partition was busy: the tick waits beside it
 
 
 def prepare(data_dir: str) -> str:
-    """The folder of the partitions, made if it is missing. Root becomes the owner of the data folder first."""
+    """The folder of the partitions, created if missing. Root becomes the owner of the data folder first."""
     folder = samples_dir(data_dir)
     try:
         if os.geteuid() == 0 and is_open_place(data_dir):
             with suppress(FileExistsError, FileNotFoundError):
-                os.mkdir(data_dir)  # whoever else was first, or whatever else is missing, is seen now
+                os.mkdir(data_dir)  # become_owner detects another creator, or a missing parent
         become_owner(data_dir)
         if not os.path.isdir(folder):
             os.makedirs(folder, exist_ok=True)
             for parent in (data_dir, os.path.dirname(data_dir)):
-                sync_folder(parent)  # or a power cut days later may cost all that is in it
+                sync_folder(parent)  # otherwise a power cut days later may lose the whole folder
         check_own(folder, data_dir)
     except OSError as error:
         raise storage_error(error, folder) from error
@@ -65,14 +64,14 @@ def prepare(data_dir: str) -> str:
 
 
 def check_own(folder: str, data_dir: str) -> None:
-    """Raise StoreError if a folder in the data folder is a link that somebody else put there."""
+    """Raise StoreError if a folder in the data folder is a link made by another user."""
     found = os.lstat(folder)
     if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.stat(data_dir).st_uid):
         raise StoreError(f"{folder} is a link of uid {found.st_uid}'s, which is not followed: rm {folder}")
 
 
 def heal(folder: str, warn: Warn) -> None:
-    """Roll back every partition that a killed writer left half-way, of whatever day.
+    """Roll back the unfinished transactions of killed writers in all partitions.
 
     A reader without write access can't do that, and a closed day would stay unreadable for ever.
     """
@@ -81,12 +80,12 @@ def heal(folder: str, warn: Warn) -> None:
         if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(path)) and os.path.lexists(path):
             identity = _identity(path)
             try:
-                check_database(path)  # before its first bytes are read: it may be a pipe
+                check_database(path)  # before its first bytes are read, because it may be a pipe
                 _check_magic(path)
                 with Writer(path) as writer:
                     writer.roll_back()
             except PartitionBusy:
-                pass  # a live writer's journal: not ours to touch
+                pass  # the journal of a live writer
             except CorruptPartition as error:
                 try:
                     _set_aside(path, identity, error, warn)
@@ -97,7 +96,7 @@ def heal(folder: str, warn: Warn) -> None:
 
 
 def read_previous(folder: str, ts_ms: int, boot_id: str, warn: Warn) -> Previous | None:
-    """What the newest tick of this boot left: in today's partition, or beside it if the day or the clock changed."""
+    """The newest tick's state, if of this boot: from today's partition, or a neighbour if day or clock changed."""
     paths = list_partitions(folder)
     today = partition_path(folder, day_of(ts_ms))
     earlier, later = [path for path in paths if path < today], [path for path in paths if path > today]
@@ -111,12 +110,12 @@ def read_previous(folder: str, ts_ms: int, boot_id: str, warn: Warn) -> Previous
                 if previous and previous.boot.id == boot_id:
                     return previous
         except StoreError:
-            continue  # the tick can do without; whoever writes to that file will meet it and say so
+            continue  # the tick does not need it, and writing to that file will raise the error
     return None
 
 
 def read_names(folder: str, ts_ms: int) -> dict[int, str]:
-    """The names of users as they were last stored, today or on the day before that has a partition."""
+    """The last stored names of users, by uid, from today's partition and the one before."""
     today = partition_path(folder, day_of(ts_ms))
     names: dict[int, str] = {}
     for path in [path for path in list_partitions(folder) if path <= today][-2:]:
@@ -126,7 +125,7 @@ def read_names(folder: str, ts_ms: int) -> dict[int, str]:
 
 
 def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
-    """Write one tick, and with it what earlier runs had to leave waiting."""
+    """Write one tick and the kept ticks of earlier runs."""
     waiting = pending.load(folder, warn)
     today = day_of(tick.ts_ms)
     by_day = {day: list(kept) for day, kept in groupby(waiting, key=lambda kept: kept.day)}
@@ -135,7 +134,7 @@ def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
         try:
             _append_to_day(partition_path(folder, day), kept, [], warn)
         except (PartitionBusy, NewerPartition):
-            pass  # they go on waiting
+            pass  # these ticks stay kept
         except StoreError as error:
             warn(f"ticks of {day} are still waiting: {error}")
     path = partition_path(folder, today)
@@ -150,7 +149,7 @@ def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
 
 
 def append_history(folder: str, ticks: Iterable[Tick]) -> int:
-    """Write many ticks in time order, a transaction for each day; returns how many."""
+    """Write many ticks in time order, one transaction for each day; return their number."""
     count = 0
     for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
         with Writer(partition_path(folder, day)) as writer:
@@ -159,7 +158,7 @@ def append_history(folder: str, ticks: Iterable[Tick]) -> int:
 
 
 def _fits(kept: pending.Kept, warn: Warn) -> bool:
-    """Whether a partition would take it: tried on one in memory, so that it can't cost this run its own tick."""
+    """Whether a partition accepts the kept tick. It is tried in memory, so that it can't cost this run its own tick."""
     try:
         with Writer(IN_MEMORY) as writer:
             writer.write([(kept.tick, kept.key)], [])
@@ -172,7 +171,7 @@ def _fits(kept: pending.Kept, warn: Warn) -> bool:
 def _append_to_day(path: str, waiting: list[pending.Kept], ticks: list[Tick], warn: Warn) -> None:
     if waiting:
         with suppress(CorruptPartition), Writer(path) as writer:
-            writer.check()  # a newer one leaves them waiting; to try each takes a while if they are many
+            writer.check()  # a newer partition can't take them; trying each would take long if they are many
         waiting = [one for one in waiting if _fits(one, warn)]
     identity = _identity(path)
     kept = [(one.tick, one.key) for one in waiting]
@@ -187,7 +186,10 @@ def _append_to_day(path: str, waiting: list[pending.Kept], ticks: list[Tick], wa
 
 
 def _check_magic(path: str) -> None:
-    """A killed writer never leaves these bytes wrong, so no journal can mend them; SQLite would use it up trying."""
+    """Raise CorruptPartition if the first bytes are not SQLite's.
+
+    A killed writer never damages these bytes, so no journal can repair them; SQLite would use it up trying.
+    """
     try:
         with open(path, "rb") as file:
             magic = file.read(16)
@@ -206,7 +208,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _lock(folder: int, path: str) -> None:
-    """Lock the folder. Whoever may read it can hold its lock: then the tick is kept, as it is beside a reader."""
+    """Lock the folder, or raise PartitionBusy after a timeout: every user who may read the folder can hold its lock."""
     ends = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -219,7 +221,7 @@ def _lock(folder: int, path: str) -> None:
 
 
 def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition, warn: Warn) -> None:
-    """Rename a corrupt partition and its journal, unless another run has done so meanwhile."""
+    """Rename a corrupt partition and its sidecars, unless another run has done so meanwhile."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         _lock(folder, path)
@@ -229,7 +231,7 @@ def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartit
         while any(os.path.lexists(f"{path}.corrupt-{number}{suffix}") for suffix in ("", *SIDECARS)):
             number += 1
         aside = f"{path}.corrupt-{number}"
-        # What lies beside it first: alone under the old name, SQLite would take a journal for the new file's.
+        # Sidecars first: SQLite would take a journal that remains under the old name for the new file's.
         for suffix in (*SIDECARS, ""):
             if os.path.lexists(path + suffix):
                 os.rename(path + suffix, aside + suffix)

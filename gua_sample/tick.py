@@ -1,4 +1,4 @@
-"""One tick: heal, look at the cards, find out who is on them, write it down."""
+"""One tick: heal partitions, read the cards, identify their processes, store the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Done(NamedTuple):
 
 
 def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, warn: store.Warn) -> Done:
-    """Take one tick and store it. No lock is held while the driver is asked: it may take its time."""
+    """Take one tick and store it. No lock is held while the driver is read, since that may take long."""
     check_clock(ts_ms)
     folder = store.prepare(data_dir)
     if problem := others_who_may_write(data_dir):
@@ -39,7 +39,7 @@ def run(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, warn
 
 
 def record_timeout(data_dir: str, started_ms: int, killed_ms: int, warn: store.Warn) -> Tick:
-    """Store the tick of a run that began then and hung until it was killed."""
+    """Store the tick of a run that hung from `started_ms` until it was killed at `killed_ms`."""
     check_clock(started_ms)
     folder = store.prepare(data_dir)
     try:
@@ -54,7 +54,10 @@ def record_timeout(data_dir: str, started_ms: int, killed_ms: int, warn: store.W
 
 
 def check_clock(ts_ms: int) -> None:
-    """A machine without a battery for its clock may begin in 1970: such a tick would never be found again."""
+    """Raise StoreError if the clock was never set.
+
+    A machine without a clock battery may boot in 1970, and a tick of that time would never be found again.
+    """
     if ts_ms < EARLIEST_MS:
         raise StoreError(f"the clock says {day_of(ts_ms)}: nothing is recorded until it is set; see 'timedatectl'")
 
@@ -62,7 +65,7 @@ def check_clock(ts_ms: int) -> None:
 def name_users(
     processes: dict[int, Process], source: Source, folder: str, ts_ms: int, warn: store.Warn
 ) -> dict[int, Process]:
-    """Fill in the names of users. For those that the directory does not answer for, what was stored last stands in."""
+    """Fill in the names of users. If the directory does not answer, the last stored names are used."""
     uids = {uid for one in processes.values() for uid in (one.uid, one.login_uid) if uid is not None}
     names = source.names(uids) if uids else {}
     if unanswered := uids - names.keys():
@@ -82,9 +85,9 @@ def name_users(
 def take(
     source: Source, interval_ms: int | None, ts_ms: int, boot: Boot, previous: Previous | None
 ) -> tuple[Tick, DriverError | None]:
-    """Look at the cards and at who is on them. A driver that can't be used gives a tick without cards."""
+    """Read the cards and their processes. An unusable driver gives a tick without cards, and the error."""
     if previous:
-        boot = previous.boot  # its time, as first seen: the clock may have been set since
+        boot = previous.boot  # with the boot time as first seen: the clock may have been set since
     started = time.monotonic()
     reading, error = Reading(None, [], []), None
     try:

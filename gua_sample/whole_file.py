@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from contextlib import suppress
 
 UNFINISHED_SUFFIX = ".unfinished"
-# Nobody takes this long to write a few kilobytes: whoever began it was killed.
+# Writing a few kilobytes never takes this long: the writer was killed.
 ABANDONED_SECONDS = 600
 
 
 def replace_file(path: str, text: str, mode: int | None = None, durable: bool = False) -> None:
-    """Put a file in the place of the one that is there; who reads it sees either. `mode`: whatever the umask is."""
+    """Replace a file atomically: readers see the old or the new content. `mode` overrides the umask."""
     folder, name = os.path.split(path)
     unfinished = f"{path}.{os.urandom(4).hex()}{UNFINISHED_SUFFIX}"
     try:
@@ -37,7 +37,7 @@ def replace_file(path: str, text: str, mode: int | None = None, durable: bool = 
 
 
 def sync_folder(path: str) -> None:
-    """Make a name in the folder outlive a power cut, where file systems can do that."""
+    """Make new names in the folder survive a power cut, on file systems that support it."""
     with suppress(OSError):
         folder = os.open(path, os.O_RDONLY)
         try:
@@ -47,7 +47,7 @@ def sync_folder(path: str) -> None:
 
 
 def remove_abandoned(path: str) -> None:
-    """Take away what a killed run began to write, if nobody is at it."""
-    with suppress(OSError):  # gone already, or not ours
+    """Remove an unfinished file of a killed run, if it is old enough."""
+    with suppress(OSError):  # already removed, or not ours
         if time.time() - os.stat(path).st_mtime > ABANDONED_SECONDS:
             os.unlink(path)

@@ -1,1 +1,1 @@
-"""A closed day as sums: how it is made of ticks, and its file."""
+"""Closed days as sums: computing them from ticks, and their file."""

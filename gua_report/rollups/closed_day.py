@@ -1,4 +1,4 @@
-"""One UTC day of ticks mapped to all that reports need of it: what `gua rollup` stores."""
+"""The rollup of one UTC day of ticks, with all that reports need of it, as `gua rollup` stores it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from gua_report.window import midnight_ms
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import Policy
 
-WRITTEN_WITHIN_MS = 60_000  # a tick is in its partition by then
+WRITTEN_WITHIN_MS = 60_000  # after that, a tick is in its partition
 
 
 class Made(NamedTuple):
     sums: Day
-    edges: Edges  # what the days beside it had a part in
-    beside: list[Beside]  # and what it has a part in there
+    edges: Edges  # keys of the neighbours' ticks that it was made with
+    beside: list[Beside]  # keys of its own ticks that its neighbours depend on
 
 
 def roll_up_day(history: History, day: str, policy: Policy, before: pd.DataFrame | None = None) -> Made | None:
-    """None if nothing of it can be read. Identities are not mapped to people: that is done by whoever reads it.
+    """Roll up a day; None if it is unreadable. Identities are not mapped to people: readers do that.
 
-    `before`: the stored episodes of the day before, if there is nothing else of it any more.
+    `before`: the stored episodes of the day before, if nothing else of it is left.
     """
     if not len(history.ticks_of(day)):
         return None
@@ -59,14 +59,14 @@ def roll_up_day(history: History, day: str, policy: Policy, before: pd.DataFrame
 
 
 def _seen(day: Classified, inside: tuple[int, int]) -> pd.DataFrame:
-    """The cards of these ticks. What else is known of cards is of the days beside it."""
+    """The cards that were seen at these ticks. The others belong to the neighbouring days."""
     seen = (day.states[slice(*inside)] != ABSENT).any(axis=0)
     cards: pd.DataFrame = day.cards[seen].astype({"gpu_index": "int64"})
     return cards
 
 
 def is_closed(history: History, day: str, now_ms: int) -> bool:
-    """Whether it is over, and no tick to come can be joined to its last ones."""
+    """Whether the day is over, and no future tick can be joined to its last ones."""
     end_ms = midnight_ms(day) + DAY_MS
     if now_ms < end_ms or now_ms >= end_ms + DAY_MS:
         return now_ms >= end_ms

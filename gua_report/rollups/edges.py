@@ -1,9 +1,9 @@
-"""What a day takes from the ticks beside it, as a key: if that is another one later, the day is to be made anew.
+"""Keys of a day's edges: digests of the neighbours' ticks that it depends on. If one changes, the rollup is stale.
 
-The last tick of a day may reach over midnight, its energy is told by the tick after it, a process is idle by what it
-did a tick earlier, and episodes go on. So the start of a day is made with the ticks just before it, and its end with
-those just after, with all that these hold: cards and processes. Whatever is farther away than ticks can be joined over
-makes no difference, and its key is empty.
+The last tick of a day may reach over midnight, its energy depends on the tick after it, whether a process is idle
+depends on the tick before, and episodes go on. So the start of a day depends on the ticks just before it, and its end
+on those just after, with their cards and processes. Ticks too far away to be joined make no difference: then the key is
+empty.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gua_report.ticks.tick_weights import TICKS_AROUND, reach_ms
 from gua_report.window import midnight_ms
 from gua_sample.policy import LONGEST_GAP_INTERVALS
 
-# Ticks are joined by the interval of the earlier one; that of a day which goes on may not be known yet.
+# Ticks are joined by the interval of the earlier one; the interval of a day that is not over may not be known yet.
 WITHOUT_INTERVAL = [name for name in TICK_COLUMNS if name != "interval_ms"]
 
 
 def edges_of(stretch: Stretch, day: str) -> tuple[Edges, list[Beside]]:
-    """What the day takes from the days beside it, and what these take from it."""
+    """The keys of the neighbours' ticks that the day depends on, and of its own ticks that they depend on."""
     own = np.flatnonzero((stretch.ticks["day"] == day).to_numpy())
     first, last = int(own[0]), int(own[-1]) + 1
     days = stretch.ticks["day"]
@@ -55,9 +55,9 @@ def _before(stretch: Stretch, first: int) -> str:
 
 
 def _after(stretch: Stretch, last: int) -> str:
-    """The key of the ticks from position `last` on, for the day that ends there: up to the first that saw cards.
+    """The key of the ticks from position `last` up to the first that saw cards, for the day that ends at `last`.
 
-    It begins with the time up to which a tick would make a difference, and that of the first that does.
+    It begins with the time up to which a tick would make a difference, and the time of the first one that does.
     """
     until_ms = reach_ms(stretch.ticks.iloc[max(0, last - TICKS_AROUND) : last])
     times = stretch.ticks["ts_ms"].to_numpy()
@@ -73,7 +73,7 @@ def _after(stretch: Stretch, last: int) -> str:
 
 
 def _key(stretch: Stretch, first: int, last: int, columns: Iterable[str]) -> str:
-    """A fingerprint of all that these ticks hold, whatever numbers their file gives to them."""
+    """A digest of the content of these ticks, independent of the ids in their file."""
     rows = stretch.rows
     ticks = stretch.ticks.iloc[first:last][list(columns)]
     cards, processes = (
@@ -100,7 +100,7 @@ def _line(row: tuple[Any, ...]) -> str:
 
 
 def _plain(value: Any) -> str | float | None:
-    """Numbers as floats: a column that misses one has them so."""
+    """The value with numbers as floats, because a column with missing values has floats."""
     if value is None or value != value:
         return None
     return value if isinstance(value, str) else float(value)

@@ -1,6 +1,6 @@
-"""A day of ticks mapped to the sums that every section of a report is made of.
+"""Hourly sums of a day of ticks, from which every section of a report is made.
 
-The report only adds these frames up, whether they were computed a moment ago or stored when the day was closed.
+The report only adds these frames up, whether they were just computed or stored when the day was closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gua_report.ticks.tick_weights import Pieces, cut
 from gua_report.window import HOUR_MS
 from gua_sample.policy import IDLE_HELD, STATES, TRULY_IDLE
 
-CARD_KEY = ["hour_ms", "gpu_uuid", "state"]  # a state is its place in STATES
+CARD_KEY = ["hour_ms", "gpu_uuid", "state"]  # a state is its position in STATES
 # gpu_ms is scaled for MIG; energy_ms and memory_ms are the time for which energy and memory are known.
 CARD_SUMS = ["weight_ms", "gpu_ms", "energy_joules", "energy_ms", "memory_mib_ms", "memory_ms"]
 IDENTITY_KEY = ["hour_ms", "gpu_uuid", "identity", "state"]
@@ -33,7 +33,7 @@ class Rollup(NamedTuple):
 def roll_up(
     day: Classified, inside: tuple[int, int], start_ms: int, end_ms: int, grid: tuple[int, int] = (0, HOUR_MS)
 ) -> Rollup:
-    """The sums over the part of the day that lies in the window; `grid` is where hours begin, and how long they are."""
+    """The sums over the part of the day in the window; `grid` is the offset of hours from UTC's, and their length."""
     own = day.ticks.iloc[inside[0] : inside[1]]
     pieces = cut(own, start_ms, end_ms, *grid)
     pieces = pieces._replace(tick=pieces.tick + inside[0])
@@ -46,7 +46,7 @@ def roll_up(
 
 
 def empty_rollup() -> Rollup:
-    """Of a time without any tick."""
+    """The rollup of a time without any tick."""
     return Rollup(
         pd.DataFrame(columns=[*CARD_KEY, *CARD_SUMS]),
         pd.DataFrame(columns=[*IDENTITY_KEY, "weight_ms", "gpu_ms"]),
@@ -94,7 +94,7 @@ def _sum_cards(day: Classified, pieces: Pieces) -> pd.DataFrame:
 
 
 def _energy_deltas(day: Classified) -> Floats:
-    """What each card used from each tick to the next; NaN if a counter is missing or was restarted."""
+    """The energy that each card used from each tick to the next; NaN if a counter is missing or was restarted."""
     deltas = np.full(day.energy_joules.shape, np.nan)
     deltas[:-1] = np.diff(day.energy_joules, axis=0)
     deltas[~day.ticks["joined"].to_numpy()] = np.nan
@@ -104,7 +104,7 @@ def _energy_deltas(day: Classified) -> Floats:
 
 def _sum_identities(day: Classified, pieces: Pieces) -> pd.DataFrame:
     tick, card, identity, state, names = presences(day)
-    # Each presence once for each piece of its tick.
+    # Repeat each presence for each piece of its tick.
     count = np.bincount(pieces.tick, minlength=len(day.ticks))
     begin = np.cumsum(count) - count
     times = count[tick]
@@ -130,7 +130,10 @@ def _sum_identities(day: Classified, pieces: Pieces) -> pd.DataFrame:
 def presences(
     day: Classified,
 ) -> tuple[Integers, Integers, Integers, Integers, np.ndarray[tuple[int], np.dtype[np.object_]]]:
-    """Who was on which card at which tick: each identity once, with the most active of its processes' states."""
+    """Presences as columns (tick, card, identity, state) and the names of identities.
+
+    An identity is present once per tick and card, in the most active of its processes' states.
+    """
     rows = day.processes[day.processes["counts"] & (day.processes["state"] != CODES[TRULY_IDLE])]
     identities = day.process_facts["identity"].to_numpy(dtype=object)
     code_of, names = pd.factorize(np.append(identities, UNATTRIBUTED))
@@ -146,7 +149,7 @@ def presences(
 
 
 def _find_holds(day: Classified, inside: tuple[int, int]) -> pd.DataFrame:
-    """Each card's runs of idle-held ticks, as far as they are joined, that its holders could have been rid of."""
+    """Each card's runs of joined idle-held ticks, without unattributed memory, which no holder could release."""
     own = slice(*inside)
     held = (day.states[own] == CODES[IDLE_HELD]) & ~day.unattributed[own]
     shares = day.shares[own]
@@ -170,6 +173,6 @@ def _find_holds(day: Classified, inside: tuple[int, int]) -> pd.DataFrame:
 
 
 def _group(code: Integers, columns: dict[str, np.ndarray]) -> tuple[Integers, dict[str, np.ndarray]]:
-    """The distinct codes, and the sum of each column over each of them."""
+    """The distinct codes, and the sums of each column by code."""
     found, group = np.unique(code, return_inverse=True)
     return found, {name: np.bincount(group, weights=values, minlength=len(found)) for name, values in columns.items()}

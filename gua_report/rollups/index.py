@@ -1,4 +1,4 @@
-"""Which days rollups.sqlite holds, and what became of their ticks. Without pandas: importers ask it too."""
+"""The index of the days in rollups.sqlite, and the state of their ticks. Without pandas, since importers use it too."""
 
 from __future__ import annotations
 
@@ -24,53 +24,53 @@ ROLLUPS = Kind(
     NAMES,
     schema.ADDED,
 )
-LARGEST_INTEGER = 2**63 - 1  # that SQLite can store: a file may be of any year
+LARGEST_INTEGER = 2**63 - 1  # SQLite's limit: a file's time may be of any year
 
 
 class Origin(NamedTuple):
-    """What a day was made from: if the partition has changed since, the day is to be made anew."""
+    """The partition and thresholds that a day was made from. If they have changed since, the rollup is stale."""
 
     policy: Policy
     partition_bytes: int
     partition_changed_ns: int
 
 
-EDGE_KEY = re.compile(r"\d{1,18}:\d{0,18}:[0-9a-f]*", re.ASCII)  # of the end of a day
+EDGE_KEY = re.compile(r"\d{1,18}:\d{0,18}:[0-9a-f]*", re.ASCII)  # key of a day's end
 NOTHING_NEAR = ""  # the key of an edge with no tick near enough to make a difference
 
 
 def after_key(until_ms: int, first_ms: int | None = None, ticks: str = NOTHING_NEAR) -> str:
-    """The key of a day's end: up to when a tick after it makes a difference, when the first was, and what they hold."""
+    """The key of a day's end: the time up to which later ticks make a difference, the first of them, and a digest."""
     return f"{until_ms}:{'' if first_ms is None else first_ms}:{ticks}"
 
 
 class Edges(NamedTuple):
-    """What a day was made with at its start and at its end, as keys; None where that was missing."""
+    """The keys of the ticks that a day was made with at its start and end; None where these were missing."""
 
     before: str | None
     after: str | None
 
 
 class Beside(NamedTuple):
-    """What a day beside the one that is stored takes from it, by now."""
+    """The current key of a stored day's ticks for a neighbour that depends on them."""
 
     day: str
-    side: str  # "before" or "after": at the start or at the end of that day
+    side: str  # "before" or "after": the start or the end of the neighbour
     key: str
 
 
 class Stored(NamedTuple):
     origin: Origin
-    is_verified: bool = False  # it was read back, and found right
-    is_expired: bool = False  # its ticks were removed: what is stored is all there is, and never made anew
-    is_compact: bool = False  # its partition holds no empty space
-    is_stale: bool = False  # the ticks beside it are no longer those that it was made with
-    lacks_edge: bool = False  # the ticks beside it were missing when it was made
+    is_verified: bool = False  # it was read back and found correct
+    is_expired: bool = False  # its ticks were removed: the rollup is all that is left, and never made anew
+    is_compact: bool = False  # its partition has no empty space
+    is_stale: bool = False  # the neighbours' ticks that it was made with have changed
+    lacks_edge: bool = False  # the neighbours' ticks were missing when it was made
 
     after: str | None = None  # the key of its end
 
     def fits(self, next_ms: int) -> bool:
-        """Whether the day was made with that tick, the first after it, as far as times tell."""
+        """Whether the day was made with `next_ms` as the first tick after it, judging by times alone."""
         if self.after is None:
             return True
         until_ms, first_ms, _ = self.after.split(":")
@@ -81,7 +81,7 @@ class Stored(NamedTuple):
         return not (self.is_stale or self.lacks_edge)
 
 
-# What `day` has columns for.
+# The marks with columns in the table `day`.
 MARKS = ("is_verified", "is_expired", "is_compact")
 
 
@@ -95,7 +95,7 @@ def origin_of(partition: str, policy: Policy) -> Origin:
 
 
 def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:
-    """The days of partitions that are stored as they are now, under these thresholds."""
+    """The days whose rollups were made from the current partitions under these thresholds."""
     current = set()
     for day in index.keys() & partitions.keys():
         with suppress(FileNotFoundError):  # it has just expired
@@ -105,10 +105,10 @@ def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], pol
 
 
 def read_index(path: str, check: bool = False, damaged: list[str] | None = None) -> dict[str, Stored]:
-    """The days that are stored; none at all if there is no such file. Raises CorruptPartition if it is damaged.
+    """The stored days; none if there is no such file. Raises CorruptPartition if it is damaged.
 
-    `check` looks at all of it, not at the days alone. `damaged` takes a line for each day that makes no sense, which is
-    then left out.
+    `check` examines the whole file, not only the days. `damaged` gets a line for each invalid day, which is then left
+    out.
     """
     if not os.path.lexists(path):
         return {}

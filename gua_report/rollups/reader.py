@@ -1,4 +1,4 @@
-"""rollups.sqlite: closed days as they were rolled up, written by `gua rollup` and read by every report."""
+"""Reading rollups.sqlite, in which `gua rollup` stores closed days."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gua_sample.policy import STATES
 from gua_sample.settings import LONGEST_MS
 
 HOURS = "(day_id * 24 + hour)"  # since 1970
-# When, on which card and in which state, as one number: every column that is read costs a year's report its time.
+# Hour, card and state are packed into one number, because every column slows a year's report down.
 STATE_BITS, CARD_BITS = (len(STATES) - 1).bit_length(), 24
-# NULL if it does not fit into that: of a damaged file, one card must not be taken for another.
+# NULL if a value does not fit: in a damaged file, one card must not be taken for another.
 PLACE = (
     f"iif(card_id >> {CARD_BITS} = 0 AND state >> {STATE_BITS} = 0,"
     f" ({HOURS} << {CARD_BITS + STATE_BITS}) | (card_id << {STATE_BITS}) | state, NULL)"
 )
-MOST_UNUSED_IDS = 1_000_000  # of names that have expired
+MOST_UNUSED_IDS = 1_000_000  # ids of expired names
 START_MS, END_MS = (f"day_id * {DAY_MS} + {name}" for name in ("start_ms", "end_ms"))
 GPU_MS = "coalesce(gpu_ms, weight_ms)"
 ENERGY_MS = "iif(energy_joules IS NULL, 0, coalesce(energy_ms, weight_ms))"
@@ -37,7 +37,7 @@ CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_t
 
 
 class Day(NamedTuple):
-    """All that a report needs of one or more whole UTC days. Identities are as resolved, not yet mapped to people."""
+    """All that a report needs of one or more whole UTC days. Identities are not yet mapped to people."""
 
     rollup: Rollup
     episodes: pd.DataFrame
@@ -45,20 +45,20 @@ class Day(NamedTuple):
 
 
 def read_days(path: str, first: str, last: str) -> Day:
-    """What is stored of the days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
+    """The stored days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
     with _open(path, first, last) as reader:
         rollup = Rollup(reader.cards(), reader.identities(), reader.holds(), reader.card_facts())
         return Day(rollup, reader.episodes(), reader.spans())
 
 
 def read_spans(path: str, first: str, last: str) -> pd.DataFrame:
-    """The same, of the spans alone."""
+    """The spans of the stored days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
     with _open(path, first, last) as reader:
         return reader.spans()
 
 
 def read_states(path: str, first: str, last: str) -> pd.DataFrame:
-    """For how long all cards together were in each state, by hour: nothing else is wanted of a window before."""
+    """The time of all cards together in each state, by hour: all that a report needs of the window before."""
     with _open(path, first, last) as reader:
         return reader.states()
 
@@ -144,7 +144,7 @@ class _Reader:
         return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
 
     def card_facts(self) -> pd.DataFrame:
-        """As last known, in the order of days."""
+        """The last known facts of each day's cards, in the order of days."""
         (card,) = self._columns("card_day", "card_id")
         positions = pd.Series(np.arange(len(self._facts)), index=self._facts["id"]).reindex(card).to_numpy()
         if np.isnan(positions).any():
@@ -168,19 +168,19 @@ class _Reader:
         return _at(self._words, numbers)
 
     def _check_times(self, start: Integers, end: Integers) -> None:
-        """They begin within the days that were asked for; the last tick of a day may stand for longer."""
+        """Raise ValueError if a start is outside of the days asked for; the last tick of a day may end later."""
         first, last = self._range
         check_range(start, first * DAY_MS, (last + 1) * DAY_MS, "a time")
         check_range(end - start, 0, LONGEST_MS, "a length of time")
 
 
 def _objects(values: np.ndarray[Any, Any]) -> pd.Series[Any]:
-    """As they are: pandas 3 would look at each, and make a text of its own kind of it."""
+    """A Series of the objects as they are: pandas 3 would convert each text to its own type."""
     return pd.Series(values, dtype=object, copy=False)
 
 
 def _lookup(ids: Sequence[int], values: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """An array in which each value stands at its id; None at 0, which is nobody's."""
+    """An array with each value at the position of its id; None at 0, which is no id."""
     largest = max(ids, default=0)
     if largest > MOST_UNUSED_IDS + 4 * len(ids) or min(ids, default=1) < 1:
         raise ValueError(f"an id of {largest} among {len(ids)}")
@@ -193,6 +193,6 @@ def _lookup(ids: Sequence[int], values: Iterable[Any]) -> np.ndarray[Any, Any]:
 
 
 def _at(table: np.ndarray[Any, Any], numbers: Integers, may_be_none: bool = False) -> np.ndarray[Any, Any]:
-    """The values at these ids. Raises ValueError or IndexError if there is none."""
+    """The values at these ids. Raises ValueError or IndexError if an id is out of range."""
     check_range(numbers, 0 if may_be_none else 1, len(table), "an id")
     return table[numbers]

@@ -1,7 +1,7 @@
-"""rollups.sqlite: closed days as sums, in tables for the writer and in views for everybody who opens it.
+"""The schema of rollups.sqlite: closed days as sums, in tables for the writer and in views for readers.
 
 In tables, times are milliseconds after the day's midnight (UTC), so that they stay short. docs/schema.md describes
-both.
+tables and views.
 """
 
 import sqlite3
@@ -16,9 +16,9 @@ VERSION = 1
 FILE_NAME = "rollups.sqlite"
 
 TABLES = (
-    # What the day was made from (the partition's size and time of change) and under which thresholds; whether it
-    # was read back and found right, whether its ticks were removed since, or only compacted. Its id is the number of
-    # days since 1970-01-01: rows lie in the order of time.
+    # The thresholds and the partition (its size and time of change) that the day was made from; whether it was read
+    # back and found correct, and whether its ticks were removed since, or only compacted. The id is the number of days
+    # since 1970-01-01, so that rows are in time order.
     """
     CREATE TABLE day (
         id INTEGER PRIMARY KEY,
@@ -33,7 +33,7 @@ TABLES = (
         is_compact INTEGER NOT NULL
     ) STRICT
     """,
-    # Names, commands, boot ids, ...: each text once.
+    # Each distinct name, command, boot id, ... once.
     "CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
     """
     CREATE TABLE card (
@@ -55,7 +55,8 @@ TABLES = (
         PRIMARY KEY (day_id, position)
     ) STRICT, WITHOUT ROWID
     """,
-    # gpu_ms is NULL where it is weight_ms, as for all but MIG instances; energy_ms where energy is known all the time.
+    # gpu_ms is NULL where it equals weight_ms, as for all cards except MIG instances; so is energy_ms, where energy is
+    # known all the time.
     """
     CREATE TABLE card_hour (
         day_id INTEGER NOT NULL,
@@ -124,8 +125,8 @@ TABLES = (
 
 TABLE_NAMES = ("day", "word", "card", "card_day", "card_hour", "identity_hour", "hold", "episode", "span")
 
-# What a day took from the ticks beside it, and what is to be taken from them by now; NULL where they were missing.
-# Files of older versions get it when they are next written to, and have no rows for the days that were stored before.
+# Keys of the neighbours' ticks: those that the day was made with, and the current ones; NULL where ticks were missing.
+# Files of older versions get this table at the next write, and have no rows for days that were stored before.
 EDGES = """
     CREATE TABLE IF NOT EXISTS edge (
         day_id INTEGER PRIMARY KEY,
@@ -135,7 +136,7 @@ EDGES = """
         after_now TEXT
     ) STRICT
 """
-# Columns, and whole tables, that came later: files of an older gua lack them.
+# Columns, and whole tables, that were added later: files of an older gua lack them.
 ADDED = {"edge": ("day_id", "before_made", "after_made", "before_now", "after_now")}
 EDGE_MARKS = """
     e.before_made IS NOT e.before_now OR e.after_made IS NOT e.after_now AS is_stale,
@@ -155,7 +156,7 @@ _TIMES = f"s.day_id * {DAY_MS} + s.start_ms AS start_ms, s.day_id * {DAY_MS} + s
 _HOURS = f"h.weight_ms, coalesce(h.gpu_ms, h.weight_ms) / {_HOUR_MS}.0 AS gpu_hours"
 _ONE_PROCESS = "PARTITION BY gpu_uuid, pid, start_time_ms"
 
-# Whoever asks for a `day` is answered by the key of the table; asked for times, SQLite looks at all of it.
+# A query by `day` uses the key of the table; a query by times makes SQLite scan the whole table.
 VIEWS = (
     f"""
     CREATE VIEW days AS
@@ -163,7 +164,7 @@ VIEWS = (
            partition_bytes, partition_changed_ns, is_verified, is_expired, is_compact
     FROM day
     """,
-    # Energy is NULL if it is never known in the hour; then it is known for 0 ms.
+    # energy_joules is NULL, and energy_ms 0, if energy is never known in the hour.
     f"""
     CREATE VIEW card_hours AS
     SELECT {_HOUR}, {_CARD}, c.parent_uuid, CAST(c.memory_total_mib AS INTEGER) AS memory_total_mib,
@@ -189,7 +190,7 @@ VIEWS = (
     FROM day d JOIN episode s ON s.day_id = d.id JOIN card c ON c.id = s.card_id
     JOIN word i ON i.id = s.identity LEFT JOIN word w ON w.id = s.command
     """,
-    # Pieces that join are numbered alike; the last of them tells what may have changed, such as the command.
+    # Joined pieces have the same number; the last one gives facts that may have changed, such as the command.
     f"""
     CREATE VIEW episodes AS
     SELECT first_ms AS start_ms, end_ms, gpu_uuid, gpu_index, mig_index, gpu_name, pid, start_time_ms, command,
@@ -220,7 +221,7 @@ VIEWS = (
 
 @cache
 def columns_of(table: str) -> tuple[str, ...]:
-    """The columns of a table as this version makes it: a newer gua may have added some, so they are always named."""
+    """The columns of a table in this version. They are always named, because a newer gua may have added some."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in (*TABLES, EDGES):
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""Writing rollups.sqlite: the only SQL that changes it."""
+"""Writing rollups.sqlite. This module has the only SQL that changes it."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ WORD_COLUMNS = (
     ("span", "driver_version"),
     ("span", "kind"),
 )
-# Readers are short; whoever keeps one open, a notebook perhaps, costs this run, and the next one goes on.
+# Readers are short. One that stays open, such as a notebook, makes this run fail, and the next run continues.
 BUSY_SECONDS = 30
 
 
 class RollupWriter:
-    """To be used in a `with`: opens the file or begins it. One day is one transaction."""
+    """Context manager that opens or creates the file. One day is one transaction."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         try:
             self._connection = connect(self.path, "rwc", BUSY_SECONDS)
-            self._connection.execute("PRAGMA secure_delete = ON")  # names that expire are gone
+            self._connection.execute("PRAGMA secure_delete = ON")  # expired names must not remain in the file
             self._begin()
         except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
             raise storage_error(error, self.path) from error
@@ -55,9 +55,9 @@ class RollupWriter:
     def write(
         self, day: str, made: Day, stored: Stored, edges: Edges | None = None, beside: Iterable[Beside] = ()
     ) -> None:
-        """Store the day, in the place of what was stored of it before, and what the days beside it take from it by now.
+        """Store the day, replacing its earlier rollup, and the current edge keys for its neighbours.
 
-        Both at once: whoever is killed after it leaves no day that is stale and does not know.
+        Both are one transaction, so that a killed run leaves no stale day that is not marked as such.
         """
         number = number_of(day)
         policy, *partition = stored.origin
@@ -93,7 +93,7 @@ class RollupWriter:
         self._connection.execute("COMMIT")
 
     def write_edges(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """As another file has them."""
+        """Store rows of `edge` from another file."""
         columns = ", ".join(schema.ADDED["edge"])
         self._connection.executemany(f"INSERT OR REPLACE INTO edge ({columns}) VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -102,7 +102,7 @@ class RollupWriter:
             self._connection.execute("ROLLBACK")
 
     def delete(self, days: Iterable[str]) -> None:
-        """And the names that only these days knew."""
+        """Delete days, and the names and cards that only these days used."""
         self._connection.execute("BEGIN IMMEDIATE")
         for day in days:
             self._delete(number_of(day))
@@ -223,7 +223,7 @@ def _card_hours(number: int, cards: pd.DataFrame, by_uuid: Mapping[str, int]) ->
 
 
 def _unless(value: int, usual: int) -> int | None:
-    """NULL takes no byte: for what is nearly always the same."""
+    """The value, or None if it is the usual one: NULL takes no byte."""
     return None if value == usual else value
 
 

@@ -1,1 +1,1 @@
-"""A window of time added up: the report's figures."""
+"""The sums over a window of time: the report's figures."""

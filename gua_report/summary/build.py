@@ -1,4 +1,4 @@
-"""A report: the rollups of a window's days, added up. Renderers take it and nothing else."""
+"""Building a report from the rollups of a window's days. Renderers need nothing else."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import Policy
 from gua_sample.settings import duration_ms
 
-# `gua rollup` removes partitions that a report was about to read: then it is begun again.
+# `gua rollup` may remove partitions that a report is about to read: then the report starts again.
 ATTEMPTS = 5
 RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Frames have one row for each thing they are named after; docs/notebooks.md describes their columns."""
+    """A report. Each frame has one row per item that it is named after; docs/notebooks.md describes the columns."""
 
     host: str
     driver_versions: list[str]
@@ -45,7 +45,7 @@ class Report:
     policy: Policy
     config: Config
     headline: pd.DataFrame  # by state: share, gpu_hours
-    before: pd.DataFrame | None  # the same of the window before, if that was observed
+    before: pd.DataFrame | None  # the headline of the window before, if that was observed
     capacity: pd.DataFrame  # by state: gpu_hours, equivalent_gpus, energy_kwh, cost
     energy_known_share: float | None
     reclaim: pd.DataFrame  # after_seconds, freed_gpu_hours
@@ -59,7 +59,7 @@ class Report:
     from_ticks_seconds: float
     from_rollups_seconds: float
     warnings: list[str]  # partitions that were skipped
-    notes: list[str] = field(default_factory=list)  # what is not as exact as it could be
+    notes: list[str] = field(default_factory=list)  # figures that are not exact, and why
     reservations: pd.DataFrame | None = None  # None: no source of them is configured
     reservation_problems: list[str] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ def build_report(
     progress: Progress | None = None,
     told: Told | None = None,
 ) -> Report:
-    """Raises NothingToReport if there is no tick in the window. `told`: the reservations, if they were read before."""
+    """Build a report. Raises NothingToReport if no tick is in the window. `told`: reservations, if already read."""
     if told is None and is_configured(config):
         told = read_told(config, requested.start_ms)
     for attempt in range(ATTEMPTS):
@@ -106,7 +106,7 @@ def _from(
 ) -> Report:
     try:
         return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
-    except CorruptPartition as error:  # partitions that are corrupt are passed over
+    except CorruptPartition as error:  # of the rollups: corrupt partitions are skipped
         archive.close_days(error)
     try:
         return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
@@ -147,7 +147,7 @@ def _build(
 
 
 def _outermost(history: History, archive: Archive) -> tuple[int | None, int | None]:
-    """The oldest tick and the newest; of the last day that has expired, when its last tick ended."""
+    """The times of the oldest and the newest tick; for an expired day, by its spans."""
     times = [ms for ms in (history.oldest_ms(), history.newest_ms()) if ms is not None]
     times += [midnight_ms(day) for day in archive.lost]
     expired = sorted(archive.expired & archive.days)
@@ -183,13 +183,13 @@ def _put_together(
 ) -> Report:
     if not sums.rollups[window] and history.warnings:
         raise unreadable(history)
-    # Nothing but the end of a run that failed late may reach into the window.
+    # There are no rollups if only the end of a run that failed late reaches into the window.
     rollups = sums.rollups[window] or [empty_rollup()]
     cards = tables.concat([rollup.cards for rollup in rollups])
     facts = tables.concat([rollup.card_facts for rollup in rollups]).groupby("uuid", sort=False).last().reset_index()
     holds = tables.concat([rollup.holds for rollup in rollups])
     all_episodes = sums.episodes
-    # A day whose ticks can be read but whose rows can't was not observed.
+    # A day with readable ticks but unreadable rows was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - sums.archive.days)]
     gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), _whole_days(history.unreadable))
     gaps = mark_unreadable(gaps, _whole_days(sums.archive.lost), EXPIRED)
@@ -232,7 +232,7 @@ def _whole_days(days: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def _inexact(sums: Sums, window: Window) -> list[str]:
-    """What can no longer be told exactly, since ticks have expired."""
+    """Notes on figures that are no longer exact, since ticks have expired."""
     notes = []
     if sums.cut_hours:
         hours = ", ".join(show(ms, window.zone) for ms in sums.cut_hours)
@@ -257,7 +257,7 @@ def _left_out(archive: Archive, window: Window) -> list[str]:
 
 
 def _observed_from(segments: list[Segment], gaps: pd.DataFrame, window: Window) -> int:
-    """How much of the observed time of the window is not from ticks."""
+    """The observed milliseconds of the window that are not from ticks."""
     total = 0
     for start, end, source in segments:
         start, end = max(start, window.start_ms), min(end, window.end_ms)
@@ -268,7 +268,7 @@ def _observed_from(segments: list[Segment], gaps: pd.DataFrame, window: Window) 
 
 
 def _grid(window: Window) -> tuple[int, int]:
-    """Where the zone's hours begin after UTC's full hours, and how finely to cut: a half-hour change needs quarters."""
+    """The offset of the zone's hours from UTC's, and the length to cut by: if offsets differ, quarters of an hour."""
     offsets = {_offset_ms(ts_ms, window) for ts_ms in (*range(window.start_ms, window.end_ms, DAY_MS), window.end_ms)}
     begins = {-offset % HOUR_MS for offset in offsets}
     return (begins.pop(), HOUR_MS) if len(begins) == 1 else (0, HOUR_MS // 4)

@@ -1,4 +1,4 @@
-"""Everything that a report adds up: closed days from rollups.sqlite, the rest from ticks through the same mapping."""
+"""Gathering the sums of a report: closed days from rollups.sqlite, the rest computed from ticks by the same code."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gua_report.ticks.history import History
 from gua_report.window import HOUR_MS, Window, midnight_ms
 from gua_sample.partition_names import day_of
 
-# So many days are read at a time, to bound the memory; more if they have few ticks, since with each part go some ticks
-# before and after it, and these may be as many days.
+# Days that are read at a time, to bound the memory; more if they have few ticks, since each part needs some ticks
+# before and after it, which may span as many days.
 DAYS_AT_A_TIME = 8
 TICKS_AT_A_TIME = 2000
 Progress = Callable[[int, int], None]
@@ -27,15 +27,15 @@ Grid = tuple[int, int]
 
 
 class Sums:
-    """`windows` are consecutive, oldest first; episodes are those of the last one."""
+    """The sums of `windows`, which are consecutive, oldest first; episodes are those of the last one."""
 
     def __init__(self, history: History, archive: Archive, config: Config, windows: list[Window], grid: Grid) -> None:
         self.history, self.archive, self.config, self.windows, self.grid = history, archive, config, windows, grid
         self.rollups: dict[Window, list[Rollup]] = {window: [] for window in windows}
         self.start_ms, self.end_ms = windows[0].start_ms, windows[-1].end_ms
         self.earlier_cards = pd.DataFrame()
-        self.notes: list[str] = []  # what is not exact, since ticks have expired
-        self.cut_hours: list[int] = []  # where the window cuts an hour of which there is but the sum
+        self.notes: list[str] = []  # figures that are not exact, since ticks have expired
+        self.cut_hours: list[int] = []  # where the window cuts an hour of which only the sum is left
         self._spans = pd.DataFrame(columns=SPAN_COLUMNS)
         self.stored = self._read_stored()
         cuts = [window.start_ms for window in windows] + [self.end_ms]
@@ -45,7 +45,7 @@ class Sums:
         self.episodes = pd.DataFrame()
 
     def spans(self) -> pd.DataFrame:
-        """Of all days that the windows touch, and of the nearest ones around them."""
+        """The spans of all days that the windows touch, and of the nearest days around them."""
         days = sorted(self.archive.days | set(self.history.days))
         first, last = day_of(self.start_ms), day_of(self.end_ms)
         inside = [day for day in days if first <= day <= last]
@@ -96,8 +96,11 @@ class Sums:
         return found
 
     def _map_people(self, found: Day) -> Day | None:
-        """Identities as the people that the configuration names. Where two of them are on a card in the same hour, only
-        the ticks can tell how much of their time is the same."""
+        """The stored days with identities mapped to the people that the configuration names.
+
+        Where two identities of one person are on a card in the same hour, only ticks can tell how much of their time
+        overlaps: such days are then not taken from rollups, unless they have expired.
+        """
         people, raw = self.config.people, found.rollup.identities
         mapped = map_people(raw, people)
         if people and len(raw):
@@ -136,7 +139,7 @@ class Sums:
             )
 
     def _share(self, start_ms: int, end_ms: int) -> float:
-        """Of what was observed in the hour, how much was so in that part of it."""
+        """The share of the hour's observed time that lies in this part of it."""
         hour_ms = start_ms // HOUR_MS * HOUR_MS
         whole = observed_ms(self._spans, hour_ms, hour_ms + HOUR_MS)
         return observed_ms(self._spans, start_ms, end_ms) / whole if whole else 0.0
@@ -144,7 +147,7 @@ class Sums:
     # -- from ticks
 
     def _parts(self, segment: Segment) -> Iterable[tuple[pd.DataFrame, int, int]]:
-        """Some whole days at a time: the timeline, and the positions of the ticks that reach into the segment."""
+        """Parts of some whole days: the timeline, and the positions of the ticks that reach into the segment."""
         timeline = self.history.timeline(self.history.days_of(segment.start_ms, segment.end_ms))
         reaches = (timeline["ts_ms"] + timeline["weight_ms"]).to_numpy() > segment.start_ms
         positions = np.flatnonzero(reaches & (timeline["ts_ms"].to_numpy() < segment.end_ms))
@@ -180,7 +183,7 @@ def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.
 
 
 def _some_at_a_time(first: int, midnights: list[int]) -> Iterator[int]:
-    """Those of the positions at which days end where a part ends too."""
+    """The positions at which parts end, each at the end of a day."""
     begin, count = first, 0
     for midnight in midnights:
         count += 1
@@ -190,7 +193,7 @@ def _some_at_a_time(first: int, midnights: list[int]) -> Iterator[int]:
 
 
 def _runs(days: list[str], stored: set[str]) -> list[list[str]]:
-    """Days that are not stored, those that follow one another together."""
+    """Runs of consecutive days that are not stored."""
     runs: list[list[str]] = []
     for position, day in enumerate(days):
         if day in stored:

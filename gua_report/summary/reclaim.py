@@ -1,4 +1,4 @@
-"""What a rule "take the memory back after so long idle" would have freed."""
+"""The GPU-hours that a rule "reclaim memory after some idle time" would have freed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def freed_gpu_hours(
 ) -> pd.DataFrame:
     """For each time: the idle-held GPU-hours in the window in which every holder had been idle for at least as long.
 
-    Memory that no process shows can't be taken back from anybody, so it frees nothing.
+    Unattributed memory can't be reclaimed from anybody, so it frees nothing.
     """
     freed = np.zeros(len(after_ms))
     uuids = episodes["gpu_uuid"].to_numpy(dtype=object)
@@ -34,7 +34,7 @@ def freed_gpu_hours(
 
 
 def union(intervals: Intervals) -> Intervals:
-    """The same points in time as disjoint intervals, in order."""
+    """The union of the intervals, as disjoint ones in order."""
     if not len(intervals):
         return intervals
     ordered = intervals[np.argsort(intervals[:, 0], kind="stable")]
@@ -45,10 +45,10 @@ def union(intervals: Intervals) -> Intervals:
 
 
 def overlap(intervals: Intervals, start: Intervals, end: Intervals) -> npt.NDArray[np.float64]:
-    """How much of each [start, end) the disjoint intervals cover."""
+    """The part of each [start, end) that the disjoint intervals cover."""
     if not len(intervals):
         return np.zeros(len(start))
-    # What they cover up to a point in time: it grows within the intervals and stays between them.
+    # The covered time as a function of time grows within the intervals and is constant between them.
     covered = np.cumsum(intervals[:, 1] - intervals[:, 0])
     points = intervals.ravel()
     values = np.column_stack((np.append(0, covered[:-1]), covered)).ravel()

@@ -1,6 +1,6 @@
 """Hours reserved, used as reserved, reserved and idle, and used without a reservation: per person and card, from ticks.
 
-Reservations begin and end anywhere in an hour, so the hourly sums that are stored of closed days can't tell.
+Reservations begin and end anywhere in an hour, so the stored hourly sums of closed days are too coarse.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Indexes = dict[str, int | None]  # by uuid
 
 
 class Told(NamedTuple):
-    """What the sources of reservations say."""
+    """The reservations from all sources, and the problems in reading them."""
 
     book: Book
     problems: list[str]
@@ -44,7 +44,7 @@ class Told(NamedTuple):
 
 class Reserved(NamedTuple):
     hours: pd.DataFrame  # RESERVATION_COLUMNS
-    problems: list[str]  # what could not be read, or makes no sense
+    problems: list[str]  # reservations that are unreadable or make no sense
 
 
 class Sums:
@@ -57,14 +57,14 @@ class Sums:
         return self.free + self.held + self.unreserved
 
     def hours(self) -> list[float]:
-        """In the order of SUMS. Neither used nor idle is what the driver did not tell, or nobody looked at."""
+        """Hours in the order of SUMS. Unknown is reserved time that the driver did not report or nobody observed."""
         idle = self.free + self.held
         unknown = self.reserved - self.used - idle
         return [ms / HOUR_MS for ms in (self.reserved, self.used, idle, self.held, unknown, self.unreserved)]
 
 
 def read_told(config: Config, since_ms: int) -> Told:
-    """The reservations since then, and what is wrong with them."""
+    """The reservations since `since_ms`, and the problems in reading them."""
     problems: list[str] = []
     return Told(read_book(config, since_ms, problems.append), problems)
 
@@ -78,7 +78,7 @@ def reserved_hours(
     identities: Collection[str],
     expired: Collection[str],
 ) -> Reserved:
-    """`gpus` and `identities` are those of the report, `expired` the days whose ticks are gone."""
+    """Sum up reserved hours. `gpus` and `identities` are the report's, `expired` the days whose ticks are gone."""
     book, problems = told.book, list(told.problems)
     wanted = [one for one in book.reservations if one.end_ms > window.start_ms and one.start_ms < window.end_ms]
     indexes: Indexes = {
@@ -101,7 +101,7 @@ def reserved_hours(
 
 
 def _days(window: Window) -> Iterator[tuple[str, int, int]]:
-    """The UTC days of the window, and which part of each lies in it."""
+    """The UTC days of the window, with the start and end of the part in it."""
     for number in range(window.start_ms // DAY_MS, (window.end_ms - 1) // DAY_MS + 1):
         start_ms = number * DAY_MS
         yield day_of(start_ms), max(start_ms, window.start_ms), min(start_ms + DAY_MS, window.end_ms)
@@ -110,7 +110,7 @@ def _days(window: Window) -> Iterator[tuple[str, int, int]]:
 def _classify_part(
     history: History, start_ms: int, end_ms: int, config: Config
 ) -> tuple[Classified, tuple[int, int]] | None:
-    """What was on the cards, and the positions of the ticks that reach into the time asked for."""
+    """The states in the time asked for, and the positions of the ticks that reach into it; None without ticks."""
     timeline = history.timeline(history.days_of(start_ms, end_ms))
     times = timeline["ts_ms"].to_numpy(dtype=np.int64)
     ends = times + timeline["weight_ms"].to_numpy(dtype=np.int64)
@@ -122,7 +122,7 @@ def _classify_part(
 
 
 def _indexes(day: Classified, inside: tuple[int, int]) -> Indexes:
-    """Which card each index meant that day: the one seen last, if there were two."""
+    """The indexes of that day's cards, by uuid. If two cards had the same index, the one seen last has it."""
     seen = day.states[slice(*inside)] != ABSENT
     last = np.where(seen.any(axis=0), len(seen) - 1 - np.argmax(seen[::-1], axis=0), -1)
     facts = zip(day.cards["uuid"], day.cards["gpu_index"], day.cards["mig_index"], last.tolist(), strict=True)
@@ -135,7 +135,7 @@ def _indexes(day: Classified, inside: tuple[int, int]) -> Indexes:
 
 
 def _move(before: Indexes, today: Indexes) -> Indexes:
-    """A card that is gone keeps its index, for those who reserved it by that, until another one is there."""
+    """The indexes as of today. A missing card keeps its index, by which it may be reserved, until another has it."""
     kept = {uuid: None if index in today.values() else index for uuid, index in before.items()}
     return {**kept, **today}
 
@@ -143,7 +143,7 @@ def _move(before: Indexes, today: Indexes) -> Indexes:
 def _intervals(
     reservations: list[Reservation], indexes: Indexes, start_ms: int, end_ms: int, config: Config
 ) -> dict[Key, list[Interval]]:
-    """When each person had which card reserved, in order; what they reserved twice counts once."""
+    """The reserved times of each person and card, in order. Overlapping reservations count once."""
     found: defaultdict[Key, list[Interval]] = defaultdict(list)
     called: defaultdict[str, list[str]] = defaultdict(list)
     for uuid, index in indexes.items():
@@ -175,7 +175,7 @@ def _add_part(
     start_ms: int,
     end_ms: int,
 ) -> None:
-    """Used, idle and unreserved time between two times that lie in one day."""
+    """Add used, idle and unreserved time between two times within one day."""
     ticks = day.ticks.iloc[slice(*inside)]
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
     begin = np.maximum(times, start_ms)
@@ -200,19 +200,19 @@ def _add_part(
         states = there.get(key, np.full(len(times), NOT_THERE, np.int64))
         covered = _covered(begin, end, own.get(key, []))
         working, holding = states == CODES[ACTIVE], states == CODES[IDLE_HELD]
-        # Who works on a card where nobody is seen to, nobody knows: it may be the one who reserved it.
+        # On an active card without a visible worker, the person who reserved it may be working.
         without_them = (on_card == CODES[ACTIVE]) & at_work[slice(*inside), column[uuid]]
         without_them |= (on_card == CODES[IDLE_HELD]) | (on_card == CODES[TRULY_IDLE])
         sums[key].used += int(covered[working].sum())
         sums[key].held += int(covered[holding].sum())
         sums[key].free += int(covered[(states == NOT_THERE) & without_them].sum())
-        if who == UNATTRIBUTED:  # it may be of whoever reserved the card
+        if who == UNATTRIBUTED:  # the memory may belong to anyone who reserved the card
             covered = _covered(begin, end, _merge(one for (_, on), some in own.items() if on == uuid for one in some))
         sums[key].unreserved += int((end - begin - covered)[working | holding].sum())
 
 
 def _covered(begin: Integers, end: Integers, intervals: list[Interval]) -> Integers:
-    """How much of each tick's time lies in the intervals."""
+    """The part of each tick's time that lies in the intervals."""
     covered = np.zeros(len(begin), np.int64)
     for start_ms, end_ms in intervals:
         covered += np.maximum(0, np.minimum(end, end_ms) - np.maximum(begin, start_ms))
@@ -220,7 +220,7 @@ def _covered(begin: Integers, end: Integers, intervals: list[Interval]) -> Integ
 
 
 def _table(sums: dict[Key, Sums], gpus: pd.DataFrame, is_complete: bool) -> pd.DataFrame:
-    """Those with most to act on first. Who had no reservation is not known if some could not be read."""
+    """The sums as a table, with most to act on first. Unreserved hours are unknown if reservations are missing."""
     places = dict(zip(gpus["uuid"], zip(gpus["index"], gpus["mig_index"], strict=True), strict=True))
     rows = []
     for (who, uuid), found in sorted(sums.items(), key=lambda item: (-item[1].to_act_on(), item[0])):

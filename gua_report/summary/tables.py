@@ -24,7 +24,7 @@ IDENTITY_COLUMNS = [
 
 
 def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Empty frames have no types to speak of, and would spoil those of the others."""
+    """Concatenate the frames that have rows: empty ones have no proper types, and would spoil those of the others."""
     filled = [frame for frame in frames if len(frame)]
     if filled:
         return pd.concat(filled, ignore_index=True)
@@ -39,11 +39,11 @@ def headline(cards: pd.DataFrame) -> pd.DataFrame:
 
 def capacity(cards: pd.DataFrame, observed_ms: int, config: Config) -> pd.DataFrame:
     hours, energy_ms = _sum_by_state(cards, "gpu_ms") / HOUR_MS, _sum_by_state(cards, "energy_ms")
-    # A missing counter is not 0 kWh; no time at all is.
+    # A state without a counter has unknown energy; a state without any time has 0 kWh.
     energy_kwh = (_sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
     cost = pd.Series(np.nan, index=hours.index)
     if config.price_per_gpu_hour is not None or config.price_per_kwh is not None:
-        # What energy was used is not known for a state without counters: then its cost is not known either.
+        # If the energy of a state is unknown, so is its cost.
         energy_cost = energy_kwh * config.price_per_kwh if config.price_per_kwh is not None else 0.0
         cost = hours * (config.price_per_gpu_hour or 0.0) + energy_cost
     equivalent = hours / (observed_ms / HOUR_MS) if observed_ms else hours * np.nan
@@ -107,7 +107,7 @@ def identities(presences: pd.DataFrame) -> pd.DataFrame:
 
 
 def heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Every hour of the week in the reader's zone. What is not known is left out, not averaged in."""
+    """The active share of every hour of the week in the reader's zone. Unknown time is left out of the share."""
     position, hours = pd.factorize(cards["hour_ms"].to_numpy())
     local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
     slot = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)[position]
@@ -126,7 +126,7 @@ def episodes(
     newest_ms: int,
     facts: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Those that reach into the window: ongoing ones first, then the longest."""
+    """The episodes that reach into the window: ongoing ones first, then the longest."""
     columns = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms", "seconds"]
     columns += ["peak_memory_mib", "ongoing"]
     if len(found):
@@ -146,7 +146,7 @@ def episodes(
             "end_ms": found["end_ms"].to_numpy(dtype="int64"),
             "seconds": ((found["end_ms"] - found["start_ms"]) / 1000).to_numpy(dtype="float64"),
             "peak_memory_mib": found["peak_memory_mib"].to_numpy(dtype="float64"),
-            # No tick comes after the newest: whoever was there then is taken to be there still.
+            # An episode that includes the newest tick is taken to be ongoing.
             "ongoing": (found["end_ms"] > newest_ms).to_numpy(dtype=bool),
         },
         columns=columns,

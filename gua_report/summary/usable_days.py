@@ -1,4 +1,4 @@
-"""Which closed days a report can take from rollups.sqlite, and which parts of its windows it must take from ticks."""
+"""The choice between sources: which closed days a report takes from rollups.sqlite, and which parts from ticks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ TICKS, ROLLUPS, PROPORTION = "ticks", "rollups", "proportion"
 
 
 class Segment(NamedTuple):
-    """A part of a window that is taken from one source. Rollups can only give whole hours; an hour that the window
-    cuts is taken from ticks or, if these have expired, in proportion."""
+    """A part of a window that is taken from one source.
+
+    Rollups only have whole hours; an hour that the window cuts is taken from ticks or, if these have expired, in
+    proportion.
+    """
 
     start_ms: int
     end_ms: int
@@ -32,7 +35,7 @@ class Segment(NamedTuple):
 
 
 class Archive:
-    """Days that were made from the very partition that is there now (or was there), under the same thresholds."""
+    """The usable stored days: made from the current (or last) partition, under the same thresholds."""
 
     def __init__(
         self,
@@ -41,19 +44,19 @@ class Archive:
         policy: Policy,
         first_ms: Callable[[str], int | None] = lambda _: None,
     ) -> None:
-        """`first_ms` tells the first tick of a day that has ticks."""
+        """Read the index. `first_ms` gives the time of the first tick of a day with ticks."""
         self.path = path_of(data_dir)
         self.warnings: list[str] = []
         self.days: set[str] = set()
-        self.expired: set[str] = set()  # stored, and no longer there as ticks
-        self.lost: dict[str, str] = {}  # expired, and why they can't be told from what is stored either
-        self.damaged: set[str] = set()  # stored, and not to be read
-        self.late: list[str] = []  # expired, and since then ticks came that are not counted
-        self.inexact: set[str] = set()  # off by a tick at midnight, as what lay beside them is gone or has changed
+        self.expired: set[str] = set()  # stored, but without ticks
+        self.lost: dict[str, str] = {}  # expired, and the reason why the rollup is not usable either
+        self.damaged: set[str] = set()  # stored, but unreadable
+        self.late: list[str] = []  # expired, with ticks that came later and are not counted
+        self.inexact: set[str] = set()  # off by a tick at midnight, as the neighbours' ticks are gone or have changed
         try:
             index = read_index(self.path, damaged=self.warnings)
         except EmptyPartition:
-            return  # it is just being begun
+            return  # the file is just being created
         except StoreError as error:
             self.warnings.append(f"rollups are not used: {error}")
             return
@@ -64,15 +67,15 @@ class Archive:
                 self.days.add(day)
             else:
                 self.lost[day] = "rolled up under other thresholds"
-            # The same as before if its removal was cut short, or goes on just now.
+            # An unchanged partition has no late ticks: its removal was cut short, or is under way.
             with suppress(FileNotFoundError):
                 if day in partitions and origin != origin_of(partitions[day], origin.policy):
                     self.late.append(day)
         there = {day: path for day, path in partitions.items() if day not in self.expired}
         current = find_current(index, there, policy)
-        # The ticks at the edges of a day are weighed by those beyond: beside a day that has changed or come back
-        # it does not count until `gua rollup` has made both anew. The newest day grows, but its first ticks stay,
-        # unless one comes late.
+        # The ticks at the edges of a day depend on those beyond. Beside a day that has changed or come back, a rollup
+        # is not used until `gua rollup` has made both anew. The newest day grows, but its first ticks stay, unless one
+        # comes late.
         days = sorted(there)
         changed = {day for day in days[:-1] if day not in current}
         if len(days) > 1 and days[-2] in current and days[-1] not in current:
@@ -84,7 +87,7 @@ class Archive:
         self.inexact = {day for day in self.days if not index[day].is_exact}
 
     def close_days(self, error: StoreError) -> None:
-        """Do without the days that can't be read from now on."""
+        """Stop using the stored days that are unreadable."""
         damaged = self.damaged = {day for day in self.days if not self._is_readable(day)}
         if not damaged or damaged == self.days:
             self.close(error)
@@ -101,13 +104,13 @@ class Archive:
         return True
 
     def close(self, error: StoreError) -> None:
-        """Do without it from now on."""
+        """Stop using the rollups."""
         self.days.clear()
         self.lost = dict.fromkeys(self.expired, "in rollups that can't be read")
         self.warnings.append(f"rollups are not used: {error}")
 
     def read(self, first_ms: int, last_ms: int) -> Day | None:
-        """What is stored of the days from one time to the other."""
+        """The usable stored days from one time to the other; None if there are none."""
         wanted = self._days(first_ms, last_ms)
         parts = [read_days(self.path, *stretch) for stretch in self._stretches(wanted)]
         if not parts:
@@ -135,7 +138,7 @@ class Archive:
         return _own(parts, "hour_ms", wanted) if parts else None
 
     def _stretches(self, days: list[str]) -> list[tuple[str, str]]:
-        """The first and last of days that can be read at once: with none between them that can't be."""
+        """First and last days of stretches that can be read at once, with no damaged day between them."""
         found: list[tuple[str, str]] = []
         for day in days:
             if found and not any(found[-1][1] < damaged < day for damaged in self.damaged):
@@ -149,13 +152,13 @@ class Archive:
         return sorted(day for day in self.days if first <= day <= last)
 
     def segments(self, start_ms: int, end_ms: int, cuts_ms: Iterable[int]) -> list[Segment]:
-        """The time between, in order. `cuts_ms` are where windows start and end."""
+        """The segments from `start_ms` to `end_ms`, in order. `cuts_ms` are the starts and ends of windows."""
         cut_hours = {cut // HOUR_MS for cut in cuts_ms if cut % HOUR_MS}
         found: list[Segment] = []
         hour = start_ms // HOUR_MS
         while hour * HOUR_MS < end_ms:
             day = day_of(hour * HOUR_MS)
-            # Up to midnight at once, if nothing in between makes a difference.
+            # Go up to midnight at once, unless a cut lies in between.
             until = (hour * HOUR_MS // DAY_MS + 1) * DAY_MS // HOUR_MS
             if day in self.days:
                 if hour in cut_hours:

@@ -1,4 +1,4 @@
-"""The episodes of a window, as far as they go: they are not clipped to it."""
+"""The whole episodes of a window: they are not clipped to it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gua_sample.partition_names import DAY_MS, day_of
 class Trail:
     def __init__(self, history: History, archive: Archive, config: Config, window: Window) -> None:
         self.history, self.archive, self.config, self.window = history, archive, config, window
-        self.parts: list[pd.DataFrame] = []  # of days or of parts of days
-        # The ticks whose episodes are known: from the first to the last there is no hole.
+        self.parts: list[pd.DataFrame] = []  # the episodes of days or of parts of days
+        # Times of ticks whose episodes are known; between the first and the last, all are known.
         self._known: list[int] = []
 
     def add(self, classified: Classified, stretch: Stretch) -> None:
-        """Those of ticks that reach into the window, unless their day is stored, which has all of its episodes."""
+        """Add the episodes of ticks that reach into the window, except of stored days, whose episodes are complete."""
         inside = np.arange(*stretch.inside)
         ticks = stretch.ticks.iloc[inside]
         ends = (ticks["ts_ms"] + ticks["weight_ms"]).to_numpy()
@@ -33,13 +33,13 @@ class Trail:
             self._known += stretch.ticks["ts_ms"].iloc[[own[0], own[-1]]].tolist()
 
     def follow(self) -> pd.DataFrame:
-        """All that reach into the window, from where they began to where they ended; and some others."""
+        """All episodes that reach into the window, from their beginning to their end; and some others."""
         self._add_tail()
         found = join_episodes(self.parts)
         for back in (True, False):
             count = len(self.parts)
             self._extend(found, back)
-            if len(self.parts) > count:  # a year has so many that joining them takes a while
+            if len(self.parts) > count:  # only if needed: joining the many episodes of a year takes a while
                 found = join_episodes(self.parts)
         return found
 
@@ -47,7 +47,7 @@ class Trail:
         return classify(stretch.rows, stretch.ticks, self.config.policy, self.config.people)
 
     def _find(self, classified: Classified, inside: tuple[int, int]) -> pd.DataFrame:
-        """Where all ticks before are gone, what is stored tells whether an episode goes on from there."""
+        """Find the episodes of ticks. Where all earlier ticks are gone, the stored day before tells which go on."""
         found = find_episodes(classified, inside)
         for day in classified.ticks["day"].iloc[slice(*inside)].unique().tolist():
             before = max((one for one in {*self.archive.expired, *self.history.paths} if one < day), default=None)
@@ -58,7 +58,7 @@ class Trail:
         return found
 
     def _extend(self, found: pd.DataFrame, back: bool) -> None:
-        """Beyond what is known, on their cards alone."""
+        """Follow the window's episodes beyond the known ticks, on their own cards only."""
         if not len(found):
             return
         inside = found[(found["end_ms"] > self.window.start_ms) & (found["start_ms"] < self.window.end_ms)]
@@ -85,7 +85,7 @@ class Trail:
                 edge_ms = int(times[beyond[0 if back else -1]])
                 classified = self.classify(stretch)
                 if not (classified.states[slice(*stretch.inside)] >= 0).any():
-                    continue  # driver errors alone end nothing
+                    continue  # a day with only driver errors ends no episode
                 more = self._find(classified, stretch.inside)
             self.parts.append(more)
             going_on &= episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)])
@@ -98,7 +98,7 @@ class Trail:
         return (min if back else max)(known, default=self.window.start_ms)
 
     def _add_tail(self) -> None:
-        """The last tick of the day before may reach into the window, and an episode end with it."""
+        """Add the day before if its last tick reaches into the window, since an episode may end with it."""
         edge_ms = self._edge(back=True)
         day = self._day_beyond(edge_ms, back=True)
         if day is None or edge_ms <= self.window.start_ms - DAY_MS:
@@ -121,7 +121,7 @@ class Trail:
                 self.add(self.classify(stretch), stretch)
 
     def _day_beyond(self, edge_ms: int, back: bool) -> str | None:
-        """The nearest day that has a tick before that time, or after it."""
+        """The nearest day, from ticks or stored, before that time (`back`) or after it."""
         from_ticks = self.history.day_next_to(edge_ms, back)
         today = day_of(edge_ms)
         stored = [day for day in self.archive.days if (day < today if back else day > today)]
@@ -130,7 +130,7 @@ class Trail:
 
 
 def map_people(frame: pd.DataFrame, people: dict[str, str]) -> pd.DataFrame:
-    """Identities as the people that the configuration names."""
+    """The frame with identities mapped to the people that the configuration names."""
     if not people or not len(frame):
         return frame
     return frame.assign(identity=[apply_mapping(identity, people) for identity in frame["identity"].tolist()])

@@ -1,1 +1,1 @@
-"""From a partition to states: open, read, weigh, classify, episodes, coverage."""
+"""The way from a partition to states: opening, reading, weights, classification, episodes, coverage."""

@@ -1,4 +1,4 @@
-"""What every card and every process was doing at every tick of a stretch of rows."""
+"""The state of every card and every process at every tick of a stretch of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gua_sample.policy import card_states as decide
 Booleans = npt.NDArray[np.bool_]
 
 ABSENT = -1
-# What tells who a process belongs to.
+# The facts that determine a process's identity.
 IDENTITY_FACTS = ["uid", "login_uid", "user", "login_user", "cgroup"]
 CODES = {state: code for code, state in enumerate(STATES)}
 RANKS = np.array([-MOST_ACTIVE_FIRST.index(state) for state in STATES])
@@ -45,9 +45,9 @@ class Classified(NamedTuple):
     shares: Floats  # [tick, card]: of a physical GPU, for MIG instances
     energy_joules: Floats  # [tick, card]: the counter
     memory_used_mib: Floats  # [tick, card]
-    unattributed: Booleans  # [tick, card]: held, and no process shows by whom
+    unattributed: Booleans  # [tick, card]: whether memory is held that no process shows
     processes: pd.DataFrame  # tick, card, key, process, state, counts, memory_mib, sm_percent
-    process_facts: pd.DataFrame  # what `process` is a position in; with identity, and the key of pid and start
+    process_facts: pd.DataFrame  # `process` is a position in it; with identity, and `key` for pid and start
 
 
 def classify(
@@ -57,9 +57,9 @@ def classify(
     people: Mapping[str, str],
     inside: tuple[int, int] | None = None,
 ) -> Classified:
-    """`ticks` are the rows' ticks with their weights; `people` says which identities are whose.
+    """Classify rows. `ticks` are the rows' ticks with their weights; `people` maps identities to people.
 
-    What cards are is told by the ticks from position inside[0] up to inside[1], if that is given, else by all.
+    The facts of cards are taken from the ticks from position inside[0] to before inside[1], if given, else from all.
     """
     code, cards = _cards(rows, inside)
     shape = len(ticks), len(cards)
@@ -89,7 +89,7 @@ def classify(
 
 
 def _cards(rows: Rows, inside: tuple[int, int] | None) -> tuple[Integers, pd.DataFrame]:
-    """Which card each set of facts is of, and what was last known of each. A lost card tells nothing but its uuid."""
+    """The card of each set of facts, and the last known facts of each card. A lost card gives only its uuid."""
     code, uuids = pd.factorize(rows.card_facts["uuid"])
     told = rows.card_facts.assign(uuid=code)
     if inside is not None:
@@ -106,7 +106,7 @@ def _table(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
 
 
 def _sums(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
-    """The sum in each cell: 0 without values, NaN as soon as one is not known."""
+    """The sum in each cell: 0 without values, NaN if one is unknown."""
     size = shape[0] * shape[1]
     known = ~np.isnan(values)
     sums = np.bincount(cell[known], weights=values[known], minlength=size).astype(float)
@@ -115,7 +115,7 @@ def _sums(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
 
 
 def _shares(rows: Rows, cards: pd.DataFrame, code: Integers, cell: Integers, shape: tuple[int, int]) -> Floats:
-    """A physical card weighs one GPU; its MIG instances of a tick divide that by their memory."""
+    """The share of each card in a physical GPU: 1, or for a tick's MIG instances in proportion to their memory."""
     shares = np.ones(shape[0] * shape[1])
     parents, _ = pd.factorize(cards["parent_uuid"])
     is_instance = parents >= 0
@@ -143,13 +143,13 @@ def _processes(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     identities = [apply_mapping(identity, people) for identity in resolve_all(rows.process_facts)]
     facts = rows.process_facts.assign(identity=pd.Series(identities, dtype=object))
-    # A process is its pid and start; what else is known of it may change, as a command name does.
+    # Pid and start identify a process; its other facts, such as the command name, may change.
     start, starts = pd.factorize(facts["start_time_ms"].fillna(-1))
     key_of, _ = pd.factorize(facts["pid"].to_numpy() * (len(starts) + 1) + start)
     key = key_of[rows.processes.process]
     tick = rows.processes.tick
     place = key * width + cell % width
-    # Rows come in the order of ticks, unless one was written late; a stable sort then keeps it, and is quicker.
+    # Rows are in the order of ticks, unless one was written late; a stable sort keeps that order, and is faster.
     in_order = bool((np.diff(tick) >= 0).all())
     order = np.argsort(place, kind="stable") if in_order else np.lexsort((tick, place))
     key, tick, cell = key[order], tick[order], cell[order]
@@ -158,7 +158,7 @@ def _processes(
 
     same = np.append(False, (key[1:] == key[:-1]) & (cell[1:] % width == cell[:-1] % width))
     times = ticks["ts_ms"].to_numpy()[tick]
-    # By the interval of the earlier of two ticks, as they are joined: the later day's is not known yet at midnight.
+    # Ticks are joined by the interval of the earlier one: at midnight, the later day's is not known yet.
     interval = ticks["interval_ms"].to_numpy()[np.append(tick[:1], tick[:-1])]
     recent = same & (np.diff(times, prepend=times[:1]) <= LONGEST_GAP_INTERVALS * interval)
     did_nothing_before = recent & np.append(False, sm_percent[:-1] == 0)
@@ -169,7 +169,7 @@ def _processes(
     holds = large | hold_together(total[cell], has_large[cell], policy)
     idle = is_idle(states[cell] == CODES[IDLE_HELD], holds, rests(memory, sm_percent, policy), did_nothing_before)
     state = np.where(idle, CODES[IDLE_HELD], states[cell])
-    # A desktop beside somebody's idle notebook holds nothing.
+    # Such as a desktop beside an idle notebook, which holds the card.
     state = np.where(~idle & (state == CODES[IDLE_HELD]), CODES[TRULY_IDLE], state)
     frame = pd.DataFrame(
         {
@@ -187,13 +187,13 @@ def _processes(
 
 
 def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:
-    """The identity of each row, from the columns `IDENTITY_FACTS`; each distinct set of facts is looked at once."""
+    """The identity of each row, from the columns `IDENTITY_FACTS`; each distinct set of facts is resolved once."""
     group = np.zeros(len(facts), dtype="int64")
     for column in IDENTITY_FACTS:
-        # Not groupby: it drops, keeps or confuses the missing ones depending on the column's type and pandas' version.
+        # Not groupby: it drops, keeps or confuses missing values, depending on the column's type and pandas' version.
         codes, values = pd.factorize(facts[column])  # missing: -1
         group, _ = pd.factorize(group * (len(values) + 1) + codes + 1)
-    # Groups are numbered as they appear, so the first row of each gives its identity, in order.
+    # Groups are numbered in order of appearance, so the first rows give their identities in order.
     firsts = np.flatnonzero(~pd.Series(group).duplicated().to_numpy())
     distinct = facts[IDENTITY_FACTS].iloc[firsts].astype(object)
     identities = [

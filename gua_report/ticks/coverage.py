@@ -1,4 +1,4 @@
-"""How much of a window was observed, and what kept the rest from being."""
+"""Coverage of a window: the observed time, and the reasons for the gaps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SPAN_COLUMNS = ["start_ms", "end_ms", "boot_id", "driver_version", "kind"]
 
 
 def find_spans(ticks: pd.DataFrame, own: npt.NDArray[np.bool_] | None = None) -> pd.DataFrame:
-    """Ticks of a day that follow one another, put together: SPAN_COLUMNS, `kind` being why there are no cards.
+    """Spans of consecutive ticks within a day: SPAN_COLUMNS, `kind` being the reason why there are no cards.
 
-    `ticks` have their weights. `own` says which of them are asked for; the others are context.
+    `ticks` have their weights. `own` marks the ticks asked for; the others are context.
     """
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
     failed = ~pd.isna(ticks["error"]).to_numpy()
@@ -50,7 +50,7 @@ def find_spans(ticks: pd.DataFrame, own: npt.NDArray[np.bool_] | None = None) ->
 def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
     """Stretches of the window without card time, in time order: start_ms, end_ms, kind.
 
-    The spans just before and after the window belong to them.
+    `spans` must include the ones just before and after the window.
     """
     starts, ends = (spans[name].to_numpy(dtype=np.int64) for name in ("start_ms", "end_ms"))
     boots, kinds = (spans[name].to_numpy(dtype=object) for name in ("boot_id", "kind"))
@@ -68,20 +68,20 @@ def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
 
 
 def observed_ms(spans: pd.DataFrame, start_ms: int, end_ms: int) -> int:
-    """How much of that time has card time."""
+    """Milliseconds between two times that have card time."""
     seen = spans[pd.isna(spans["kind"])]
     starts, ends = (seen[name].to_numpy(dtype=np.int64).clip(start_ms, end_ms) for name in ("start_ms", "end_ms"))
     return int((ends - starts).sum())
 
 
 def _rebooted(boot_id: str, later_boot_id: str) -> bool:
-    """As far as that was recorded."""
+    """Whether the host rebooted; False if imported ticks do not record that."""
     made_up = boot_id.startswith(IMPORTED_BOOT) or later_boot_id.startswith(IMPORTED_BOOT)
     return boot_id != later_boot_id and not made_up
 
 
 def _ends(ticks: pd.DataFrame, failed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Until when each tick says what was going on: as long as it weighs, or as its run took if that failed later."""
+    """The end of each tick's time: by its weight, or by the duration of its run if that failed later."""
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
     ends: npt.NDArray[np.int64] = times + ticks["weight_ms"].to_numpy(dtype=np.int64)
     ran_until = times + np.nan_to_num(ticks["nvml_ms"].to_numpy(dtype="float64")).astype(np.int64)
@@ -90,7 +90,7 @@ def _ends(ticks: pd.DataFrame, failed: npt.NDArray[np.bool_]) -> npt.NDArray[np.
         return ends
     ends[late] = ran_until[late]
     rest = times[1:] - ends[:-1]
-    # No run begins beside one that hangs, and then the timer waits for its next turn: that, too, is due to the run.
+    # No run begins beside a hanging one, and then the timer waits for its next turn: that wait, too, is due to the run.
     short = rest <= LONGEST_GAP_INTERVALS * ticks["interval_ms"].to_numpy(dtype="float64")[:-1]
     boots = ticks["boot_id"].to_numpy(dtype=object)
     until_next = late[:-1] & ((short & (boots[1:] == boots[:-1])) | (rest < 0))
@@ -99,7 +99,7 @@ def _ends(ticks: pd.DataFrame, failed: npt.NDArray[np.bool_]) -> npt.NDArray[np.
 
 
 def mark_unreadable(gaps: pd.DataFrame, days: Iterable[tuple[int, int]], why: str = NOT_READABLE) -> pd.DataFrame:
-    """The same gaps, but for what lies in days (as start and end) of which nothing could be read: that is why."""
+    """The gaps, with `why` as the kind of the parts that lie in unreadable days (pairs of start and end)."""
     marked = [(int(start), int(end), str(kind)) for start, end, kind in gaps.itertuples(index=False)]
     for day_start, day_end in days:
         parts: list[tuple[int, int, str]] = []

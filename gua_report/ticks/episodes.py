@@ -13,8 +13,10 @@ COLUMNS = [*KEY, "command", "identity", "start_ms", "end_ms", "peak_memory_mib",
 
 
 def find_episodes(day: Classified, inside: tuple[int, int]) -> pd.DataFrame:
-    """The episodes of the ticks from position inside[0] up to inside[1]. Ticks beyond are context: they tell whether
-    an episode goes on there (`joins_before`, `joins_after`)."""
+    """The episodes of the ticks from position inside[0] to before inside[1].
+
+    Ticks beyond are context: they tell whether an episode goes on there (`joins_before`, `joins_after`).
+    """
     rows = day.processes[day.processes["state"] == CODES[IDLE_HELD]]
     tick, card, key = (rows[name].to_numpy() for name in ("tick", "card", "key"))
     if not len(tick):
@@ -48,12 +50,12 @@ def find_episodes(day: Classified, inside: tuple[int, int]) -> pd.DataFrame:
 
 
 def _links(day: Classified) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """For each tick, the next one that saw cards, if no more than a missing tick or so lies between; else -1."""
+    """For each tick, the next one that saw cards, if it is near and of the same boot; else -1."""
     seen = np.flatnonzero((day.states >= 0).any(axis=1))
     links = np.full(len(day.ticks), -1, np.int64)
     if len(seen) > 1:
-        # A tick without cards in between does not break it, a reboot does. How near is near, the earlier one tells:
-        # at midnight, the interval of those in between may not be known yet.
+        # A tick without cards in between does not break a link, a reboot does. The interval of the earlier tick decides
+        # what is near: at midnight, that of the ticks in between may not be known yet.
         boots = day.ticks["boot_id"].to_numpy(dtype=object)
         breaks = np.cumsum(np.append(boots[1:] != boots[:-1], False))
         times, interval = day.ticks["ts_ms"].to_numpy(), day.ticks["interval_ms"].to_numpy()
@@ -64,14 +66,17 @@ def _links(day: Classified) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def episode_keys(episodes: pd.DataFrame) -> set[tuple[str, int, float]]:
-    """Which process on which card each of them is of."""
+    """The card, pid and start time of each episode's process; -1 for an unknown start."""
     starts = episodes["start_time_ms"].astype("float64").fillna(-1)
     return set(zip(episodes["gpu_uuid"].tolist(), episodes["pid"].tolist(), starts.tolist(), strict=True))
 
 
 def join_to(before: pd.DataFrame, episodes: pd.DataFrame, first_ticks_ms: list[int]) -> pd.DataFrame:
-    """The episodes of a day of which the ticks before are gone: those that went on there, by what is stored of them,
-    and are there at its first ticks, go on. (The very first can't tell a process that idles beside others.)"""
+    """The episodes of a day whose preceding ticks are gone, joined to the stored episodes of the day before.
+
+    An episode is joined if the stored one goes on and this one begins at one of the first ticks. (The very first tick
+    can't tell a process that idles beside others.)
+    """
     going_on = episode_keys(before[before["joins_after"].astype(bool)])
     starts = episodes["start_time_ms"].astype("float64").fillna(-1)
     keys = zip(episodes["gpu_uuid"].tolist(), episodes["pid"].tolist(), starts.tolist(), strict=True)
@@ -80,7 +85,7 @@ def join_to(before: pd.DataFrame, episodes: pd.DataFrame, first_ticks_ms: list[i
 
 
 def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
-    """The episodes of several consecutive days, with those that cross midnight put together."""
+    """The episodes of several consecutive days, with those that cross midnight joined."""
     pieces = pd.concat([day for day in days if len(day)] or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
     if pieces.empty:
         return pieces

@@ -1,4 +1,4 @@
-"""A data folder as a whole: which partitions a window needs, and some days with what lies around them."""
+"""All partitions of a data folder: which of them a window needs, and days with the ticks around them."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
 
 
 def edges_dir(data_dir: str) -> str:
-    """Where the first and last ticks of expired days lie, as long as the days beside them have their ticks."""
+    """The folder of edge files: the first and last ticks of expired days, kept while a neighbour has its ticks."""
     return os.path.join(data_dir, "edges")
 
 
 class Stretch(NamedTuple):
-    """The rows of ticks that follow one another, with some context on either side where there is any."""
+    """The rows of consecutive ticks, with context on either side where there is any."""
 
     rows: Rows
     ticks: pd.DataFrame  # the rows' ticks, with weights
-    inside: tuple[int, int]  # positions of the ticks that were asked for
+    inside: tuple[int, int]  # positions of the ticks asked for: first, and last + 1
 
 
 class History:
-    """Reads each partition's ticks once. Partitions that can't be read are left out, and named in `warnings`.
+    """Reads each partition's ticks once. Unreadable partitions are left out, and named in `warnings`.
 
-    `days` are those whose ticks are there. Once `forget` was told which have expired, `paths` has their edge files too.
+    `days` are the days with ticks. After `forget`, `paths` also has the edge files of expired days.
     """
 
     def __init__(self, data_dir: str) -> None:
         self.data_dir = data_dir
         self.warnings: list[str] = []
         self.unreadable: set[str] = set()
-        self.errors: dict[str, StoreError] = {}  # why they can't be read
+        self.errors: dict[str, StoreError] = {}  # why a day is unreadable
         self.paths: dict[str, str] = {}
         for path in _list(samples_dir(data_dir), data_dir):
             self._add(os.path.basename(path)[:10], path)
@@ -63,7 +63,7 @@ class History:
                 self._skip(day, error)
 
     def ticks_of(self, day: str) -> pd.DataFrame:
-        """The ticks of a day in time order; none if there is no such partition or it can't be read."""
+        """The ticks of a day in time order; none if its partition is missing or unreadable."""
         if day not in self._ticks:
             frame = pd.DataFrame(columns=["id", *TICK_COLUMNS])
             if day in self.paths:
@@ -78,7 +78,7 @@ class History:
         return self._ticks[day]
 
     def forget(self, days: Iterable[str]) -> None:
-        """Take these for days whose ticks have expired. What is left of them beside days that have ticks is in use."""
+        """Treat these days as expired, and use the edge files that are left of expired days."""
         for day in days:
             self.paths.pop(day, None)
             self._ticks.pop(day, None)
@@ -90,11 +90,11 @@ class History:
                 self.paths[day] = path
 
     def has_shrunk(self) -> bool:
-        """Whether a file could not be read as it was removed since it was listed: somebody expires what is old."""
+        """Whether an unreadable file has been removed since it was listed, because old days expire meanwhile."""
         return any(day in self.paths and not os.path.exists(self.paths[day]) for day in self.unreadable)
 
     def skip(self, day: str, error: StoreError) -> None:
-        """Take it for one that can't be read."""
+        """Treat the day as unreadable."""
         self._skip(day, error)
 
     def timed_ticks_of(self, day: str) -> pd.DataFrame:
@@ -104,7 +104,7 @@ class History:
         return self._timed[day]
 
     def first_ticks_ms(self, day: str) -> list[int]:
-        """The first two, by which episodes of the day before are seen to go on."""
+        """The times of the day's first two ticks, which show whether episodes of the day before go on."""
         times: list[int] = self.ticks_of(day)["ts_ms"].iloc[:2].tolist()
         return times
 
@@ -119,7 +119,7 @@ class History:
 
     def days_of(self, start_ms: int, end_ms: int) -> list[str]:
         """The days with ticks that reach into a window, oldest first."""
-        # The last tick of an earlier day may reach over midnight.
+        # The last tick of the day before may reach over midnight.
         first, last = day_of(start_ms - DAY_MS), day_of(end_ms)
         days = [day for day in self.days if first <= day <= last and len(self.ticks_of(day))]
         while len(days) > 1 and self._ends_before(days[0], start_ms):
@@ -127,7 +127,7 @@ class History:
         return days
 
     def day_next_to(self, ts_ms: int, back: bool) -> str | None:
-        """The nearest day that has a tick before that time, or after it."""
+        """The nearest day with a tick before that time (`back`), or after it."""
         today = day_of(ts_ms)
         for day in [day for day in reversed(self.days) if day <= today] if back else self.days:
             if day >= today or back:
@@ -137,7 +137,7 @@ class History:
         return None
 
     def timeline(self, days: list[str]) -> pd.DataFrame:
-        """The ticks of these days and some around them in time order, with `id` and `day` to find them, and weights."""
+        """The ticks of these days and some around them, in time order, with weights; `id` and `day` locate a tick."""
         if not days:
             return pd.DataFrame(columns=["id", *TICK_COLUMNS, "weight_ms", "joined", "day"])
         before, after = self._neighbour(days[0], -1), self._neighbour(days[-1], 1)
@@ -149,14 +149,14 @@ class History:
         return with_weights(pd.concat(parts, ignore_index=True))
 
     def read(self, timeline: pd.DataFrame, first: int, last: int, uuids: Sequence[str] | None = None) -> Stretch | None:
-        """All that is known of the timeline's ticks from position `first` to before `last`, or of some cards in them.
+        """The rows of the timeline's ticks from position `first` to before `last`, of all cards or those in `uuids`.
 
-        None, with warnings, if nothing of it can be read any more.
+        None, with warnings, if all of it has become unreadable.
         """
-        # A process is idle by this tick and the one before, and ticks without cards may lie between.
+        # Whether a process is idle depends on the tick before too, and ticks without cards may lie between.
         ticks = timeline.iloc[max(0, first - TICKS_AROUND) : last + TICKS_AROUND]
         groups = [(str(day), ticks.iloc[where]) for day, where in ticks.groupby("day", sort=True).indices.items()]
-        # Some at a time: SQLite works without the interpreter's lock.
+        # Threads help because SQLite works without the interpreter's lock.
         if len(groups) > 3:
             with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
                 parts = list(pool.map(lambda group: self._read_partition(group[0], group[1], uuids), groups))
@@ -185,14 +185,14 @@ class History:
         self.errors[day] = error
 
     def _ends_before(self, day: str, start_ms: int) -> bool:
-        """Whether the day's last tick, for as long as it may stand for, ends before that time."""
+        """Whether the day's last tick, at its largest possible weight, ends before that time."""
         times = self.ticks_of(day)["ts_ms"].to_numpy()
         longest = np.diff(times[-TICKS_AROUND:]).max(initial=0)
         told = self.ticks_of(day)["interval_ms"].max()
         return bool(times[-1] + 3 * max(longest, 0 if np.isnan(told) else told, 60_000) < start_ms)
 
     def _neighbour(self, day: str, step: int) -> str | None:
-        """The nearest day that has ticks, or an edge file."""
+        """The nearest day in that direction that has ticks or an edge file."""
         days = sorted(self.paths)
         position = days.index(day) + step
         while 0 <= position < len(days):

@@ -1,4 +1,4 @@
-"""What there is of a history, and what was recorded last; for those who can't wait for pandas."""
+"""The files of a history and its newest tick, for commands that can't wait for pandas."""
 
 # No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 import os
@@ -14,8 +14,8 @@ from gua_sample.partition_names import PENDING_SUFFIX, SIDECARS, is_partition
 from gua_sample.pending import NOT_UNDERSTOOD, load_one
 from gua_sample.policy import LONGEST_GAP_INTERVALS
 
-TICKS = 20  # so many gaps tell the interval
-# Until ticks tell: the timer's 30 s. Runs by hand, seconds apart, don't make the last one stale.
+TICKS = 20  # number of gaps whose median is the interval
+# For the timer's 30 s, if there are no gaps; also the least, so that runs by hand, seconds apart, are not stale soon.
 SHORTEST_STALE_MS = 75_000
 CLOCKS_DIFFER_MS = 5_000
 
@@ -24,8 +24,8 @@ class Newest(NamedTuple):
     ts_ms: int
     error: str | None
     stale_ms: int  # older than this, it is stale
-    waits: bool  # in a file of its own, beside a partition that somebody holds
-    due_ms: int | None = None  # when the timer, which is not late, takes the next
+    waits: bool  # it is kept in a file of its own, beside a busy partition
+    due_ms: int | None = None  # time of the next tick if the timer is not late
 
     def is_stale(self, now_ms: int) -> bool:
         return now_ms - self.ts_ms > self.stale_ms and self.due_ms is None
@@ -34,9 +34,9 @@ class Newest(NamedTuple):
 class History(NamedTuple):
     folder: str
     partitions: list[str]  # oldest first
-    others: list[str]  # what else is in the folder
-    hidden: str | None  # why the folder can't be looked into
-    strange: tuple[str, ...] = ()  # names of ours for what is no regular file
+    others: list[str]  # names of the other files in the folder
+    hidden: str | None  # why the folder can't be listed
+    strange: tuple[str, ...] = ()  # files with our names that are not regular
 
     @property
     def data_dir(self) -> str:
@@ -44,9 +44,9 @@ class History(NamedTuple):
 
 
 def list_history(folder: str) -> History:
-    """Without what is no regular file, which must not be opened.
+    """List the history's files, without those that are not regular, which must not be opened.
 
-    It is root who may be asking, and the sampler's user who may have put a pipe or a link to a device there.
+    The caller may be root, and the sampler's user may have put a pipe or a link to a device there.
     """
     try:
         names = sorted(os.listdir(folder))
@@ -68,14 +68,14 @@ def is_ours(name: str) -> bool:
 def is_regular(path: str) -> bool:
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
-    except FileNotFoundError:  # a journal, or a kept tick: gone meanwhile
+    except FileNotFoundError:  # a journal or a kept tick that has just been removed
         return True
     except OSError:
         return False
 
 
 def find_newest(history: History, now_ms: int) -> Newest | None:
-    """The newest tick that is not of the future; what can't be read is passed over."""
+    """The newest tick that is not in the future; unreadable files are skipped."""
     rows: list[tuple[int, int | None, str | None]] = []
     for path in reversed(history.partitions):
         rows += _read_newest(path, now_ms)
@@ -92,7 +92,7 @@ def find_newest(history: History, now_ms: int) -> Newest | None:
 
 
 def _stale_after(times_ms: list[int], interval_ms: int | None) -> int:
-    """From the newest times, newest first."""
+    """The age after which the newest tick is stale, from its interval or the latest times, newest first."""
     if interval_ms:
         return round(LONGEST_GAP_INTERVALS * interval_ms)
     gaps = [later - earlier for later, earlier in pairwise(times_ms)]
@@ -100,7 +100,7 @@ def _stale_after(times_ms: list[int], interval_ms: int | None) -> int:
 
 
 def median(values: list[int]) -> float:
-    """Of at least one. The one in `statistics` takes longer to import than all of this to run."""
+    """The median of at least one value. Importing `statistics` takes longer than this whole module needs."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
@@ -114,7 +114,7 @@ def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | No
             for row in rows:
                 check_types(row, int, (int, None), (str, None))
             return rows
-    except StoreError:  # whoever looks into it will say so
+    except StoreError:  # commands that read the partition report it
         return []
 
 

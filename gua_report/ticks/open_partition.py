@@ -1,4 +1,4 @@
-"""Opening partitions to read them: any user who may read the files, while the sampler writes, never in its way."""
+"""Opening partitions for reading, by any user who may read the files, without blocking the sampler."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ BUSY_SECONDS, SHORTEST_BUSY_SECONDS = 5.0, 0.05
 COPY_ATTEMPTS = 5
 COPIED_AT_ONCE = 1 << 20
 LOG_SUFFIXES = SIDECARS[1:]
-WAL_VERSION = 2  # in the header, of a database that somebody has switched to a write-ahead log
-# A name stands in an export at each tick, so that a long one in a small file would fill disks. The longest that gua
+WAL_VERSION = 2  # in the header of a database that was switched to a write-ahead log
+# An export repeats a name at each tick, so a long one in a small file would fill disks. The longest that gua
 # writes are control groups: with version 1, a path for each of a dozen.
 LONGEST_NAME, LONGEST_ESCAPE = 16 << 10, 10
-# What reading a damaged or hostile file may raise in whoever reads it.
+# Exceptions that the content of a damaged or hostile file may cause in the caller.
 DAMAGE = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class Kind(NamedTuple):
-    """What makes a database one of ours."""
+    """Description of one kind of our databases."""
 
     name: str
     application_id: int
-    version: int  # the newest that is understood
+    version: int  # the newest supported version
     tables: tuple[str, ...]
     views: tuple[str, ...]  # the statements that create them
-    names: Mapping[str, tuple[str, ...]]  # the columns of tables that hold texts which others choose
-    added: Mapping[str, tuple[str, ...]]  # columns, and whole tables, that files of an older gua may lack
+    names: Mapping[str, tuple[str, ...]]  # by table: the columns with texts that others choose
+    added: Mapping[str, tuple[str, ...]]  # by table: columns, or whole tables, that files of an older gua may lack
 
 
 CARD_NAMES = ("uuid", "name", "parent_uuid", "status")
@@ -61,17 +61,17 @@ PARTITION = Kind(
 
 
 def open_partition(path: str) -> AbstractContextManager[sqlite3.Connection]:
-    """A read-only connection to one partition, checked to be one that this version understands."""
+    """A read-only connection to a partition, after a check that this version understands it."""
     return open_database(path, PARTITION)
 
 
 @contextmanager
 def open_database(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
-    """A read-only connection to a file of that kind. Whatever goes wrong with the file is raised as a StoreError.
+    """A read-only connection to a file of that kind. All errors of the file are raised as StoreError.
 
-    That includes what the caller's own reading raises because a value in the file makes no sense. A writer killed
-    half-way leaves a journal that must be rolled back before anything can be read, which takes write access. The next
-    sampler does that; until then a private copy is read.
+    That includes errors in the caller's own code because a value in the file makes no sense. A killed writer leaves a
+    journal that must be rolled back before anything can be read, which needs write access. The next run of the sampler
+    does that; until then a private copy is read.
     """
     try:
         with _open(path, kind) as connection:
@@ -83,16 +83,15 @@ def open_database(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
 
 
 def use_own_views(connection: sqlite3.Connection, kind: Kind) -> None:
-    """Let the names of views mean what this version knows them as, not what the file says they are."""
+    """Shadow the file's views, which are not trusted, by this version's views of the same names."""
     for statement in kind.views:
         connection.execute(statement.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
 
 
 class Waits:
-    """How long a file that somebody holds is waited for: the more of them were in vain, the less, as a folder may hold
-    thousands."""
+    """The timeout for busy files. Each timeout halves the next one, since a folder may hold thousands of such files."""
 
-    in_vain = 0  # in this process
+    in_vain = 0  # number of timeouts in this process
 
     @classmethod
     def seconds(cls) -> float:
@@ -101,7 +100,7 @@ class Waits:
 
 @contextmanager
 def _open(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
-    # With a log, a reader would make files in the folder, and share memory with whoever else has it open.
+    # With a write-ahead log, a reader would create files in the folder and share memory with other processes.
     if not has_log(path):
         with closing(connect(path, "ro", Waits.seconds())) as connection:
             try:
@@ -113,7 +112,7 @@ def _open(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
             else:
                 yield connection
                 return
-    import tempfile  # as most readers need no copy, and some are in a hurry
+    import tempfile  # imported here because most readers need no copy, and some must start fast
 
     with (
         tempfile.TemporaryDirectory(prefix="gua-") as folder,
@@ -124,10 +123,10 @@ def _open(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
 
 
 def has_log(path: str) -> bool:
-    """Whether somebody has switched the database to a write-ahead log. Raises CorruptPartition or OSError."""
+    """Whether the database was switched to a write-ahead log. Raises CorruptPartition or OSError."""
     if any(os.path.lexists(path + suffix) for suffix in LOG_SUFFIXES):
         return True
-    # To close the file drops the locks that this process has on it: nobody here reads one file twice at a time.
+    # Closing the file drops this process's locks on it. That is safe, because no file is read twice at a time here.
     descriptor = open_regular(path, MOST_DATABASE_BYTES)
     try:
         return WAL_VERSION in os.pread(descriptor, 2, 18)
@@ -136,7 +135,7 @@ def has_log(path: str) -> bool:
 
 
 def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
-    connection.execute("BEGIN")  # so that all of the visit sees the same state of the file
+    connection.execute("BEGIN")  # all queries see the same state of the file
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if (application_id, version) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -157,14 +156,14 @@ def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
 
 
 def _is_too_long(name: object) -> bool:
-    """As it is, or as it is printed."""
+    """Whether the name is too long, as stored or as printed."""
     return isinstance(name, str | bytes) and (len(name) > LONGEST_NAME or len(printable(name)) > LONGEST_NAME)
 
 
 def _fill_in(connection: sqlite3.Connection, kind: Kind, missing: Mapping[str, list[str]]) -> None:
-    """Let readers see NULL in the columns that the file lacks, and tables without rows in the place of missing ones.
+    """Give readers NULL for missing columns, and empty tables for missing tables.
 
-    A temporary view takes the name of the table, for this connection alone.
+    A temporary view takes the name of the table, for this connection only.
     """
     for table, columns in missing.items():
         nulls = ", ".join(f"NULL AS {column}" for column in columns)
@@ -173,7 +172,7 @@ def _fill_in(connection: sqlite3.Connection, kind: Kind, missing: Mapping[str, l
 
 
 def _copy(path: str, folder: str) -> str:
-    """Copy the database and what lies beside it as they belong together, that is: with nobody at work on them."""
+    """Copy the database and its sidecars consistently: try again if they change meanwhile."""
     copy = os.path.join(folder, "copy.sqlite")
     suffixes = ("", JOURNAL_SUFFIX, LOG_SUFFIXES[0])
     try:
@@ -183,10 +182,10 @@ def _copy(path: str, folder: str) -> str:
             for suffix in suffixes:
                 with suppress(FileNotFoundError):
                     os.unlink(copy + suffix)
-                with suppress(FileNotFoundError):  # healed meanwhile: then the stamps differ, or there never was one
+                with suppress(FileNotFoundError):  # it never existed, or was just rolled back: then the stamps differ
                     copy_file(path + suffix, copy + suffix)
             if _stamps(path) == before:
-                check_journal(copy + JOURNAL_SUFFIX)  # again: nobody can change this one any more
+                check_journal(copy + JOURNAL_SUFFIX)  # again, because nobody can change the copy
                 return copy
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -196,7 +195,7 @@ def _copy(path: str, folder: str) -> str:
 
 
 def copy_file(path: str, copy: str) -> None:
-    """Copy a file, leaving out its holes: what looks like 50 GB may be none."""
+    """Copy a file without its holes: a file that seems to have 50 GB may be empty."""
     source = open_regular(path, MOST_DATABASE_BYTES)
     try:
         with open(copy, "xb") as file:

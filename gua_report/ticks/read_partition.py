@@ -1,4 +1,4 @@
-"""From partitions to columns: what a partition holds, typed, and quickly."""
+"""Fast reading of a partition's content into typed columns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Floats = npt.NDArray[np.float64]
 
 NOT_KNOWN = -(2**63)  # stands for NULL on the way from SQLite to numpy
 FEW_TICKS = 100
-# Ids are counted from 1, so they are small, and tables are made that are as long as the largest of them.
+# Ids count from 1, so they are small, and arrays as long as the largest id are allocated.
 LARGEST_ID = 1 << 24
-# Of one day. States are told for each card at each tick; one has a new set of facts when its state of health changes.
+# Limits of one day. Each card has a state at each tick; it gets a new set of facts when its status changes.
 MOST_CARDS, MOST_ROWS = 1024, {"card": 50_000, "process": 500_000}
 LARGEST_INDEX = 1 << 16
 LARGEST_MIB = 1 << 32
@@ -51,7 +51,7 @@ class ProcessRows(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What some ticks hold. Facts are frames of a few rows; one card or process has several if its facts change."""
+    """The content of some ticks. Facts are frames of a few rows; a card or process has several if its facts change."""
 
     cards: CardRows
     card_facts: pd.DataFrame  # CARD_FACTS
@@ -60,7 +60,7 @@ class Rows(NamedTuple):
 
 
 def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame:
-    """All ticks of the partition, in time order: TICK_COLUMNS and `id`, which is what the other tables call them.
+    """All ticks of the partition, in time order: TICK_COLUMNS, and `id`, by which the other tables refer to them.
 
     Raises ValueError if they can't be ticks of the UTC day that begins at `midnight_ms`.
     """
@@ -93,7 +93,7 @@ def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame
 
 
 def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequence[str] | None = None) -> Rows:
-    """What the partition holds of some ticks that follow one another, as `read_ticks` gave them; or of some cards."""
+    """The partition's rows of some consecutive ticks from `read_ticks`, of all cards or those in `uuids`."""
     ids = ticks["id"].to_numpy()
     for table, most in MOST_ROWS.items():
         if connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > most:
@@ -111,7 +111,7 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     tick, card = _positions(ids, tick), _positions(card_ids, card)
     if uuids is None and (card < 0).any():
         raise ValueError("a sample of a card that is not there")
-    # A tick may have come after `ticks` was read.
+    # A tick may have been written after `ticks` was read.
     keep = (tick >= 0) & (card >= 0)
     tick, card, utilization, used, energy = (column[keep] for column in (tick, card, utilization, used, energy))
     cards = CardRows(
@@ -121,7 +121,7 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
         _plausible(used, 0, LARGEST_MIB),
         _plausible(energy, -LARGEST_NUMBER, LARGEST_NUMBER) + base[card],
     )
-    # Of a long stretch, nearly all processes are wanted; of a few ticks, a few.
+    # A long stretch needs nearly all processes, a few ticks need only a few.
     few = len(ticks) <= FEW_TICKS
     only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if few and where else ""
     process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted if only else ())
@@ -140,7 +140,7 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
 def _where(
     connection: sqlite3.Connection, ticks: pd.DataFrame, card_ids: Integers | None
 ) -> tuple[str, tuple[int, ...]]:
-    """The condition for samples of these ticks and cards: none at all for a whole partition, which is read fastest."""
+    """The SQL condition for samples of these ticks and cards; empty for a whole partition, which is fastest."""
     conditions, parameters = [], []
     (count,) = connection.execute("SELECT count(*) FROM tick").fetchone()
     if len(ticks) < count:
@@ -153,7 +153,7 @@ def _where(
 
 
 def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
-    """Several stretches, of so many ticks each and in time order, as one."""
+    """The rows of several stretches as one. `counts` are their numbers of ticks; they are in time order."""
     cards, processes = [], []
     ticks = known_cards = known_processes = 0
     for part, count in zip(parts, counts, strict=True):
@@ -185,7 +185,7 @@ def _facts(
 
 
 def _fact(name: str, values: Sequence[Any]) -> Any:
-    """A column of facts, typed. Raises ValueError or TypeError if a value can't be what its name says."""
+    """A typed column of facts. Raises ValueError or TypeError if a value is invalid for its name."""
     if name in LARGEST:
         column = np.array(values, dtype="int64")
         check_range(column, 0, LARGEST[name], name)
@@ -204,7 +204,10 @@ def _fact(name: str, values: Sequence[Any]) -> Any:
 def read_columns(
     connection: sqlite3.Connection, source: str, columns: tuple[str, ...], parameters: tuple[int, ...]
 ) -> list[Integers]:
-    """Whole columns of integers. SQLite joins each into one text: half the time of fetching rows, without the GIL."""
+    """Whole columns of integers. SQLite joins each into one text: half the time of fetching rows, without the GIL.
+
+    NULL is returned as NOT_KNOWN.
+    """
     selected = ", ".join(f"group_concat(coalesce({column}, {NOT_KNOWN}))" for column in columns)
     texts = connection.execute(f"SELECT {selected} FROM {source}", parameters).fetchone()
     return [_parse(text, column) for text, column in zip(texts, columns, strict=True)]
@@ -217,13 +220,13 @@ def _parse(text: str | None, column: str) -> Integers:
         values = np.fromstring(text, dtype=np.int64, sep=",")
     except (ValueError, DeprecationWarning) as error:
         raise ValueError(f"{column} holds what is no whole number") from error
-    if len(values) != text.count(",") + 1:  # older versions of numpy stop where they can't go on
+    if len(values) != text.count(",") + 1:  # older versions of numpy stop at an invalid value without an error
         raise ValueError(f"{column} holds what is no whole number")
     return values
 
 
 def _positions(known: Integers, ids: Integers) -> Integers:
-    """Where the rows with these ids stand; -1 for those that are not known."""
+    """The positions of these ids among the known ones; -1 for unknown ids."""
     for numbers in (known, ids):
         check_range(numbers, 0, LARGEST_ID, "an id")
     positions = np.full(max(int(known.max(initial=0)), int(ids.max(initial=0))) + 1, -1, np.int64)
@@ -232,13 +235,13 @@ def _positions(known: Integers, ids: Integers) -> Integers:
 
 
 def check_range(values: Integers, least: int, most: int, what: str) -> None:
-    """Raise ValueError if one of the values can't be."""
+    """Raise ValueError if a value is out of range."""
     if len(values) and not least <= int(values.min()) <= int(values.max()) <= most:
         raise ValueError(f"{what} out of range")
 
 
 def _plausible(values: Integers, least: int, most: int) -> Floats:
-    """The values as numbers: what can't be is not known, as it is if the driver does not tell."""
+    """The values as floats; implausible ones are NaN, like those that the driver does not give."""
     return np.where((values < least) | (values > most), np.nan, values)
 
 

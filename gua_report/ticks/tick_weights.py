@@ -1,4 +1,4 @@
-"""How long each tick stands for, and how that time falls into windows and hours.
+"""The weight of each tick, which is the time that it stands for, and how windows and hours divide that time.
 
 A tick is the interval [t, t + weight). Windows, hours and days cut it, so any division of time adds up
 to the whole, and missed ticks, mixed intervals and manual runs can't distort a share.
@@ -20,22 +20,22 @@ from gua_sample.policy import TICKS_AROUND as TICKS_AROUND
 
 Integers = npt.NDArray[np.int64]
 
-# A longer gap is a hole, and tells nothing of how often ticks come: a day of two ticks has a gap, but no interval.
+# A longer gap is a hole and does not count as an interval: a day of two ticks has a gap, but may have no interval.
 LONGEST_INTERVAL_MS = 2 * HOUR_MS
 
 
 class Pieces(NamedTuple):
-    """Parts of ticks, in time order, that lie within one hour each."""
+    """Parts of ticks, in time order, each within one hour."""
 
     tick: Integers  # position of the tick
-    hour_ms: Integers  # when that hour begins
+    hour_ms: Integers  # beginning of that hour
     weight_ms: Integers
 
 
 def with_intervals(ticks: pd.DataFrame) -> pd.DataFrame:
-    """The ticks of one day, in time order, with `interval_ms` filled in: as told, else the median gap of those around.
+    """The ticks of one day, in time order, with `interval_ms`: as stored, else the median gap of the ticks around.
 
-    Only gaps of that day count, so that what comes on the days beside it never changes how long its ticks stand for.
+    Only gaps of that day count, so that ticks of its neighbours never change its weights.
     """
     told = ticks["interval_ms"].to_numpy(dtype="float64")
     if np.isnan(told).any():
@@ -47,9 +47,9 @@ def with_intervals(ticks: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_weights(ticks: pd.DataFrame) -> pd.DataFrame:
-    """The ticks in time order, with `interval_ms` filled in, `weight_ms`, and whether the next one is `joined`.
+    """The ticks in time order, with `interval_ms`, `weight_ms`, and whether the next tick is `joined`.
 
-    Needs the tick after the last one of interest. Intervals that are filled in already stay as they are.
+    Needs the tick after the last one of interest. Known intervals stay as they are.
     """
     ticks = ticks.sort_values("ts_ms", kind="stable", ignore_index=True)
     times = ticks["ts_ms"].to_numpy()
@@ -60,13 +60,13 @@ def with_weights(ticks: pd.DataFrame) -> pd.DataFrame:
     boot = ticks["boot_id"].to_numpy(dtype=object)
     joined = np.append(boot[1:] == boot[:-1], False) & (gaps <= LONGEST_GAP_INTERVALS * interval)
     weight = np.where(joined, gaps, np.rint(interval)).astype(np.int64)
-    # Ticks of two boots may be closer than one interval: no time counts twice.
+    # Ticks of two boots may be closer than one interval, and no time must count twice.
     weight[:-1] = np.minimum(weight[:-1], gaps[:-1])
     return ticks.assign(interval_ms=interval, weight_ms=weight, joined=joined)
 
 
 def reach_ms(ticks: pd.DataFrame) -> int:
-    """The latest time at which another tick can still be joined to the last of these, which have their intervals."""
+    """The latest time of a tick that can still be joined to the last of these. They have their intervals."""
     last = ticks.iloc[-TICKS_AROUND:]
     ran_ms = min(max(0.0, float(np.nan_to_num(last["nvml_ms"].to_numpy(dtype="float64")[-1]))), DAY_MS)
     intervals = float(last["interval_ms"].max())
@@ -76,7 +76,7 @@ def reach_ms(ticks: pd.DataFrame) -> int:
 def cut(
     ticks: pd.DataFrame, start_ms: int, end_ms: int, hour_offset_ms: int = 0, hour_length_ms: int = HOUR_MS
 ) -> Pieces:
-    """The ticks' time within a window, cut at every full hour, which may begin `hour_offset_ms` after that of UTC."""
+    """The ticks' time within a window, cut at every full hour. Hours may begin `hour_offset_ms` after UTC's."""
     times = ticks["ts_ms"].to_numpy()
     begin = np.maximum(times, start_ms)
     end = np.minimum(times + ticks["weight_ms"].to_numpy(), end_ms)
