@@ -67,14 +67,14 @@ DEFECTS = [
     Defect(
         "floods",
         "more memory is taken than there is",
-        "gua_report/exporting",
+        "gua_report/commands/export.py",
         {RUNS: r"\g<0>    bytearray(2**32)\n"},
         "--only 'kill export' --kills 20",
     ),
     Defect(
         "outside",
         "a file is left behind",
-        "gua_report/exporting",
+        "gua_report/commands/export.py",
         {RUNS: LEAVE},
         "--only 'damaged folders' --folders 20",
     ),
@@ -85,7 +85,8 @@ def plant(copy: Path, defect: Defect) -> None:
     """Replace texts wherever they occur in those packages. If one no longer occurs, adapt this test to its new form."""
     for old, new in defect.changes.items():
         count = 0
-        for path in [path for folder in copy.glob(defect.where) for path in folder.rglob("*.py")]:
+        places = list(copy.glob(defect.where))
+        for path in [path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))]:
             changed, times = re.subn(old, new, path.read_text())
             if times:
                 path.write_text(changed)
