@@ -110,7 +110,8 @@ def sql(stage: Stage, file: str, statements: list[str]) -> None:
     loosen = "replace(replace(replace(sql, ') STRICT, WITHOUT', ') WITHOUT'), ') STRICT', ')'), ' NOT NULL', '')"
     path = stage.data / file
     for batch in (["PRAGMA writable_schema = ON", f"UPDATE sqlite_master SET sql = {loosen}"], statements):
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        # An earlier step may have put something else in its place.
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute(f"PRAGMA max_page_count = {MOST_PAGES}")  # endless statements must not fill the disk
             connection.set_progress_handler(_deadline(), 10_000)
