@@ -33,7 +33,7 @@ def test_a_fresh_clone_installs_a_service_that_samples(guest: Guest) -> None:
     # Bytecode is there, since the unit can't write it, and nothing is left in the clone.
     site = guest.run("/opt/gua/bin/python", "-c", "import gua_sample; print(gua_sample.__file__)").stdout.strip()
     cached = guest.run("sh", "-c", f"ls {Path(site).parent}/__pycache__").stdout.split()
-    assert {"cli", "nvml", "writer"} <= {name.partition(".")[0] for name in cached}
+    assert {"cli", "nvml", "partition_file"} <= {name.partition(".")[0] for name in cached}
     assert (
         guest.run("find", SOURCE, "-name", "build", "-o", "-name", "*.egg-info", "-o", "-name", "__pycache__").stdout
         == ""
