@@ -62,6 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, help="the checkout to compare with")
     parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--only", default="", help="the commands with this in their description")
     options = parser.parse_args()
     other = options.other.resolve()
     with tempfile.TemporaryDirectory(prefix="gua-bench-", dir="/dev/shm") as name:
@@ -71,7 +72,8 @@ def main() -> int:
             scenario.add_card(compute=[(1, 4000)])
         path = scenario.write(folder / "scenario")
         variables = environment(build(folder), path, ENVIRONMENT)
-        for what, words in prepare(folder, other).items():
+        commands = {what: words for what, words in prepare(folder, other).items() if options.only in what}
+        for what, words in commands.items():
             costs: dict[Path, list[float]] = {other: [], HERE: []}
             for turn in range(options.turns + 1):
                 for checkout, found in costs.items():
