@@ -3,7 +3,7 @@
 Only this module, nvml_card (one card) and nvml_gpm (utilization of MIG instances) call NVML.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: see records.py.
 
 from contextlib import suppress
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
 """Reading one card. A value that it does not give is None, and `missing` says why."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: see records.py.
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

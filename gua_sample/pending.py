@@ -4,7 +4,7 @@ Each has a random key, which is stored in the same transaction as the tick when 
 killed between that and deleting the file, the key keeps the next run from storing the tick twice.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: see records.py.
 
 import os
 from collections.abc import Callable

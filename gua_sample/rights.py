@@ -1,6 +1,6 @@
 """The owner of a data folder, other users with write access, and giving up root to become the owner."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: see records.py.
 
 import os
 import pwd

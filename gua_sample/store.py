@@ -5,7 +5,7 @@ deleted; a tick for a busy partition is kept beside it and taken in exactly once
 other failures leave the file as it was and raise StoreError. Each repaired problem gives a line to `warn`.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: see records.py.
 
 import fcntl
 import os

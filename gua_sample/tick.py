@@ -1,6 +1,6 @@
 """One tick: heal partitions, read the cards, identify their processes, store the result."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: see records.py.
 
 import time
 from typing import NamedTuple
