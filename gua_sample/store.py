@@ -38,6 +38,7 @@ Warn = Callable[[str], None]
 
 # A run just before midnight may see a partition that another run created just after midnight.
 CLOCKS_DIFFER_MS = 600_000
+LOOK_SECONDS = 0.05  # between two tries to lock
 
 
 class Outcome(NamedTuple):
@@ -207,24 +208,25 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _lock(folder: int, path: str) -> None:
-    """Lock the folder, or raise PartitionBusy after a timeout: every user who may read the folder can hold its lock."""
-    ends = time.monotonic() + BUSY_SECONDS
+def lock_within(seconds: float, descriptor: int, busy: str) -> None:
+    """Lock a file or folder; raise PartitionBusy with the text `busy` if another process still holds it after that."""
+    ends = time.monotonic() + seconds
     while True:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError as error:
             if time.monotonic() > ends:
-                raise PartitionBusy(f"{path} is corrupt, and its folder is locked by another process") from error
-            time.sleep(0.05)
+                raise PartitionBusy(busy) from error
+            time.sleep(LOOK_SECONDS)
 
 
 def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition, warn: Warn) -> None:
     """Rename a corrupt partition and its sidecars, unless another run has done so meanwhile."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
-        _lock(folder, path)
+        # Every user who may read the folder can hold its lock: then the tick is kept.
+        lock_within(BUSY_SECONDS, folder, f"{path} is corrupt, and its folder is locked by another process")
         if _identity(path) != identity:
             return
         number = 1

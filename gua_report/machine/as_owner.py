@@ -117,7 +117,7 @@ def _produce(owner: Owner | None, produce: Callable[[], Iterator[Message]], writ
             except ImportError as error:
                 text = f"{error}, which uid {os.geteuid()} may not read: install gua where everybody may"
                 _send(file, ERROR, json.dumps([StoreError.__name__, text]).encode())
-            except Exception as error:
+            except Exception as error:  # a mistake of ours, which the parent is to report
                 if "--debug" in sys.argv:
                     show_traceback()
                 _send(file, BUG, f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace"))

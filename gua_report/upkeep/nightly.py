@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -28,10 +26,11 @@ from gua_report.window import midnight_ms
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import DAY_MS, day_of
+from gua_sample.store import lock_within
 
 LOCK_NAME = ".rollup.lock"
 # The wait for the lock is bounded: its holder may be anybody whom the owner permits, and not be working at all.
-LONGEST_WAIT_SECONDS, LOOK_SECONDS = 3600.0, 0.05
+LONGEST_WAIT_SECONDS = 3600.0
 # A rebuilt day may change the edges of its neighbours, and these the edges of theirs.
 PASSES = 3
 
@@ -178,14 +177,14 @@ class Upkeep:
         before = self.episodes_before(day)
         try:
             return roll_up_day(self.history, day, self.config.policy, before)
-        except Exception as error:
+        except Exception as error:  # of any kind: see above
             self.fail(day, error)
             return None
 
     def is_closed(self, day: str) -> bool:
         try:
             return is_closed(self.history, day, self.now_ms)
-        except Exception as error:
+        except Exception as error:  # a damaged file may raise any error: it costs that day alone
             self.fail(day, error)
             return True
 
@@ -322,19 +321,7 @@ def alone(data_dir: str) -> Iterator[None]:
     except OSError as error:
         raise storage_error(error, data_dir) from error
     try:
-        _wait_for(lock, path)
+        lock_within(LONGEST_WAIT_SECONDS, lock, f"{path} is held by another process: see 'fuser -v {path}'")
         yield
     finally:
         os.close(lock)
-
-
-def _wait_for(lock: int, path: str) -> None:
-    ends = time.monotonic() + LONGEST_WAIT_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            if time.monotonic() > ends:
-                raise PartitionBusy(f"{path} is held by another process: see 'fuser -v {path}'") from error
-            time.sleep(LOOK_SECONDS)
