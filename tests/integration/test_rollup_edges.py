@@ -219,3 +219,25 @@ def test_days_that_are_copied_back_without_their_times_stay_as_they_were(data_di
     done = roll_up(data_dir, "--compact", **KEEP_THREE)
     assert (done["rolled_up"], done["inexact"]) == (WEEK, [])
     assert stored(data_dir) == sums
+
+
+def test_a_kill_before_the_new_size_of_a_compacted_day_is_noted_costs_no_edge(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the day before it expired, such a day was once made anew without the ticks before its start."""
+    sums = stored(data_dir)
+    assert roll_up(data_dir, **KEEP_THREE)["removed"]
+    first = days_left(data_dir)[0]
+    size = partition(data_dir, first).stat().st_size
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as killing:
+        killing.setattr(RollupWriter, "mark_compact", die)
+        with pytest.raises(Killed):
+            roll_up(data_dir, "--compact", **KEEP_THREE)
+    assert partition(data_dir, first).stat().st_size < size
+    done = roll_up(data_dir, **KEEP_THREE)
+    assert (done["rolled_up"], done["inexact"]) == ([first], [])
+    assert stored(data_dir) == sums
