@@ -6,10 +6,12 @@ Ends with 1 if anything is, and says in the log how to repeat it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ from tests.torture.table import Table
 from tests.torture.workshop import CARDS, Problem, Workshop
 
 PREPARED = "GUA_TORTURE_FOLDER"
+CASES_OF_A_WORKER = 40  # then a new one takes its place: hostile files leave it large, and slow to fork
 
 
 class Kind(NamedTuple):
@@ -109,7 +112,13 @@ def torture(options: argparse.Namespace, folder: Path) -> int:
     workshop = Workshop(folder / "work", folder / "scenario")
     units, table = plan(options), Table(KINDS)
     run = Run(workshop, options.seed, started + options.minutes * 60)
-    with options.log.open("w") as log, multiprocessing.get_context("fork").Pool(options.workers) as pool:
+    pool_of = multiprocessing.get_context("fork").Pool
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with (
+        options.log.open("w") as log,
+        pool_of(options.workers, signal.signal, ignore, CASES_OF_A_WORKER) as pool,
+        contextlib.suppress(KeyboardInterrupt),  # the table then tells of the cases so far
+    ):
         for number, (unit, runs, problems) in enumerate(pool.imap_unordered(run, units), 1):
             table.add(unit.kind, runs, problems)
             again = f"--seed {options.seed} --only '{unit.kind}' --case {unit.number}"
@@ -137,7 +146,10 @@ def prepare() -> int:
         variables = with_clock(environment(build(folder), scenario.write(folder / "scenario")), folder)
         variables["LD_PRELOAD"] += f":{folder / 'kill_at.so'}"
         variables |= {PREPARED: name, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "TZ": "UTC"}
-        return subprocess.run([sys.executable, "-m", "tests.torture", *sys.argv[1:]], env=variables).returncode
+        process = subprocess.Popen([sys.executable, "-m", "tests.torture", *sys.argv[1:]], env=variables)
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):  # the process gets it too, and ends
+                return process.wait()
 
 
 def main() -> int:
