@@ -15,16 +15,14 @@ from gua_sample.errors import CorruptPartition, NewerPartition, StoreError
 from gua_sample.partition_names import PENDING_SUFFIX, SUFFIX, day_of, is_partition
 from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
 from gua_sample.safe_file import read_regular
-from gua_sample.whole_file import UNFINISHED_SUFFIX, remove_abandoned, sync_folder
+from gua_sample.whole_file import UNFINISHED_SUFFIX, remove_abandoned, replace_file
 
 VERSION = 2  # fields by name; version 1 had lists, in the order of the fields of that time
 MOST_BYTES = 6 << 20  # 128 cards with ten processes each take 0.7 MB; with a dozen long control groups each, 5 MB
 # Limits of one run; the rest waits for the next. As Python objects, the bytes take twenty times as much memory.
 MOST_FILES, MOST_BYTES_AT_ONCE = 500, 12 << 20
 # Exceptions from reading a file that holds no kept tick.
-NOT_UNDERSTOOD = (
-    *(ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, CorruptPartition),
-)
+NOT_UNDERSTOOD = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, CorruptPartition)
 
 
 class Kept(NamedTuple):
@@ -42,12 +40,7 @@ def keep(folder: str, tick: Tick) -> str:
     path = os.path.join(folder, f"{day_of(tick.ts_ms)}.{key:014x}{PENDING_SUFFIX}")
     document = {"version": VERSION, "key": key, "tick": _named(tick._replace(cursors=[]))}
     try:
-        with open(path + UNFINISHED_SUFFIX, "x", encoding="utf-8") as file:
-            json.dump(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(path + UNFINISHED_SUFFIX, path)
-        sync_folder(folder)
+        replace_file(path, json.dumps(document), durable=True)
     except OSError as error:
         raise StoreError(f"the tick can't be written to its partition now, nor to {path}: {error.strerror}") from error
     return path
@@ -74,7 +67,7 @@ def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
                 warn(f"{path} can't be read ({error.strerror}): the tick goes on waiting")
             except NOT_UNDERSTOOD as error:
                 set_aside(path, error, warn)
-        elif name.endswith(PENDING_SUFFIX + UNFINISHED_SUFFIX):
+        elif PENDING_SUFFIX in name and name.endswith(UNFINISHED_SUFFIX):
             remove_abandoned(path)
     return sorted(kept, key=lambda one: one.tick.ts_ms)
 
@@ -102,7 +95,7 @@ def load_one(path: str) -> Kept:
     version = int(document["version"])
     if version > VERSION:
         raise NewerPartition(f"{path} has version {version}, this gua reads up to {VERSION}")
-    tick = restore(document["tick"]) if version == 1 else _from_names(document["tick"])
+    tick = restore(document["tick"])
     return Kept(path, _day_of(tick.ts_ms), int(document["key"]), tick)
 
 
@@ -116,21 +109,23 @@ def _day_of(ts_ms: int) -> str:
     return day
 
 
-def _card(values: list[Any]) -> Card:
-    card = Card(*values)
-    usages = [Usage(*usage) for usage in card.usages]
-    return card._replace(facts=CardFacts(*card.facts), usages=usages)
+def restore(values: Any) -> Tick:
+    """A tick, without its cursors, from the dicts or lists that JSON makes of its tuples."""
+    tick: Tick = _make(Tick, values)
+    cards = [
+        card._replace(facts=_make(CardFacts, card.facts), usages=[_make(Usage, usage) for usage in card.usages])
+        for card in (_make(Card, card) for card in tick.cards)
+    ]
+    # JSON's keys are strings.
+    processes = {int(pid): _make(Process, process) for pid, process in tick.processes.items()}
+    return tick._replace(boot=_make(Boot, tick.boot), cards=cards, processes=processes, cursors=[])
 
 
-def restore(values: list[Any]) -> Tick:
-    """A tick, without its cursors, from the plain lists that JSON makes of its tuples."""
-    tick = Tick(*values)
-    return tick._replace(
-        boot=Boot(*tick.boot),
-        cards=[_card(card) for card in values[Tick._fields.index("cards")]],
-        # JSON's keys are strings.
-        processes={int(pid): Process(*process) for pid, process in tick.processes.items()},
-    )
+def _make(kind: Any, values: Any) -> Any:
+    """A tuple of that kind. Of a dict, unknown names, of a newer gua, are ignored; missing ones give None."""
+    if isinstance(values, dict):
+        return kind(**{name: values.get(name) for name in kind._fields})
+    return kind(*values)
 
 
 def _named(value: Any) -> Any:
@@ -140,20 +135,3 @@ def _named(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _named(part) for key, part in value.items()}
     return [_named(part) for part in value] if isinstance(value, list) else value
-
-
-def _from_names(values: dict[str, Any]) -> Tick:
-    """A tick from the dicts of version 2. Unknown names, of a newer gua, are ignored; missing ones give None."""
-    cards = [
-        _pick(Card, card)._replace(
-            facts=_pick(CardFacts, card["facts"]), usages=[_pick(Usage, usage) for usage in card["usages"]]
-        )
-        for card in values["cards"]
-    ]
-    processes = {int(pid): _pick(Process, process) for pid, process in values["processes"].items()}
-    tick: Tick = _pick(Tick, values)
-    return tick._replace(boot=_pick(Boot, values["boot"]), cards=cards, processes=processes, cursors=[])
-
-
-def _pick(kind: Any, values: dict[str, Any]) -> Any:
-    return kind(**{name: values.get(name) for name in kind._fields})
