@@ -9,7 +9,7 @@ from typing import NoReturn
 from gua_sample import console, processes, service, settings, tick
 from gua_sample.errors import DriverError, StoreError, TextfileError, UsageError
 from gua_sample.policy import STATES, card_state
-from gua_sample.records import Previous, Reading, Source, Tick
+from gua_sample.records import TIMEOUT, Previous, Reading, Source, Tick
 from gua_sample.rights import become_owner
 
 PROG = "gua-sample"
@@ -62,10 +62,12 @@ def run(options: argparse.Namespace) -> int:
     if options.record_timeout:
         if service.folder_of_runs() is None:
             raise UsageError("--record-timeout is for the unit alone: it says that the unit's run was killed")
-        killed = tick.record_timeout(data_dir, service.read_start_ms(ts_ms), ts_ms, warn)
-        if problem := publish(textfile, data_dir, killed):
+        started_ms = service.read_start_ms(ts_ms)
+        source = unusable(DriverError(TIMEOUT, "a run had to be killed at its start timeout"))
+        killed = tick.run(data_dir, source, None, started_ms, warn, nvml_ms=ts_ms - started_ms)
+        if problem := publish(textfile, data_dir, killed.tick):
             warn(str(problem))
-        warn("a run had to be killed at its start timeout: the driver hangs? see 'gua doctor'")
+        warn(f"{killed.driver_error}: the driver hangs? see 'gua doctor'")
         return 0
     service.mark_start()
     source = simulation(options.simulate, options.data_dir, ts_ms) if options.simulate is not None else machine()
@@ -113,16 +115,22 @@ def machine() -> Source:
         from gua_sample import nvml
     except ModuleNotFoundError as error:
         name = "nvidia_ml_py_missing"
-        problem = DriverError(name, f"NVML failed ({name}): {error}; run 'pip install nvidia-ml-py' for this Python")
+        text = f"NVML failed ({name}): {error}; run 'pip install nvidia-ml-py' for this Python"
+        return unusable(DriverError(name, text))
 
-        def read(previous: Previous | None) -> Reading:
-            raise problem
-    else:
+    def read(previous: Previous | None) -> Reading:
+        if service.folder_of_runs() is not None and service.find_hanging_run() is not None:
+            raise nvml.driver_error("driver_hangs")
+        return nvml.read(previous)
 
-        def read(previous: Previous | None) -> Reading:
-            if service.folder_of_runs() is not None and service.find_hanging_run() is not None:
-                raise nvml.driver_error("driver_hangs")
-            return nvml.read(previous)
+    return Source(processes.read_boot, read, processes.describe, processes.user_names)
+
+
+def unusable(error: DriverError) -> Source:
+    """The source of a tick without cards: reading this machine's driver raises the error."""
+
+    def read(previous: Previous | None) -> Reading:
+        raise error
 
     return Source(processes.read_boot, read, processes.describe, processes.user_names)
 

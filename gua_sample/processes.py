@@ -10,10 +10,10 @@ import _thread
 import os
 import pwd
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from gua_sample.records import Boot, Process
+from gua_sample.records import Boot, Card, Process, Source
 
 LOGIN_UID_UNSET = 4294967295
 # Timeout of a tick for names of users.
@@ -50,6 +50,29 @@ def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
         None if command is None else printable(command[:-1] if command.endswith(b"\n") else command),
         _cgroup(read_file(f"{folder}/cgroup")),
     )
+
+
+def describe_all(
+    cards: Iterable[Card], boot: Boot, source: Source, recall: Callable[[], Mapping[int, str | None]] = dict
+) -> dict[int, Process]:
+    """The processes on the cards, with the names of their users.
+
+    `recall` gives known names, by uid, in case that the directory of users does not answer.
+    """
+    pids = dict.fromkeys(usage.pid for card in cards for usage in card.usages)
+    described = {pid: source.describe(pid, boot) for pid in pids}
+    uids = {uid for one in described.values() for uid in (one.uid, one.login_uid) if uid is not None}
+    names = source.names(uids) if uids else {}
+    if uids - names.keys():
+        names = {**recall(), **names}
+
+    def name(uid: int | None) -> str | None:
+        return None if uid is None else names.get(uid)
+
+    return {
+        pid: one._replace(user=one.user or name(one.uid), login_user=one.login_user or name(one.login_uid))
+        for pid, one in described.items()
+    }
 
 
 def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int, str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample import pending, processes
 from gua_sample.errors import DriverError
-from gua_sample.records import Previous, Process, Source, Tick
+from gua_sample.records import Previous, Source, Tick
 
 SAY = "'gua doctor' says more"
 
@@ -55,22 +55,8 @@ def look(source: Source, previous: Previous | None, ts_ms: int) -> Tick:
     began = time.monotonic()
     reading = source.read(previous)
     nvml_ms = round((time.monotonic() - began) * 1000)
-    pids = {usage.pid for card in reading.cards for usage in card.usages}
-    described = name_users({pid: source.describe(pid, boot) for pid in pids}, source)
+    described = processes.describe_all(reading.cards, boot, source)
     return Tick(ts_ms, None, boot, reading.driver_version, nvml_ms, None, reading.cards, described, [])
-
-
-def name_users(described: dict[int, Process], source: Source) -> dict[int, Process]:
-    uids = {uid for one in described.values() for uid in (one.uid, one.login_uid) if uid is not None}
-    names = source.names(uids) if uids else {}
-
-    def name(uid: int | None) -> str | None:
-        return None if uid is None else names.get(uid)
-
-    return {
-        pid: one._replace(user=one.user or name(one.uid), login_user=one.login_user or name(one.login_uid))
-        for pid, one in described.items()
-    }
 
 
 def simulate(seed: int, ts_ms: int) -> Tick:
