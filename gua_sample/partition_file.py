@@ -6,14 +6,13 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from gua_sample import schema
-from gua_sample.errors import CorruptPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
 from gua_sample.partition_names import DAY_MS
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick, Usage
-from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, visit_seconds
+from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, is_begun, visit_seconds
 
 # Time to wait for readers before the tick is kept beside the partition. It is short, since a writer
 # that waits to commit locks new readers out.
@@ -79,9 +78,7 @@ class Writer:
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._connection.close()  # an open transaction is rolled back
         if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise storage_error(error, self._path) from error
@@ -136,8 +133,7 @@ class Writer:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Raise damage of any kind as CorruptPartition. A deadline ends reading that would never end."""
-        self._deadline = Deadline(self._connection, visit_seconds(self._path))
+        """Raise damage of any kind as CorruptPartition."""
         try:
             yield
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -181,57 +177,35 @@ class Writer:
             for key, ts_ms, interval, *boot, driver, nvml_ms, error in ticks
         ]
 
-    def write(self, kept: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> int:
-        """Add kept ticks that are not stored yet, then new ones, in one transaction; return the number of new ones."""
-        count, tick = 0, None
-        self._begin_writing()
-        for late, key in kept:
-            if not self._execute("SELECT 1 FROM tick WHERE pending_key = ?", (key,)).fetchone():
+    def write(self, keyed: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> None:
+        """Add ticks whose keys are not stored yet, then ticks without a key, in one transaction.
+
+        The last tick without a key leaves its cursors for the next run.
+        """
+        tick = None
+        self._execute("BEGIN IMMEDIATE")
+        if self._is_begun():
+            schema.bring_up_to_date(self._connection)
+        else:
+            schema.begin(self._connection)
+        known: set[int] | None = None
+        for late, key in keyed:
+            if known is None:  # all at once, because they have no index
+                known = {row[0] for row in self._execute("SELECT pending_key FROM tick")}
+            if key not in known:
                 self._add_tick(late, key)
         for tick in ticks:
             self._add_tick(tick, None)
-            count += 1
         if tick and tick.cursors:
             self._replace_cursors(tick)
         self._execute("COMMIT")
-        return count
-
-    def take_in(self, keyed: Iterable[tuple[Tick, int]]) -> int:
-        """Add ticks from elsewhere whose keys are not stored yet, in one transaction; return their number."""
-        count = 0
-        self._begin_writing()
-        # Read all keys at once: they have no index. `write`, with one or two kept ticks, looks each of them up.
-        known = {row[0] for row in self._execute("SELECT pending_key FROM tick WHERE pending_key IS NOT NULL")}
-        for tick, key in keyed:
-            if key not in known:
-                self._add_tick(tick, key)
-                count += 1
-        self._execute("COMMIT")
-        return count
 
     def _is_begun(self) -> bool:
         """Whether there is a schema yet. Raises StoreError if the file belongs to another program or a newer gua."""
-        application_id = self._execute("PRAGMA application_id").fetchone()[0]
-        version = self._execute("PRAGMA user_version").fetchone()[0]
-        if application_id == schema.APPLICATION_ID:
-            if version > schema.VERSION:
-                raise NewerPartition(
-                    f"{self._path} has schema version {version}, this gua writes version {schema.VERSION}:"
-                    " install the newer gua again"
-                )
-            check_tables(self._connection, self._path, schema.TABLE_NAMES)
-            return True
-        if self._execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise CorruptPartition(f"{self._path} is a database of something else")
-        return False
-
-    def _begin_writing(self) -> None:
-        """Begin a transaction on a file that has all tables and columns of this version."""
-        self._execute("BEGIN IMMEDIATE")
-        if self._is_begun():
-            bring_up_to_date(self._connection)
-        else:
-            begin(self._connection)
+        if not is_begun(self._connection, self._path, "a partition", schema.APPLICATION_ID, schema.VERSION):
+            return False
+        check_tables(self._connection, self._path, schema.TABLE_NAMES)
+        return True
 
     def _card_facts(self) -> str:
         """SQL that selects a card's facts, with NULL for columns that an older gua did not write."""
@@ -272,8 +246,10 @@ class Writer:
     def _card_id(self, card: Card) -> tuple[int, int | None]:
         """The id of this set of facts, and the base that its energy counter is stored relative to."""
         if not self._cards:
-            for card_id, base, *facts in self._execute(f"SELECT id, energy_base_joules, {CARD} FROM card").fetchall():
-                self._cards[CardFacts(*facts)] = self._checked_ids(card_id, base)
+            with self._reading():
+                for card_id, base, *facts in self._execute(f"SELECT id, energy_base_joules, {CARD} FROM card"):
+                    check_types((card_id, base), int, (int, None))
+                    self._cards[CardFacts(*facts)] = card_id, base
         known = self._cards.get(card.facts)
         if known is None:
             new = (*card.facts, card.energy_joules)
@@ -283,11 +259,6 @@ class Writer:
             known = (known[0], card.energy_joules)
         self._cards[card.facts] = known
         return known
-
-    def _checked_ids(self, card_id: object, base: object) -> tuple[int, int | None]:
-        if isinstance(card_id, int) and (base is None or isinstance(base, int)):
-            return card_id, base
-        raise CorruptPartition(f"{self._path} is damaged ({base!r} for a number of joules)")
 
     def _process_id(self, process: Process, type_: str) -> int:
         key = (process, type_)
@@ -314,27 +285,6 @@ class Writer:
             " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
         )
-
-
-def begin(connection: sqlite3.Connection) -> None:
-    """Turn an empty database into a partition."""
-    for statement in schema.TABLES:
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    bring_up_to_date(connection)
-
-
-def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Add the columns and views of this version to a partition of an older gua."""
-    missing = schema.find_missing(connection, schema.ADDED)
-    for table, columns in missing.items():
-        for column in columns:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
-    if missing or connection.execute("PRAGMA user_version").fetchone()[0] < schema.VERSION:
-        connection.execute(f"PRAGMA user_version = {schema.VERSION}")
-        for name, statement in schema.VIEWS_BY_NAME.items():
-            connection.execute(f"DROP VIEW IF EXISTS {name}")
-            connection.execute(statement)
 
 
 def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:

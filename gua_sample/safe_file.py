@@ -19,13 +19,14 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 
-from gua_sample.errors import CorruptPartition
-from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.errors import CorruptPartition, NewerPartition
+from gua_sample.partition_names import JOURNAL_SUFFIX, LOG_SUFFIXES
 
 # 128 cards sampled every second take 0.7 GB a day.
 MOST_DATABASE_BYTES = 8 << 30
 # A journal holds the pages that a transaction changes: at most all pages of the database, which may have shrunk since.
 LARGEST_JOURNAL_RATIO, SMALL_JOURNAL_BYTES = 2, 64 << 20
+HEADER_BYTES = 20  # up to the two that tell about a write-ahead log
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # also at the end, after the name of a super-journal
 
 # gua writes no longer texts or larger statements. Only Python 3.11 and newer can set these limits: on 3.10, only the
@@ -57,6 +58,12 @@ def read_regular(path: str, most_bytes: int) -> bytes:
     """The content of a file. Raises CorruptPartition or OSError, as `check_regular` does."""
     with open(open_regular(path, most_bytes), "rb") as file:
         return file.read(most_bytes)
+
+
+def read_header(path: str) -> bytes:
+    """The first bytes of a database. Closing the file drops all locks that this process has on it."""
+    with open(open_regular(path, MOST_DATABASE_BYTES), "rb", buffering=0) as file:
+        return file.read(HEADER_BYTES)
 
 
 def open_regular(path: str, most_bytes: int, flags: int = os.O_RDONLY) -> int:
@@ -130,7 +137,7 @@ def check_database(path: str, may_be_missing: bool = False) -> None:
             raise
         size = 0
     most_bytes = max(SMALL_JOURNAL_BYTES, LARGEST_JOURNAL_RATIO * size)
-    for suffix in SIDECARS:
+    for suffix in LOG_SUFFIXES:
         with suppress(FileNotFoundError):
             check_regular(path + suffix, most_bytes)
     check_journal(path + JOURNAL_SUFFIX, most_bytes)
@@ -138,17 +145,25 @@ def check_database(path: str, may_be_missing: bool = False) -> None:
 
 def check_journal(path: str, most_bytes: int = MOST_DATABASE_BYTES) -> None:
     """Raise CorruptPartition if SQLite must not roll this journal back. A missing journal is fine."""
-    try:
-        descriptor = open_regular(path, most_bytes)
-    except FileNotFoundError:
-        return
-    try:
-        size = os.fstat(descriptor).st_size
-        end = os.pread(descriptor, len(JOURNAL_MAGIC), max(0, size - len(JOURNAL_MAGIC)))
-    finally:
-        os.close(descriptor)
-    if end == JOURNAL_MAGIC:
-        raise CorruptPartition(f"{path} names another file to be deleted, as no journal of gua's does: move it away")
+    with suppress(FileNotFoundError), open(open_regular(path, most_bytes), "rb", buffering=0) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(JOURNAL_MAGIC)))
+        if file.read(len(JOURNAL_MAGIC)) == JOURNAL_MAGIC:
+            raise CorruptPartition(f"{path} names another file to delete, as no journal of gua's does: move it away")
+
+
+def is_begun(connection: sqlite3.Connection, path: str, kind: str, application_id: int, version: int) -> bool:
+    """Whether the database has a schema yet.
+
+    Raises CorruptPartition if it is not of that kind, and NewerPartition if it has a newer version.
+    """
+    if connection.execute("PRAGMA application_id").fetchone()[0] != application_id:
+        if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise CorruptPartition(f"{path} is not {kind}")
+        return False
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found > version:
+        raise NewerPartition(f"{path} has schema version {found}, this gua reads up to {version}: upgrade gua")
+    return True
 
 
 def check_tables(connection: sqlite3.Connection, path: str, tables: Collection[str]) -> None:

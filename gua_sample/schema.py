@@ -159,3 +159,24 @@ def find_missing(connection: Connection, added: Mapping[str, tuple[str, ...]]) -
         if lacking := [column for column in columns if column not in there]:
             missing[table] = lacking
     return missing
+
+
+def begin(connection: Connection) -> None:
+    """Turn an empty database into a partition."""
+    for statement in TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    bring_up_to_date(connection)
+
+
+def bring_up_to_date(connection: Connection) -> None:
+    """Add the columns and views of this version to a partition of an older gua."""
+    missing = find_missing(connection, ADDED)
+    for table, columns in missing.items():
+        for column in columns:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
+    if missing or connection.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        for name, statement in VIEWS_BY_NAME.items():
+            connection.execute(f"DROP VIEW IF EXISTS {name}")
+            connection.execute(statement)

@@ -24,6 +24,7 @@ from gua_sample.partition_names import (
     SIDECARS,
     SQLITE_MAGIC,
     day_of,
+    find_name_aside,
     is_partition,
     list_partitions,
     partition_path,
@@ -31,7 +32,7 @@ from gua_sample.partition_names import (
 )
 from gua_sample.records import Previous, Tick
 from gua_sample.rights import become_owner, is_open_place
-from gua_sample.safe_file import check_database
+from gua_sample.safe_file import read_header
 from gua_sample.whole_file import sync_folder
 
 Warn = Callable[[str], None]
@@ -81,7 +82,6 @@ def heal(folder: str, warn: Warn) -> None:
         if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(path)) and os.path.lexists(path):
             identity = _identity(path)
             try:
-                check_database(path)  # before its first bytes are read, because it may be a pipe
                 _check_magic(path)
                 with Writer(path) as writer:
                     writer.roll_back()
@@ -149,13 +149,11 @@ def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
     return Outcome(path, False)
 
 
-def append_history(folder: str, ticks: Iterable[Tick]) -> int:
-    """Write many ticks in time order, one transaction for each day; return their number."""
-    count = 0
+def append_history(folder: str, ticks: Iterable[Tick]) -> None:
+    """Write many ticks in time order, one transaction for each day."""
     for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
         with Writer(partition_path(folder, day)) as writer:
-            count += writer.write([], of_the_day)
-    return count
+            writer.write([], of_the_day)
 
 
 def _fits(kept: pending.Kept, warn: Warn) -> bool:
@@ -192,11 +190,10 @@ def _check_magic(path: str) -> None:
     A killed writer never damages these bytes, so no journal can repair them; SQLite would use it up trying.
     """
     try:
-        with open(path, "rb") as file:
-            magic = file.read(16)
+        header = read_header(path)
     except OSError as error:
         raise storage_error(error, path) from error
-    if magic not in (b"", SQLITE_MAGIC):
+    if header and not header.startswith(SQLITE_MAGIC):
         raise CorruptPartition(f"{path} is not usable (file is not a database)")
 
 
@@ -229,10 +226,7 @@ def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartit
         lock_within(BUSY_SECONDS, folder, f"{path} is corrupt, and its folder is locked by another process")
         if _identity(path) != identity:
             return
-        number = 1
-        while any(os.path.lexists(f"{path}.corrupt-{number}{suffix}") for suffix in ("", *SIDECARS)):
-            number += 1
-        aside = f"{path}.corrupt-{number}"
+        aside = find_name_aside(path)
         # Sidecars first: SQLite would take a journal that remains under the old name for the new file's.
         for suffix in (*SIDECARS, ""):
             if os.path.lexists(path + suffix):

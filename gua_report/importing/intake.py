@@ -142,7 +142,7 @@ class Intake:
             for attempt in range(ATTEMPTS):
                 try:
                     with Writer(path) as writer:
-                        writer.take_in(keyed[start : start + size])
+                        writer.write(keyed[start : start + size], [])
                     break
                 except PartitionBusy:
                     if attempt == ATTEMPTS - 1:

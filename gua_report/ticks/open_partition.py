@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import NamedTuple
 
 from gua_sample import schema
-from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.errors import CorruptPartition, EmptyPartition, PartitionBusy, StoreError
 from gua_sample.partition_file import storage_error
-from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.partition_names import JOURNAL_SUFFIX, LOG_SUFFIXES, SIDECARS
 from gua_sample.processes import printable
 from gua_sample.safe_file import (
     MOST_DATABASE_BYTES,
@@ -21,13 +21,14 @@ from gua_sample.safe_file import (
     check_tables,
     connect,
     connect_unchecked,
+    is_begun,
     open_regular,
+    read_header,
 )
 
 BUSY_SECONDS, SHORTEST_BUSY_SECONDS = 5.0, 0.05
 COPY_ATTEMPTS = 5
 COPIED_AT_ONCE = 1 << 20
-LOG_SUFFIXES = SIDECARS[1:]
 WAL_VERSION = 2  # in the header of a database that was switched to a write-ahead log
 # An export repeats a name at each tick, so a long one in a small file would fill disks. The longest that gua
 # writes are control groups: with version 1, a path for each of a dozen.
@@ -126,24 +127,13 @@ def has_log(path: str) -> bool:
     """Whether the database was switched to a write-ahead log. Raises CorruptPartition or OSError."""
     if any(os.path.lexists(path + suffix) for suffix in LOG_SUFFIXES):
         return True
-    # Closing the file drops this process's locks on it. That is safe, because no file is read twice at a time here.
-    descriptor = open_regular(path, MOST_DATABASE_BYTES)
-    try:
-        return WAL_VERSION in os.pread(descriptor, 2, 18)
-    finally:
-        os.close(descriptor)
+    return WAL_VERSION in read_header(path)[18:]  # this process has no locks to lose: no file is read twice at a time
 
 
 def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
     connection.execute("BEGIN")  # all queries see the same state of the file
-    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if (application_id, version) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+    if not is_begun(connection, path, kind.name, kind.application_id, kind.version):
         raise EmptyPartition(f"{path} has only just been created")
-    if application_id != kind.application_id:
-        raise CorruptPartition(f"{path} is not {kind.name}")
-    if version > kind.version:
-        raise NewerPartition(f"{path} has schema version {version}, this gua reads up to {kind.version}: upgrade gua")
     missing = schema.find_missing(connection, kind.added)
     whole_tables = [table for table, columns in kind.added.items() if missing.get(table) != list(columns)]
     check_tables(connection, path, {*kind.tables, *whole_tables})

@@ -14,7 +14,8 @@ from gua_report.ticks.history import edges_dir
 from gua_report.ticks.open_partition import open_partition
 from gua_report.ticks.tick_weights import TICKS_AROUND
 from gua_report.window import is_day
-from gua_sample.partition_file import begin, storage_error
+from gua_sample import schema
+from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, is_partition, partition_path
 from gua_sample.whole_file import sync_folder
 
@@ -47,7 +48,7 @@ def write_edge(data_dir: str, day: str, partition: str) -> None:
         _remove(new)
         # Built in memory, so that a nearly full disk needs room for nothing but the result.
         with open_partition(partition) as source, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-            begin(copy)
+            schema.begin(copy)
             for table, condition in KEPT.items():
                 columns = [row[1] for row in copy.execute(f"PRAGMA table_info({table})")]
                 selected, marks = ", ".join(columns), ", ".join("?" * len(columns))

@@ -17,7 +17,7 @@ from gua_report.ticks.open_partition import BUSY_SECONDS, has_log, open_database
 from gua_report.window import number_of
 from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
-from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS, find_name_aside
 from gua_sample.safe_file import connect
 
 
@@ -36,7 +36,7 @@ def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Calla
             complain(f"{error}: it would be set aside, and made again")
             return {}
         index = _index_of(path)
-        aside = _free_name(path)
+        aside = find_name_aside(path)
         unknown = "" if index is not None else "; days whose ticks are gone are lost"
         complain(f"{error}: it is set aside as {aside}, and made again{unknown}")
         try:
@@ -104,13 +104,6 @@ def _is_foreign(path: str) -> bool:
     except (sqlite3.Error, UnicodeDecodeError, OSError, CorruptPartition):
         return False
     return bool(names) and "card_hour" not in names
-
-
-def _free_name(path: str) -> str:
-    number = 1
-    while os.path.lexists(f"{path}.corrupt-{number}"):
-        number += 1
-    return f"{path}.corrupt-{number}"
 
 
 def _remove_database(path: str) -> None:
