@@ -12,6 +12,7 @@ import pynvml
 
 from gua_sample.errors import DriverError
 from gua_sample.nvml_card import IN_TROUBLE, Place, error_name, read_card, text
+from gua_sample.policy import STATUS_OK
 from gua_sample.processes import uptime_ms
 from gua_sample.records import Card, CardFacts, Cursor, Previous, Reading
 
@@ -27,36 +28,26 @@ OTHER_REMEDY = "check nvidia-smi and 'dmesg | grep -i nvrm'"
 
 
 class Found(NamedTuple):
-    """A card that was found: a physical one, or a MIG instance."""
+    """A card that was found: a physical one, or a MIG instance. One that fails has a status, and no handle."""
 
-    handle: Any
     place: Place
-    meter: Any  # nvml_gpm.Meter or None
-
-
-class Failed(NamedTuple):
-    """A card that does not answer; without a mig_index, everything at that index."""
-
-    gpu_index: int
-    mig_index: int | None
-    uuid: str | None  # None if it could not be read either
-    parent_uuid: str | None
-    status: str
+    handle: Any = None
+    meter: Any = None  # a nvml_gpm.Meter
+    status: str = STATUS_OK
+    uuid: str | None = None  # of a physical card that fails, if it could be read
 
 
 def read(previous: Previous | None) -> Reading:
     """Read all cards once. `previous` is the last tick of this boot, if there is one."""
     try:
         pynvml.nvmlInit()
+        try:
+            return _read_all(previous)
+        finally:
+            with suppress(pynvml.NVMLError):  # the reading is complete, and the process ends anyway
+                pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise driver_error(error_name(error)) from error
-    try:
-        return _read_all(previous)
-    except pynvml.NVMLError as error:
-        raise driver_error(error_name(error)) from error
-    finally:
-        with suppress(pynvml.NVMLError):  # the reading is complete, and the process ends anyway
-            pynvml.nvmlShutdown()
 
 
 def driver_error(name: str) -> DriverError:
@@ -75,62 +66,60 @@ def _read_all(previous: Previous | None) -> Reading:
     cards: list[Card] = []
     new_cursors: list[Cursor] = []
     meters: dict[int, Any] = {}
-    failed: list[Failed] = []
-    for index in range(count):
-        found, missing = _find(index)
-        failed += missing
-        for one in found:
-            try:
-                card, cursor = read_card(one.handle, one.place, cursors)
-            except pynvml.NVMLError as error:  # not even its uuid can be read
-                failed.append(Failed(index, one.place.mig_index, None, one.place.parent_uuid, error_name(error)))
-                continue
-            if one.meter is not None:
-                meters[len(cards)] = one.meter
-            cards.append(card)
-            new_cursors.append(cursor)
+    failed: list[Found] = []
+    for one in (one for index in range(count) for one in _find(index)):
+        if one.handle is None:
+            failed.append(one)
+            continue
+        try:
+            card, cursor = read_card(one.handle, one.place, cursors)
+        except pynvml.NVMLError as error:  # not even its uuid can be read
+            failed.append(one._replace(status=error_name(error)))
+            continue
+        if one.meter is not None:
+            meters[len(cards)] = one.meter
+        cards.append(card)
+        new_cursors.append(cursor)
     for position, meter in meters.items():
-        cards[position] = meter.read(cards[position])
+        cards[position] = meter(cards[position])
 
     present = {card.facts.uuid for card in cards}
-    for failure in failed:
-        for cursor in _last_seen(failure, seen, present):
-            cards.append(_failed_card(cursor, failure.status))
+    for one in failed:
+        for cursor in _last_seen(one, seen, present):
+            facts = CardFacts(*cursor[:3], None, cursor.parent_uuid, None, None, None, one.status, None)
+            cards.append(Card(facts, None, None, None, None, None, None, []))
             new_cursors.append(cursor)
     return Reading(driver_version, cards, new_cursors)
 
 
-def _find(index: int) -> tuple[list[Found], list[Failed]]:
-    """The card at this index, or its MIG instances if it has any; and those that fail."""
+def _find(index: int) -> list[Found]:
+    """The card at this index, or its MIG instances if it has any."""
     uuid = None
     try:
         parent = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = text(pynvml.nvmlDeviceGetUUID, parent)
         is_mig = _or_default([0], pynvml.nvmlDeviceGetMigMode, parent)[0]
         places = range(_or_default(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, parent) if is_mig else 0)
+        memory = _or_default(None, pynvml.nvmlDeviceGetMemoryInfo, parent) if is_mig else None
     except pynvml.NVMLError as error:
-        return [], [Failed(index, None, uuid, None, error_name(error))]
-    instances: list[tuple[int, Any]] = []
-    failed: list[Failed] = []
+        return [Found(Place(index), status=error_name(error), uuid=uuid)]
+    whole = Place(index, None, uuid, len(places), memory.total >> 20 if memory else None)
+    found: list[Found] = []
     for mig_index in places:
+        place = whole._replace(mig_index=mig_index)
         try:
-            instances.append((mig_index, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, mig_index)))
+            found.append(Found(place, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, mig_index)))
         except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
             pass  # nothing there
         except pynvml.NVMLError as error:
-            failed.append(Failed(index, mig_index, None, uuid, error_name(error)))
+            found.append(Found(place, status=error_name(error)))
+    instances = [one.handle for one in found if one.handle is not None]
     if not instances:
-        return ([] if failed else [Found(parent, Place(index), None)]), failed
+        return found or [Found(Place(index), parent)]
     from gua_sample import nvml_gpm  # most hosts have no MIG, and imports take time at each tick
 
-    meters = nvml_gpm.start(parent, [handle for _, handle in instances])
-    memory = _or_default(None, pynvml.nvmlDeviceGetMemoryInfo, parent)
-    whole = Place(index, None, uuid, len(places), memory.total >> 20 if memory else None)
-    found = [
-        Found(handle, whole._replace(mig_index=mig_index), meter)
-        for (mig_index, handle), meter in zip(instances, meters, strict=True)
-    ]
-    return found, failed
+    meters = iter(nvml_gpm.start(parent, instances))
+    return [one._replace(meter=next(meters)) if one.handle is not None else one for one in found]
 
 
 def _or_default(default: Any, function: Any, *arguments: Any) -> Any:
@@ -142,18 +131,13 @@ def _or_default(default: Any, function: Any, *arguments: Any) -> Any:
         return default
 
 
-def _last_seen(failure: Failed, seen: dict[str, Cursor], present: set[str]) -> list[Cursor]:
+def _last_seen(failed: Found, seen: dict[str, Cursor], present: set[str]) -> list[Cursor]:
     """The identity of a failing card: its own uuid, else the cards last seen at its place in this boot."""
-    index, mig_index = failure.gpu_index, failure.mig_index
+    index, mig_index, parent_uuid, *_ = failed.place
     last = [cursor for cursor in seen.values() if cursor.gpu_index == index and cursor.uuid not in present]
     if mig_index is not None:
         last = [cursor for cursor in last if cursor.mig_index == mig_index]
-    elif failure.uuid is not None:  # the uuid is known, but the cards seen before may have been its MIG instances
+    elif failed.uuid is not None:  # the uuid is known, but the cards seen before may have been its MIG instances
         last = [cursor for cursor in last if cursor.mig_index is not None]
     name = f"unknown:index-{index}" if mig_index is None else f"unknown:index-{index}-mig-{mig_index}"
-    return last or [Cursor(failure.uuid or name, index, mig_index, failure.parent_uuid, None, None, uptime_ms())]
-
-
-def _failed_card(cursor: Cursor, status: str) -> Card:
-    facts = CardFacts(*cursor[:3], None, cursor.parent_uuid, None, None, None, status, None)
-    return Card(facts, None, None, None, None, None, None, [])
+    return last or [Cursor(failed.uuid or name, index, mig_index, parent_uuid, None, None, uptime_ms())]

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` here: see records.py.
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import pynvml
@@ -35,19 +36,19 @@ SHORTEST_PROCESS_WINDOW_MS = 2000
 NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)  # the driver's "N/A" in either width
 LARGEST_TIMESTAMP = 2**63 - 1  # limit of the store
 LARGEST_PID = 4_194_304  # the kernel's own limit
+IMPLAUSIBLE = "implausible"
 IMPLAUSIBLE_PROCESS_LIST = "implausible_process_list"
 
 
 def error_name(error: pynvml.NVMLError) -> str:
     """NVML's own name of an error, as used in `status` and `missing`: gpu_is_lost, not_supported, ..."""
-    if not _error_names:
-        for name, value in vars(pynvml).items():
-            if name.startswith("NVML_ERROR_"):
-                _error_names[value] = name[len("NVML_ERROR_") :].lower()
-    return _error_names.get(error.value, f"nvml_error_{error.value}")
+    return _error_names().get(error.value, f"nvml_error_{error.value}")
 
 
-_error_names: dict[int, str] = {}
+@cache
+def _error_names() -> dict[int, str]:
+    prefix = "NVML_ERROR_"
+    return {value: name[len(prefix) :].lower() for name, value in vars(pynvml).items() if name.startswith(prefix)}
 
 
 def text(function: Callable[..., Any], *arguments: Any) -> str:
@@ -76,10 +77,6 @@ class Questions:
             return None
         return answer
 
-    def doubt(self, field: str) -> None:
-        """Note that the card's answer is implausible."""
-        self.missing[field] = "implausible"
-
     def note(self, field: str, error: pynvml.NVMLError) -> None:
         self.missing[field] = error_name(error)
         if error.value in IN_TROUBLE:
@@ -89,17 +86,14 @@ class Questions:
         if self.status == STATUS_OK:
             self.status = status
 
-    def missing_text(self) -> str | None:
-        return " ".join(f"{field}:{name}" for field, name in self.missing.items()) or None
-
 
 class Place(NamedTuple):
-    """Position of a card: its index in the machine and, for a MIG instance, its index on the physical card."""
+    """Position of a card: those of its facts that the physical card gives, and its index there as a MIG instance."""
 
     gpu_index: int
     mig_index: int | None = None
     parent_uuid: str | None = None
-    most_compute_slices: int | None = None  # of the physical card
+    most_compute_slices: int | None = None
     parent_memory_mib: int | None = None
 
 
@@ -124,19 +118,15 @@ def read_card(handle: Any, place: Place, cursors: dict[str, Cursor]) -> tuple[Ca
         attributes = ask("compute_slices", pynvml.nvmlDeviceGetAttributes, handle)
         slices = attributes.computeInstanceSliceCount if attributes else None
     facts = CardFacts(
+        **place._asdict(),
         uuid=uuid,
-        gpu_index=place.gpu_index,
-        mig_index=place.mig_index,
         name=name,
-        parent_uuid=place.parent_uuid,
         memory_total_mib=total,
         memory_reserved_mib=reserved,
         persistence_mode=persistence_mode,
         status=questions.status,
-        missing=questions.missing_text(),
+        missing=" ".join(f"{field}:{why}" for field, why in questions.missing.items()) or None,
         compute_slices=slices,
-        most_compute_slices=place.most_compute_slices,
-        parent_memory_mib=place.parent_memory_mib,
     )
     card = Card(
         facts,
@@ -161,20 +151,27 @@ def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, 
     # Driver versions differ in whether v2's `used` includes the reserve.
     used = memory.total - memory.free - memory.reserved
     if used < 0:
-        questions.doubt("memory_used")
+        questions.missing["memory_used"] = IMPLAUSIBLE
     return _mib(memory.total), _mib(memory.reserved), _mib(used) if used >= 0 else None
 
 
-def _newer(fetch: Callable[[int], list[Any]], cursor: int | None) -> list[Any]:
-    """The buffer's records that are newer than the cursor.
+def _newer(fetch: Callable[[int], list[Any]], cursor: int | None, empty: type[pynvml.NVMLError]) -> list[Any]:
+    """The buffer's records that are newer than the cursor; none if the driver answers with the error `empty`.
 
     Timestamps count from the epoch or from boot, depending on the platform, so the cursor is the largest one that
     the driver itself gave. If all records are older, the driver's clock was set back, and all of them are new.
     """
+
+    def records(since: int) -> list[Any]:
+        try:
+            return fetch(since)
+        except empty:
+            return []
+
     since = cursor or 0
-    new = [record for record in fetch(since) if since < record.timeStamp <= LARGEST_TIMESTAMP]
+    new = [record for record in records(since) if since < record.timeStamp <= LARGEST_TIMESTAMP]
     if not new and cursor:
-        everything = fetch(0)
+        everything = records(0)
         if everything and max(record.timeStamp for record in everything) < cursor:
             return everything
     return new
@@ -182,26 +179,19 @@ def _newer(fetch: Callable[[int], list[Any]], cursor: int | None) -> list[Any]:
 
 def _utilization(questions: Questions, handle: Any, cursor: int | None) -> tuple[float | None, str | None, int | None]:
     """Percent, source and next cursor: the mean of the driver's buffer since the last tick, else the current rate."""
-
-    def fetch(since: int) -> list[Any]:
-        try:
-            samples: list[Any] = pynvml.nvmlDeviceGetSamples(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, since)[1]
-        except pynvml.NVMLError:  # NOT_FOUND: the buffer of an idle card is empty. The rate raises other errors again.
-            return []
-        return samples
-
-    new = _newer(fetch, cursor)
+    samples = partial(pynvml.nvmlDeviceGetSamples, handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES)
+    # NOT_FOUND: the buffer of an idle card is empty. The rate raises other errors again.
+    new = _newer(lambda since: samples(since)[1], cursor, pynvml.NVMLError)
     # Some MIG-enabled cards fill the buffer with values that are no percentages.
     values = [value for value in (sample.sampleValue.uiVal for sample in new) if value <= 100]
     if values:
         return round(sum(values) / len(values), 2), "samples", max(sample.timeStamp for sample in new)
     rates = questions.ask("utilization", pynvml.nvmlDeviceGetUtilizationRates, handle)
-    if rates is None:
-        return None, None, cursor
-    if rates.gpu > 100:
-        questions.doubt("utilization")
-        return None, None, cursor
-    return float(rates.gpu), "rate", cursor
+    if rates is not None and rates.gpu <= 100:
+        return float(rates.gpu), "rate", cursor
+    if rates is not None:
+        questions.missing["utilization"] = IMPLAUSIBLE
+    return None, None, cursor
 
 
 def _process_utilization(
@@ -212,18 +202,10 @@ def _process_utilization(
     The driver lists only processes that did something, so an unlisted pid was idle. The value is None if the last tick
     is so recent that there may be no record yet, or if the pid's records are implausible.
     """
-
-    def fetch(since: int) -> list[Any]:
-        try:
-            records: list[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
-        except pynvml.NVMLError_NotFound:
-            return []
-        return records
-
     cursor = before.processes_cursor if before else None
     unlisted = None if before and now_ms - before.uptime_ms < SHORTEST_PROCESS_WINDOW_MS else 0
     try:
-        new = _newer(fetch, cursor)
+        new = _newer(partial(pynvml.nvmlDeviceGetProcessUtilization, handle), cursor, pynvml.NVMLError_NotFound)
     except pynvml.NVMLError as error:
         questions.note("sm_percent", error)
         return (lambda pid: None), cursor

@@ -1,13 +1,14 @@
 """Utilization of MIG instances, measured between two GPM samples.
 
-Only Hopper and newer cards support that; on older ones the utilization stays None.
+Only Hopper and newer cards support that; on older ones the utilization stays None. Samples are not freed: the process
+that takes them ends soon.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import pynvml
 
@@ -15,83 +16,61 @@ from gua_sample.records import Card
 
 APART_SECONDS = 0.11  # the driver refreshes its counters every 100 ms
 
+Meter = Callable[[Card], Card]
 
-class Meter(NamedTuple):
-    """A measurement under way on one GPU instance."""
 
-    parent: Any
-    gpu_instance: int
-    first: Any
-    started: float
+def start(parent: Any, instances: list[Any]) -> list[Meter | None]:
+    """A meter for each instance, which gives its card the utilization since now; None if it can't be measured."""
+    support = _or_none(pynvml.nvmlGpmQueryDeviceSupport, parent)
+    if support is None or not support.isSupportedDevice:
+        return [None] * len(instances)
+    gpu_instances = [_or_none(pynvml.nvmlDeviceGetGpuInstanceId, instance) for instance in instances]
+    if None in gpu_instances:
+        return [None] * len(instances)
+    # A sample covers a whole GPU instance: several compute instances in it can't be told apart.
+    return [_start(parent, one) if gpu_instances.count(one) == 1 else None for one in gpu_instances]
 
-    def read(self, card: Card) -> Card:
-        """The card with its utilization, if that can be measured. Waits until the first sample is old enough."""
-        time.sleep(max(0.0, self.started + APART_SECONDS - time.monotonic()))
-        percent = _between(self.parent, self.gpu_instance, self.first)
+
+def _start(parent: Any, gpu_instance: int) -> Meter | None:
+    first, started = _sample(parent, gpu_instance), time.monotonic()
+    if first is None:
+        return None
+
+    def read(card: Card) -> Card:
+        """The card with its utilization, if that could be measured. Waits until the first sample is old enough."""
+        time.sleep(max(0.0, started + APART_SECONDS - time.monotonic()))
+        percent = _utilization(first, _sample(parent, gpu_instance))
         if percent is None:
             return card
         missing = [entry for entry in (card.facts.missing or "").split() if not entry.startswith("utilization:")]
         facts = card.facts._replace(missing=" ".join(missing) or None)
         return card._replace(facts=facts, utilization_percent=percent, utilization_source="gpm")
 
-
-def start(parent: Any, instances: list[Any]) -> list[Meter | None]:
-    """A meter for each instance, or None for those that can't be measured."""
-    try:
-        if not pynvml.nvmlGpmQueryDeviceSupport(parent).isSupportedDevice:
-            return [None] * len(instances)
-        gpu_instances = [pynvml.nvmlDeviceGetGpuInstanceId(instance) for instance in instances]
-    except pynvml.NVMLError:
-        return [None] * len(instances)
-    # A sample covers a whole GPU instance: several compute instances in it can't be told apart.
-    return [
-        _start_one(parent, gpu_instance) if gpu_instances.count(gpu_instance) == 1 else None
-        for gpu_instance in gpu_instances
-    ]
-
-
-def _start_one(parent: Any, gpu_instance: int) -> Meter | None:
-    first = _sample(parent, gpu_instance)
-    return None if first is None else Meter(parent, gpu_instance, first, time.monotonic())
-
-
-def _between(parent: Any, gpu_instance: int, first: Any) -> float | None:
-    second = _sample(parent, gpu_instance)
-    try:
-        return None if second is None else _utilization(first, second)
-    finally:
-        for sample in (first, second):
-            _free(sample)
+    return read
 
 
 def _sample(parent: Any, gpu_instance: int) -> Any:
-    try:
-        sample = pynvml.nvmlGpmSampleAlloc()
-    except pynvml.NVMLError:
-        return None
-    try:
-        return pynvml.nvmlGpmMigSampleGet(parent, gpu_instance, sample)
-    except pynvml.NVMLError:
-        _free(sample)
-        return None
-
-
-def _free(sample: Any) -> None:
-    if sample is not None:
-        with suppress(pynvml.NVMLError):  # the process ends anyway
-            pynvml.nvmlGpmSampleFree(sample)
+    sample = _or_none(pynvml.nvmlGpmSampleAlloc)
+    return None if sample is None else _or_none(pynvml.nvmlGpmMigSampleGet, parent, gpu_instance, sample)
 
 
 def _utilization(first: Any, second: Any) -> float | None:
+    if second is None:
+        return None
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = 1
     request.sample1, request.sample2 = first, second
     request.metrics[0].metricId = pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL
-    try:
-        metric = pynvml.nvmlGpmMetricsGet(request).metrics[0]
-    except pynvml.NVMLError:
-        return None
-    if metric.nvmlReturn != pynvml.NVML_SUCCESS or not 0 <= metric.value <= 100:
+    answer = _or_none(pynvml.nvmlGpmMetricsGet, request)
+    metric = answer.metrics[0] if answer else None
+    if metric is None or metric.nvmlReturn != pynvml.NVML_SUCCESS or not 0 <= metric.value <= 100:
         return None
     return round(float(metric.value), 2)
+
+
+def _or_none(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
