@@ -104,6 +104,11 @@ def complain(prog: str, message: str) -> None:
     print(f"{priority if is_journal() else prog + ': '}{message}", file=sys.stderr)
 
 
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    """The count and the noun, in the plural unless the count is 1: 1 day, 2,000 days."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{ending}"
+
+
 def is_journal(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether stderr is the journal. Systemd names the stream, but stderr may have been redirected since."""
     named = environment.get("JOURNAL_STREAM")

@@ -1,4 +1,4 @@
-"""Writing to one partition. This module has the only SQL that changes a partition."""
+"""Writing to one partition. Only this module and schema have SQL that changes a partition."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ import time
 
 SUFFIX = ".sqlite"
 JOURNAL_SUFFIX = "-journal"
-LOG_SUFFIXES = ("-wal", "-shm")  # of a write-ahead log, which no partition has
-SIDECARS = (JOURNAL_SUFFIX, *LOG_SUFFIXES)  # files that SQLite opens beside a database
+SIDECARS = (JOURNAL_SUFFIX, "-wal", "-shm")  # files that SQLite opens beside a database
 PENDING_SUFFIX = ".pending"
 SQLITE_MAGIC = b"SQLite format 3\0"  # first bytes of every SQLite database
 DAY_MS = 86_400_000
@@ -34,14 +33,6 @@ def partition_path(folder: str, day: str) -> str:
 def is_partition(name: str) -> bool:
     """Whether the name is a partition's, not that of a journal, a kept tick or a partition that was set aside."""
     return name.translate(_DIGITS_TO_ZERO) == "0000-00-00" + SUFFIX
-
-
-def find_name_aside(path: str) -> str:
-    """A free name for a corrupt database, also for the files beside it: 2026-11-16.sqlite.corrupt-1."""
-    number = 1
-    while any(os.path.lexists(f"{path}.corrupt-{number}{suffix}") for suffix in ("", *SIDECARS)):
-        number += 1
-    return f"{path}.corrupt-{number}"
 
 
 def list_partitions(folder: str) -> list[str]:

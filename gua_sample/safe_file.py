@@ -20,7 +20,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from gua_sample.errors import CorruptPartition, NewerPartition
-from gua_sample.partition_names import JOURNAL_SUFFIX, LOG_SUFFIXES
+from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 
 # 128 cards sampled every second take 0.7 GB a day.
 MOST_DATABASE_BYTES = 8 << 30
@@ -66,10 +66,10 @@ def read_header(path: str) -> bytes:
         return file.read(HEADER_BYTES)
 
 
-def open_regular(path: str, most_bytes: int, flags: int = os.O_RDONLY) -> int:
+def open_regular(path: str, most_bytes: int) -> int:
     """Open a file and return its descriptor. Raises CorruptPartition or OSError, as `check_regular` does."""
     check_regular(path, most_bytes)  # before opening, because opening a device may have effects
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _check(os.fstat(descriptor), path, most_bytes)
     except BaseException:
@@ -106,23 +106,19 @@ def connect_unchecked(path: str, mode: str, busy_seconds: float, more: str = "")
     connection = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None)
     try:
         Deadline(connection, visit_seconds(path))
-        _prepare(connection, mode)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        if mode != "ro":
+            # FULL, the default, does not sync the folder after deleting the journal: after a power cut the journal may
+            # reappear, and roll back a commit that was reported as safe.
+            connection.execute("PRAGMA synchronous = EXTRA")
+        if hasattr(connection, "setlimit"):
+            for name, most in LIMITS.items():
+                connection.setlimit(getattr(sqlite3, name), most)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _prepare(connection: sqlite3.Connection, mode: str) -> None:
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
-    if mode != "ro":
-        # FULL, the default, does not sync the folder after deleting the journal: after a power cut the journal may
-        # reappear, and roll back a commit that was reported as safe.
-        connection.execute("PRAGMA synchronous = EXTRA")
-    if hasattr(connection, "setlimit"):
-        for name, most in LIMITS.items():
-            connection.setlimit(getattr(sqlite3, name), most)
 
 
 def check_database(path: str, may_be_missing: bool = False) -> None:
@@ -137,7 +133,7 @@ def check_database(path: str, may_be_missing: bool = False) -> None:
             raise
         size = 0
     most_bytes = max(SMALL_JOURNAL_BYTES, LARGEST_JOURNAL_RATIO * size)
-    for suffix in LOG_SUFFIXES:
+    for suffix in SIDECARS[1:]:
         with suppress(FileNotFoundError):
             check_regular(path + suffix, most_bytes)
     check_journal(path + JOURNAL_SUFFIX, most_bytes)
@@ -156,11 +152,12 @@ def is_begun(connection: sqlite3.Connection, path: str, kind: str, application_i
 
     Raises CorruptPartition if it is not of that kind, and NewerPartition if it has a newer version.
     """
-    if connection.execute("PRAGMA application_id").fetchone()[0] != application_id:
-        if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise CorruptPartition(f"{path} is not {kind}")
-        return False
+    found_id = connection.execute("PRAGMA application_id").fetchone()[0]
     found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if (found_id, found) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        return False
+    if found_id != application_id:
+        raise CorruptPartition(f"{path} is not {kind}")
     if found > version:
         raise NewerPartition(f"{path} has schema version {found}, this gua reads up to {version}: upgrade gua")
     return True

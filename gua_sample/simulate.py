@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gua_sample.errors import UsageError
 from gua_sample.policy import STATUS_OK
@@ -80,7 +81,7 @@ class Laboratory:
             raise UsageError(f"a laboratory has 1 to {MOST_CARDS} cards, not {cards}")
         self.seed = seed
         self.hardware = [self._install(index) for index in range(cards)]
-        self._weeks: dict[int, Week] = {}
+        self._plan = lru_cache(maxsize=4)(self._plan_week)  # a year of history must not fill the memory
 
     def source(self, ts_ms: int) -> Source:
         """The host at that moment; while it is down, as it will boot. Unknown pids get a Process of None values."""
@@ -112,12 +113,7 @@ class Laboratory:
         return Hardware(facts, lost, idle_watts, watts_per_percent, mix(FOR_NOISE, self.seed, index))
 
     def _week(self, ts_ms: int) -> Week:
-        number = (ts_ms - FIRST_REBOOT_MS) // WEEK_MS
-        if number not in self._weeks:
-            if len(self._weeks) > 3:  # so that a year of history does not fill the memory
-                self._weeks.clear()
-            self._weeks[number] = self._plan_week(number)
-        return self._weeks[number]
+        return self._plan((ts_ms - FIRST_REBOOT_MS) // WEEK_MS)
 
     def _plan_week(self, number: int) -> Week:
         last = len(self.hardware) - 1

@@ -24,7 +24,6 @@ from gua_sample.partition_names import (
     SIDECARS,
     SQLITE_MAGIC,
     day_of,
-    find_name_aside,
     is_partition,
     list_partitions,
     partition_path,
@@ -141,10 +140,9 @@ def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
     path = partition_path(folder, today)
     try:
         _append_to_day(path, of_today, [tick], warn)
-    except PartitionBusy:
-        return Outcome(pending.keep(folder, tick), True)
-    except NewerPartition as error:
-        warn(f"{error}; until then ticks wait beside it")
+    except (PartitionBusy, NewerPartition) as error:
+        if isinstance(error, NewerPartition):
+            warn(f"{error}; until then ticks wait beside it")
         return Outcome(pending.keep(folder, tick), True)
     return Outcome(path, False)
 
@@ -218,6 +216,14 @@ def lock_within(seconds: float, descriptor: int, busy: str) -> None:
             time.sleep(LOOK_SECONDS)
 
 
+def free_name(path: str) -> str:
+    """The name under which a corrupt database can be set aside with its sidecars."""
+    number = 1
+    while any(os.path.lexists(f"{path}.corrupt-{number}{suffix}") for suffix in ("", *SIDECARS)):
+        number += 1
+    return f"{path}.corrupt-{number}"
+
+
 def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition, warn: Warn) -> None:
     """Rename a corrupt partition and its sidecars, unless another run has done so meanwhile."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
@@ -226,7 +232,7 @@ def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartit
         lock_within(BUSY_SECONDS, folder, f"{path} is corrupt, and its folder is locked by another process")
         if _identity(path) != identity:
             return
-        aside = find_name_aside(path)
+        aside = free_name(path)
         # Sidecars first: SQLite would take a journal that remains under the old name for the new file's.
         for suffix in (*SIDECARS, ""):
             if os.path.lexists(path + suffix):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gua_sample import schema
 from gua_sample.errors import CorruptPartition, EmptyPartition, PartitionBusy, StoreError
 from gua_sample.partition_file import storage_error
-from gua_sample.partition_names import JOURNAL_SUFFIX, LOG_SUFFIXES, SIDECARS
+from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 from gua_sample.processes import printable
 from gua_sample.safe_file import (
     MOST_DATABASE_BYTES,
@@ -29,6 +29,7 @@ from gua_sample.safe_file import (
 BUSY_SECONDS, SHORTEST_BUSY_SECONDS = 5.0, 0.05
 COPY_ATTEMPTS = 5
 COPIED_AT_ONCE = 1 << 20
+LOG_SUFFIXES = SIDECARS[1:]
 WAL_VERSION = 2  # in the header of a database that was switched to a write-ahead log
 # An export repeats a name at each tick, so a long one in a small file would fill disks. The longest that gua
 # writes are control groups: with version 1, a path for each of a dozen.

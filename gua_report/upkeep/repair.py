@@ -17,8 +17,9 @@ from gua_report.ticks.open_partition import BUSY_SECONDS, has_log, open_database
 from gua_report.window import number_of
 from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
-from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS, find_name_aside
+from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 from gua_sample.safe_file import connect
+from gua_sample.store import free_name
 
 
 def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Callable[[str], None]) -> dict[str, Stored]:
@@ -36,7 +37,7 @@ def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Calla
             complain(f"{error}: it would be set aside, and made again")
             return {}
         index = _index_of(path)
-        aside = find_name_aside(path)
+        aside = free_name(path)
         unknown = "" if index is not None else "; days whose ticks are gone are lost"
         complain(f"{error}: it is set aside as {aside}, and made again{unknown}")
         try:

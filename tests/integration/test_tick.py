@@ -289,6 +289,16 @@ def test_a_share_that_the_driver_does_not_tell_is_null_and_costs_nothing_else(ma
     assert "compute_slices:not_supported" in row["missing"]
 
 
+def test_a_card_that_is_lost_while_its_instances_are_looked_for_costs_only_itself(machine: Machine) -> None:
+    parent = machine.scenario.add_card()
+    parent.add_mig()
+    parent.error("nvmlDeviceGetMemoryInfo", 15)
+    other = machine.scenario.add_card()
+    machine.tick()
+    told = {row["gpu_uuid"]: row["status"] for row in machine.cards()}
+    assert told == {parent.settings["uuid"]: "gpu_is_lost", other.settings["uuid"]: "ok"}
+
+
 def test_a_mig_card_without_instances_is_a_card_itself(machine: Machine) -> None:
     card = machine.scenario.add_card(mig_mode=1, mig_count=7, utilization_percent=None, samples=None)
     machine.tick()
