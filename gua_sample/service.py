@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from gua_sample.processes import read_file, uptime_ms
+from gua_sample.whole_file import replace_file
 
 HOUR_MS = 3_600_000
 # No run takes this long: an older mark was left by an earlier run.
@@ -60,9 +61,7 @@ def said_this_hour(text: str) -> bool:
         return True
     # If the note can't be written, the text is logged again: rather twice than never.
     with suppress(OSError):
-        with open(path + ".new", "w", encoding="utf-8", errors="replace") as file:
-            file.writelines(line + "\n" for line in [*recent, f"{now_ms} {text}"])
-        os.rename(path + ".new", path)
+        replace_file(path, "\n".join([*recent, f"{now_ms} {text}", ""]))
     return False
 
 

@@ -1,23 +1,19 @@
-"""Destinations of an export: files that are written atomically, and an output whose reader may leave early."""
+"""Destinations that a user names: files that are written atomically, pipes and devices, standard output."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
-import secrets
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from gua_report.console.bounded_file import read_bounded
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import SQLITE_MAGIC
-from gua_sample.whole_file import sync_folder
+from gua_sample.whole_file import replacing
 
-# A temporary file in use is written to more often than this: an older one was left by a killed run.
-LEFT_BEHIND_SECONDS = 3600
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # works without permission to list the folder
 MOST_STEPS = 1000  # links may form a loop
 
@@ -26,40 +22,44 @@ MOST_STEPS = 1000  # links may form a loop
 def whole_file(path: str, follow: bool = True, make_folders: bool = False) -> Iterator[BinaryIO]:
     """Open `path` for an atomic write: replaced when the block succeeds, unchanged when it raises.
 
-    Until then the new file lies hidden beside the old one. A pipe or a device is written to directly. The new file gets
-    the mode of the old one, and its owner if we may set it. Without `follow`, a link is replaced. The folder is opened
-    once, so that nobody can exchange it meanwhile.
+    A pipe or a device is written to directly. The new file gets the mode of the old one, and its owner if we may set
+    it. Without `follow`, a link is replaced. The folder is opened once, so that nobody can exchange it meanwhile.
     """
-    try:
-        folder, name = open_folder(path, follow, make_folders)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    try:
-        found = _look(folder, name, path)
-        if found is None or stat.S_ISREG(found.st_mode) or (stat.S_ISLNK(found.st_mode) and not follow):
-            with _replacing(folder, name, found) as file:
-                yield file
-        else:
+    with _find_place(path, follow, make_folders) as (folder, name, found):
+        is_file = found is not None and stat.S_ISREG(found.st_mode)
+        if found is not None and not is_file and (follow or not stat.S_ISLNK(found.st_mode)):
             with _open_directly(folder, name, found) as file:
                 yield file
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    finally:
-        os.close(folder)
+            return
+        with replacing(name, within=folder) as file:
+            if found is not None and is_file:
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), found.st_uid, found.st_gid)
+                os.fchmod(file.fileno(), found.st_mode & 0o777)
+            yield file
 
 
 def check_place(path: str) -> None:
     """Raise StoreError if `whole_file` would refuse to write there."""
+    with _find_place(path):
+        pass
+
+
+@contextmanager
+def _find_place(
+    path: str, follow: bool = True, make_folders: bool = False
+) -> Iterator[tuple[int, str, os.stat_result | None]]:
+    """The open folder, the name in it, and the status of the present file. Raises StoreError for any OSError."""
     try:
-        folder, name = open_folder(path)
+        folder, name = open_folder(path, follow, make_folders)
         try:
-            _look(folder, name, path)
+            yield folder, name, _look(folder, name, path)
         finally:
             os.close(folder)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise StoreError(f"{path} can't be written ({error.strerror or error}): it is as it was") from error
 
 
 def open_folder(path: str, follow: bool = True, make_folders: bool = False) -> tuple[int, str]:
@@ -135,29 +135,6 @@ def _look(folder: int, name: str, path: str) -> os.stat_result | None:
     return found
 
 
-@contextmanager
-def _replacing(folder: int, name: str, found: os.stat_result | None) -> Iterator[BinaryIO]:
-    temporary = f".{name}.{secrets.token_hex(4)}"
-    with suppress(OSError):  # a folder may be writable, but not readable
-        remove_leftovers(f"/proc/self/fd/{folder}", re.escape(name))
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
-        with open(descriptor, "wb") as file:
-            if found is not None and stat.S_ISREG(found.st_mode):
-                with suppress(PermissionError):
-                    os.fchown(file.fileno(), found.st_uid, found.st_gid)
-                os.fchmod(file.fileno(), found.st_mode & 0o777)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-    sync_folder(f"/proc/self/fd/{folder}")
-
-
 def _open_directly(folder: int, name: str, found: os.stat_result) -> BinaryIO:
     """Open a pipe, a device or what this process has open already, for writing in place."""
     follow = 0 if stat.S_ISLNK(found.st_mode) else os.O_NOFOLLOW
@@ -167,28 +144,10 @@ def _open_directly(folder: int, name: str, found: os.stat_result) -> BinaryIO:
 
 def is_database(path: str) -> bool:
     """Whether the path is an SQLite database: perhaps a partition, which no export should replace."""
-    if not os.path.isfile(path):
-        return False  # reading a pipe would block
     try:
-        with open(path, "rb") as file:
-            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+        return read_bounded(path, len(SQLITE_MAGIC)).data == SQLITE_MAGIC
     except OSError:
         return False
-
-
-def remove_leftovers(folder: str, names: str, older_than_seconds: float = LEFT_BEHIND_SECONDS) -> None:
-    """Remove temporary files that killed runs left in the folder. `names`: a regular expression of the final names."""
-    pattern = re.compile(rf"\.{names}\.[0-9a-f]{{8}}")
-    oldest = time.time() - older_than_seconds
-    for name in filter(pattern.fullmatch, os.listdir(folder)):
-        path = os.path.join(folder, name)
-        with suppress(OSError):
-            if not older_than_seconds or os.lstat(path).st_mtime < oldest:
-                os.unlink(path)
-
-
-def cannot_write(what: str, error: OSError) -> StoreError:
-    return StoreError(f"{what} can't be written ({error.strerror or error}): it is as it was")
 
 
 class StandardOutput:

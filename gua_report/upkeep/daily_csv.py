@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gua_report.config import Config, load_config
-from gua_report.console.whole_file import remove_leftovers, whole_file
+from gua_report.console.whole_file import whole_file
 from gua_report.exporting.portions import read_portions
 from gua_report.exporting.rows import TABLES
 from gua_report.exporting.text import csv_text
@@ -13,9 +13,9 @@ from gua_report.ticks.open_partition import PARTITION
 from gua_sample.errors import EmptyPartition
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import partition_path, samples_dir
+from gua_sample.whole_file import remove_unfinished
 
 SUFFIX = ".csv"
-DAILY_NAMES = r"\d{4}-\d\d-\d\d\.csv"
 
 
 def csv_dir(data_dir: str) -> str:
@@ -58,6 +58,4 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
 
 def remove_left_csvs(data_dir: str) -> None:
     """Remove half-written files of killed runs, however recent: only the run that holds the lock may call this."""
-    folder = csv_dir(data_dir)
-    if os.path.isdir(folder):
-        remove_leftovers(folder, DAILY_NAMES, older_than_seconds=0)
+    remove_unfinished(csv_dir(data_dir), seconds=0)

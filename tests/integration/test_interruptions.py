@@ -179,7 +179,7 @@ def test_a_kept_tick_that_can_not_be_read_is_set_aside(lab: Machine) -> None:
 
 def test_leftovers_of_a_killed_keeper_go_away_after_a_while(lab: Machine) -> None:
     lab.tick()
-    old, fresh = (lab.samples / f"2026-11-16.{name}.pending.unfinished" for name in ("old", "fresh"))
+    old, fresh = (lab.samples / f".2026-11-16.{name}.pending.aa.unfinished" for name in ("old", "fresh"))
     for path in (old, fresh):
         path.write_text("{")
     os.utime(old, (time.time() - 3600, time.time() - 3600))

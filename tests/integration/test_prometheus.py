@@ -186,7 +186,7 @@ def test_a_half_written_file_is_never_seen(machine: Machine, tmp_path: Path) -> 
     machine.scenario.add_card(compute=[(os.getpid(), 8192)])
     with monitoring(tmp_path, RULES / "alerts.yml") as servers:
         file = servers.folder / "gua.prom"
-        (servers.folder / "gua.prom.aa.unfinished").write_text("gua_half_of{")
+        (servers.folder / ".gua.prom.aa.unfinished").write_text("gua_half_of{")
         machine.tick("--textfile", str(file))
         for _ in range(5):
             command = machine.command("--textfile", str(file))

@@ -179,7 +179,7 @@ def test_a_run_that_was_killed_is_told(machine: Machine, file: Path, tmp_path: P
 def test_what_killed_runs_leave_does_not_pile_up(machine: Machine, file: Path) -> None:
     machine.scenario.add_card()
     old, fresh, strange = (
-        file.parent / name for name in ("gua.prom.aa.unfinished", "gua.prom.bb.unfinished", "x.prom")
+        file.parent / name for name in (".gua.prom.aa.unfinished", ".gua.prom.bb.unfinished", "x.prom")
     )
     for path in (old, fresh, strange):
         path.write_text("half of")
@@ -187,7 +187,7 @@ def test_what_killed_runs_leave_does_not_pile_up(machine: Machine, file: Path) -
     for path in (old, strange):
         os.utime(path, (long_ago, long_ago))
     machine.tick("--textfile", str(file))
-    assert sorted(os.listdir(file.parent)) == ["gua.prom", fresh.name, strange.name]
+    assert sorted(os.listdir(file.parent)) == [fresh.name, "gua.prom", strange.name]
 
 
 @pytest.mark.real
