@@ -41,8 +41,8 @@ NONSENSE = (LookupError, RecursionError, TypeError, ValueError)
 SAYS_NONSENSE = "what reads the folder sends nonsense: is a file in it damaged?"
 # Modules that the child may need: it can't read a Python, or a virtual environment, under /root.
 PRELOADED = (
-    *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "tempfile", "traceback", "ctypes"),
-    "gua_report.ticks.open_partition",
+    *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "traceback", "ctypes"),
+    *("gua_report.ticks.open_partition", "gua_report.ticks.private_copy"),
 )
 
 

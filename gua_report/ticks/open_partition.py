@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import NamedTuple
 
 from gua_sample import schema
-from gua_sample.errors import CorruptPartition, EmptyPartition, PartitionBusy, StoreError
+from gua_sample.errors import CorruptPartition, EmptyPartition
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 from gua_sample.processes import printable
 from gua_sample.safe_file import (
     MOST_DATABASE_BYTES,
     check_database,
-    check_journal,
     check_tables,
     connect,
     connect_unchecked,
@@ -27,8 +25,6 @@ from gua_sample.safe_file import (
 )
 
 BUSY_SECONDS, SHORTEST_BUSY_SECONDS = 5.0, 0.05
-COPY_ATTEMPTS = 5
-COPIED_AT_ONCE = 1 << 20
 LOG_SUFFIXES = SIDECARS[1:]
 WAL_VERSION = 2  # in the header of a database that was switched to a write-ahead log
 # An export repeats a name at each tick, so a long one in a small file would fill disks. The longest that gua
@@ -114,14 +110,13 @@ def _open(path: str, kind: Kind) -> Iterator[sqlite3.Connection]:
             else:
                 yield connection
                 return
-    import tempfile  # imported here because most readers need no copy, and some must start fast
+    # Imported here because most readers need no copy, and some must start fast.
+    from gua_report.ticks.private_copy import private_copy
 
-    with (
-        tempfile.TemporaryDirectory(prefix="gua-") as folder,
-        closing(connect_unchecked(_copy(path, folder), "rw", BUSY_SECONDS)) as copy,
-    ):
-        _check(copy, path, kind)
-        yield copy
+    check_database(path)
+    with private_copy(path) as copy, closing(connect_unchecked(copy, "rw", BUSY_SECONDS)) as connection:
+        _check(connection, path, kind)
+        yield connection
 
 
 def has_log(path: str) -> bool:
@@ -160,61 +155,3 @@ def _fill_in(connection: sqlite3.Connection, kind: Kind, missing: Mapping[str, l
         nulls = ", ".join(f"NULL AS {column}" for column in columns)
         rows = f"SELECT *, {nulls} FROM main.{table}" if table in kind.tables else f"SELECT {nulls} WHERE 0"
         connection.execute(f"CREATE TEMP VIEW {table} AS {rows}")
-
-
-def _copy(path: str, folder: str) -> str:
-    """Copy the database and its sidecars consistently: try again if they change meanwhile."""
-    copy = os.path.join(folder, "copy.sqlite")
-    suffixes = ("", JOURNAL_SUFFIX, LOG_SUFFIXES[0])
-    try:
-        for _ in range(COPY_ATTEMPTS):
-            before = _stamps(path)
-            check_database(path)
-            for suffix in suffixes:
-                with suppress(FileNotFoundError):
-                    os.unlink(copy + suffix)
-                with suppress(FileNotFoundError):  # it never existed, or was just rolled back: then the stamps differ
-                    copy_file(path + suffix, copy + suffix)
-            if _stamps(path) == before:
-                check_journal(copy + JOURNAL_SUFFIX)  # again, because nobody can change the copy
-                return copy
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(f"no space in {folder} for a copy of {path}: set TMPDIR to where there is") from error
-        raise
-    raise PartitionBusy(f"{path} keeps changing while it is read: try again")
-
-
-def copy_file(path: str, copy: str) -> None:
-    """Copy a file without its holes: a file that seems to have 50 GB may be empty."""
-    source = open_regular(path, MOST_DATABASE_BYTES)
-    try:
-        with open(copy, "xb") as file:
-            size, position = os.fstat(source).st_size, 0
-            while position < size:
-                try:
-                    position = os.lseek(source, position, os.SEEK_DATA)
-                except OSError as error:
-                    if error.errno == errno.ENXIO:  # a hole up to the end
-                        break
-                    raise
-                data = os.pread(source, COPIED_AT_ONCE, position)
-                if not data:
-                    break
-                file.seek(position)
-                file.write(data)
-                position += len(data)
-            file.truncate(size)
-    finally:
-        os.close(source)
-
-
-def _stamps(path: str) -> list[tuple[int, int, int] | None]:
-    stamps: list[tuple[int, int, int] | None] = []
-    for name in (path, *(path + suffix for suffix in SIDECARS)):
-        try:
-            found = os.lstat(name)
-            stamps.append((found.st_ino, found.st_size, found.st_mtime_ns))
-        except FileNotFoundError:
-            stamps.append(None)
-    return stamps

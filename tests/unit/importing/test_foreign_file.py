@@ -37,8 +37,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_believed(
     new: PeerDatabase, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new.add(times(NOON_MS, 3), Seen(50))
-    stamp = foreign_file._stamp
-    monkeypatch.setattr(foreign_file, "_stamp", lambda path: (*stamp(path)[:2], os.urandom(8)))
+    stamp = foreign_file.stamp
+    monkeypatch.setattr(foreign_file, "stamp", lambda path: (*stamp(path)[:2], os.urandom(8)))
     before = photograph(new.path)
     assert import_.main([str(new.path), "--data-dir", str(target.folder)]) == 1
     assert photograph(new.path) == before
