@@ -9,14 +9,15 @@ import textwrap
 import time
 
 from gua_report.console import terminal
+from gua_report.console.arguments import find_data_dir
 from gua_report.importing.as_source_owner import open_source_safely
 from gua_report.importing.intake import Intake
 from gua_report.importing.tally import Tally
 from gua_report.importing.values import iso
-from gua_sample import console, settings
+from gua_sample import console
+from gua_sample.console import plural
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.processes import printable
-from gua_sample.rights import check_folder
 
 PROG = "gua import"
 DESCRIPTION = """\
@@ -58,11 +59,9 @@ def build_parser() -> console.Parser:
 
 
 def run(options: argparse.Namespace) -> int:
-    data_dir = settings.data_dir(options.data_dir)
+    data_dir = find_data_dir(PROG, options.data_dir)
     path = os.path.abspath(options.source)
     tally = Tally()
-    if warning := check_folder(data_dir):
-        console.complain(PROG, f"warning: {warning}")
     with open_source_safely(path, data_dir, tally) as source:
         kind = source.kind
         intake = Intake(data_dir, tally, time.time_ns() // 1_000_000, options.dry_run)
@@ -128,7 +127,3 @@ def amount(tally: Tally) -> str:
     processes = plural(taken["processes"], "process", "es")
     span = f"{iso(tally.first_ms or 0)} to {iso(tally.last_ms or 0)}"
     return f"{plural(tally.ticks, 'tick')} of {days} ({span}) with {cards} and {processes}"
-
-
-def plural(count: int, noun: str, ending: str = "s") -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{ending}"

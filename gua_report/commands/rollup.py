@@ -9,7 +9,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from gua_report.console import terminal
-from gua_sample import console, settings
+from gua_report.console.arguments import add_place, find_data_dir
+from gua_sample import console
 from gua_sample.processes import printable
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
-    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
-    parser.add_argument("--config", metavar="FILE", help="thresholds, retention; /etc/gua/gua.toml unless given")
+    add_place(parser)
     parser.add_argument("--rebuild", action="store_true", help="sum up all days anew")
     parser.add_argument("--compact", action="store_true", help="pack the partitions of closed days, each once")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
@@ -54,12 +54,10 @@ def build_parser() -> console.Parser:
 def run(options: argparse.Namespace) -> int:
     from gua_report.config import load_config
     from gua_report.upkeep.nightly import Upkeep, alone
-    from gua_sample.rights import become_owner, check_folder
+    from gua_sample.rights import become_owner
 
-    data_dir = settings.data_dir(options.data_dir)
     config = load_config(options.config)
-    if warning := check_folder(data_dir):
-        complain(warning)
+    data_dir = find_data_dir(PROG, options.data_dir)
     become_owner(data_dir)
     with nullcontext() if options.dry_run else alone(data_dir):
         upkeep = Upkeep(data_dir, config, time.time_ns() // 1_000_000, options.dry_run, complain)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from gua_sample import console, settings
+from gua_sample.errors import UsageError
+from gua_sample.rights import check_folder
+
 
 def add_window(parser: argparse.ArgumentParser) -> None:
     """Add the options that window.parse_window takes."""
@@ -14,6 +18,32 @@ def add_window(parser: argparse.ArgumentParser) -> None:
     when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
     when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
     when.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the data folder and the configuration."""
+    where = parser.add_argument_group("where")
+    where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    where.add_argument("--config", metavar="FILE", help="thresholds, people and more, instead of /etc/gua/gua.toml")
+
+
+def find_data_dir(prog: str, option: str | None) -> str:
+    """The data folder, with a warning if others may write to it. For root, that is an error."""
+    data_dir = settings.data_dir(option)
+    if warning := check_folder(data_dir):
+        console.complain(prog, f"warning: {warning}")
+    return data_dir
+
+
+def choose(value: str, what: str, known: tuple[str, ...]) -> str:
+    """The value, if it is a known one. Otherwise raises UsageError, with the nearest known one as a hint."""
+    if value in known:
+        return value
+    import difflib
+
+    near = difflib.get_close_matches(value, known, 1)
+    hint = f": did you mean {near[0]}?" if near else ""
+    raise UsageError(f"unknown {what} {value!r}{hint} (one of {', '.join(known)})")
 
 
 def output_path(text: str) -> str | None:

@@ -6,6 +6,7 @@ import shlex
 import time
 from typing import NamedTuple
 
+from gua_sample.console import plural as plural
 from gua_sample.processes import printable
 from gua_sample.settings import SYSTEM_DATA_DIR
 
@@ -43,10 +44,6 @@ def shell(*words: str) -> str:
 def as_root(data_dir: str) -> str:
     """The gua doctor command for root. It names the folder, as sudo does not keep this user's environment and home."""
     return "sudo gua doctor" + ("" if data_dir == SYSTEM_DATA_DIR else " " + shell("--data-dir", data_dir))
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def size(count: int) -> str:

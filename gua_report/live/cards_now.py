@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from gua_report.config import Config, load_config
-from gua_report.console.arguments import mebibytes
+from gua_report.console.arguments import add_place, mebibytes
 from gua_report.live import since_when, snapshot
 from gua_report.live.last_tick import fill_in, read_recent, restore_recent
 from gua_report.live.since_when import Past, Run
@@ -70,8 +70,7 @@ class Scene(NamedTuple):
 
 
 def add_options(parser: console.Parser) -> None:
-    parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
-    parser.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
+    add_place(parser)
     parser.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
     parser.add_argument(
         "--timeout",

@@ -8,9 +8,11 @@ from typing import Any
 import pandas as pd
 
 from gua_report.console import spelling
+from gua_sample.console import plural
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN, Policy
 from gua_sample.processes import printable
 
+count = plural
 MISSING = "—"
 NOT_KNOWN = "?"
 # Not from strftime, which follows the locale.
@@ -85,10 +87,6 @@ def gpu(index: Any, mig_index: Any) -> str:
 
 def gpu_name(name: Any) -> str:
     return clean(name).removeprefix("NVIDIA ")
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def meanings(policy: Policy) -> dict[str, str]:
