@@ -7,26 +7,24 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
-from gua_report.commands.report import choose
 from gua_report.console import terminal
-from gua_report.console.arguments import add_window, output_path
-from gua_report.console.whole_file import StandardOutput, is_database, whole_file
-from gua_report.exporting.rows import OTHER_NAMES, TABLES, Row
-from gua_sample import console, settings
+from gua_report.console.arguments import add_place, add_window, choose, find_data_dir, output_path
+from gua_report.console.whole_file import is_database, standard_output, whole_file
+from gua_report.exporting.rows import OTHER_NAMES, TABLES
+from gua_sample import console
 from gua_sample.errors import GuaError, StoreError, UsageError
-from gua_sample.rights import check_folder
 
 if TYPE_CHECKING:
     from gua_report.config import Config
-    from gua_report.exporting.days import Days, Progress
+    from gua_report.console.terminal import Progress
+    from gua_report.exporting.days import Encoding
     from gua_report.window import Window
 
 Message = tuple[str, bytes]
-Encoder = Callable[["Days", "Progress | None"], Iterator[Message]]
 
 PROG = "gua export"
 DESCRIPTION = """\
@@ -62,7 +60,7 @@ exit status: 0 done, 1 failed, or a day could not be read or is not rolled up
 (the others are written), 2 wrong usage, 3 nothing to export.
 """
 FORMATS = ("csv", "jsonl", "parquet")
-PROBLEMS = "problems"  # the label, in place of a day, of a message with warnings
+WARNINGS = "warnings"  # the label, in place of a day, of a message with warnings
 ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -87,9 +85,7 @@ def build_parser() -> console.Parser:
         help="the file to write instead of printing; with parquet a folder, unless it ends in .parquet",
     )
     how.add_argument("--host", metavar="NAME", help="in a folder of parquet files (default this machine's name)")
-    where = parser.add_argument_group("where")
-    where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
-    where.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml: thresholds and people")
+    add_place(parser)
     return parser
 
 
@@ -104,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     check(options, name, form, is_folder)
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
-    data_dir = settings.data_dir(options.data_dir)
+    data_dir = find_data_dir(PROG, options.data_dir)
 
     # Imported late: --help and usage errors don't need pandas.
     from gua_report.exporting.days import whole_days
@@ -112,98 +108,74 @@ def run(options: argparse.Namespace) -> int:
 
     # Part of a day must not replace the whole of it that an earlier export wrote.
     window = whole_days(window) if is_folder else window
-    if warning := check_folder(data_dir):
-        console.complain(PROG, f"warning: {warning}")
-    encoder = find_encoder(name, form, is_folder)
+    encoding = find_encoding(name, form)
     progress = terminal.progress_bar() if options.output is not None or not terminal.is_terminal(sys.stdout) else None
-    blocks = Blocks(
-        stream_as_owner(data_dir, lambda: read_blocks(data_dir, window, name, config, encoder, progress)), progress
-    )
+    read = partial(read_parts, data_dir, window, name, config, encoding, is_folder, progress)
+    problems: list[str] = []
+    parts = print_warnings(stream_as_owner(data_dir, read), problems)
     try:
         if is_folder:
-            write_folder(blocks, name, options.output, options.host or socket.gethostname())
+            write_folder(parts, name, options.output, options.host or socket.gethostname())
         else:
-            with output(options.output) as file:
-                for _, block in blocks:
-                    file.write(block)
+            with standard_output() if options.output is None else whole_file(options.output) as file:
+                file.writelines(part for _, part in parts)
     except BrokenPipeError:
         pass  # the reader has left
-    return 1 if blocks.problems else 0
+    finally:
+        if progress:
+            progress(1, 1)  # what showed it may have been killed
+    return 1 if problems else 0
 
 
-class Blocks:
-    """The parts of an export, by day; warnings among them are printed as they arrive."""
+def find_encoding(name: str, form: str) -> Encoding:
+    """The encoding of a table. Its modules are imported here: later they may be unreadable for us."""
+    from gua_report.exporting.days import Encoding
 
-    def __init__(self, messages: Iterator[Message], progress: Progress | None) -> None:
-        self._messages, self._progress = messages, progress
-        self.problems: list[str] = []
+    columns = TABLES[name].columns
+    if form == "parquet":
+        from gua_report.exporting import parquet
 
-    def __iter__(self) -> Iterator[Message]:
-        try:
-            for label, content in self._messages:
-                if label == PROBLEMS:
-                    self._hear(**json.loads(content))
-                else:
-                    yield label, content
-        finally:
-            if self._progress:
-                self._progress(1, 1)  # clears the line of the progress bar
+        schema = parquet.schema_of(name, columns)
+        return Encoding(partial(parquet.block_of, schema), partial(parquet.to_stream, schema))
+    from gua_report.exporting.text import csv_text, json_lines, with_header
 
-    def _hear(self, problems: list[str], left_out: str | None) -> None:
-        if self._progress:
-            self._progress(1, 1)
-        self.problems = problems
-        for text in [*problems, *([left_out] if left_out else [])]:
-            console.complain(PROG, f"warning: {text}")
+    if form == "csv":
+        return Encoding(partial(csv_text, columns), partial(with_header, columns))
+    return Encoding(partial(json_lines, columns), iter)
 
 
-def read_blocks(
-    data_dir: str, window: Window, name: str, config: Config, encoder: Encoder, progress: Progress | None
+def read_parts(
+    data_dir: str,
+    window: Window,
+    name: str,
+    config: Config,
+    encoding: Encoding,
+    by_day: bool,
+    progress: Progress | None,
 ) -> Iterator[Message]:
     """The encoded days, and at the end, even after an error, the warnings about them."""
     from gua_report.exporting.days import Days, RolledUpDays
 
     days = (RolledUpDays if TABLES[name].is_of_rollups else Days)(data_dir, window, name, config)
     try:
-        yield from encoder(days, progress)
+        yield from days.read(encoding, by_day, progress)
     except GuaError:
-        yield PROBLEMS, json.dumps({"problems": days.problems, "left_out": None}).encode()
+        yield WARNINGS, json.dumps([days.problems, []]).encode()
         raise
-    yield PROBLEMS, json.dumps({"problems": days.problems, "left_out": days.left_out()}).encode()
+    left_out = days.left_out()
+    yield WARNINGS, json.dumps([days.problems, [left_out] if left_out else []]).encode()
 
 
-def find_encoder(name: str, form: str, is_folder: bool) -> Encoder:
-    """The function that encodes days as bytes. Its modules are imported here: later they may be unreadable for us."""
-    columns = TABLES[name].columns
-    if form != "parquet":
-        from gua_report.exporting.text import csv_text, json_lines
-
-        encode, header = (csv_text, csv_text((), [columns])) if form == "csv" else (json_lines, b"")
-        return lambda days, progress: text_blocks(days, progress, columns, encode, header)
-    from gua_report.exporting import parquet
-
-    schema = parquet.schema_of(name, columns)
-
-    def to_block(rows: Iterator[Row]) -> Any:
-        return parquet.block_of(schema, rows)
-
-    if is_folder:
-        return lambda days, progress: days.read(to_block, progress, lambda blocks: parquet.to_file(schema, blocks))
-    return lambda days, progress: (
-        ("", part) for part in parquet.to_stream(schema, (block for _, block in days.read(to_block, progress)))
-    )
-
-
-def text_blocks(
-    days: Days,
-    progress: Progress | None,
-    columns: tuple[str, ...],
-    encode: Callable[[tuple[str, ...], Iterable[Row]], bytes],
-    header: bytes,
-) -> Iterator[Message]:
-    for day, block in days.read(lambda rows: encode(columns, rows), progress):
-        yield day, header + block
-        header = b""
+def print_warnings(messages: Iterator[Message], problems: list[str]) -> Iterator[Message]:
+    """The parts of files among the messages. Warnings are printed, and those that mean failure added to `problems`."""
+    for label, content in messages:
+        if label != WARNINGS:
+            yield label, content
+            continue
+        failures, notes = json.loads(content)
+        problems += failures
+        for text in [*failures, *notes]:
+            console.complain(PROG, f"warning: {text}")
 
 
 def format_of(path: str | None) -> str:
@@ -233,16 +205,13 @@ def check(options: argparse.Namespace, name: str, form: str, is_folder: bool) ->
         raise UsageError("--host names a part of a folder of parquet files: give it with --format parquet -o DIR")
 
 
-def output(path: str | None) -> AbstractContextManager[BinaryIO | StandardOutput]:
-    return nullcontext(StandardOutput()) if path is None else whole_file(path)
-
-
-def write_folder(blocks: Blocks, name: str, path: str, host: str) -> None:
+def write_folder(parts: Iterator[Message], name: str, folder: str, host: str) -> None:
     from gua_report.exporting import parquet
     from gua_report.window import is_day
 
-    folder = parquet.Folder(path, host, parquet.schema_of(name, TABLES[name].columns))
-    for day, content in blocks:
+    parquet.check_folder(folder, name)
+    for day, content in parts:
         if not is_day(day):  # the day becomes part of a path
             raise StoreError("what reads the folder sends nonsense: is a file in it damaged?")
-        folder.write(day, content)
+        with whole_file(parquet.path_in(folder, host, day), follow=False, make_folders=True) as file:
+            file.write(content)

@@ -7,11 +7,19 @@ import os
 from typing import Any, NoReturn
 
 from gua_report.console import terminal
-from gua_report.console.arguments import add_window, mebibytes, output_path, percent, positive
+from gua_report.console.arguments import (
+    add_place,
+    add_window,
+    choose,
+    find_data_dir,
+    mebibytes,
+    output_path,
+    percent,
+    positive,
+)
 from gua_report.console.whole_file import check_place, whole_file
 from gua_sample import console, settings
 from gua_sample.errors import GuaError, UsageError
-from gua_sample.rights import check_folder
 
 PROG = "gua-report"
 DESCRIPTION = """\
@@ -79,9 +87,7 @@ def build_parser() -> console.Parser:
         f" more (default {LONG_EPISODE}), less than {LEAST_COVERAGE:.0%}% of the time observed, a card unknown for over"
         f" {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read",
     )
-    where = parser.add_argument_group("where")
-    where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
-    where.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
+    add_place(parser)
     return parser
 
 
@@ -111,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
     quiet = options.quiet_if_clean is not None
     longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
-    data_dir = settings.data_dir(options.data_dir)
+    data_dir = find_data_dir(PROG, options.data_dir)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.machine.as_owner import ask_as_owner
@@ -124,8 +130,6 @@ def run(options: argparse.Namespace) -> int:
     config = config._replace(policy=policy)
     if options.output is not None:
         check_writable(options.output)
-    if warning := check_folder(data_dir):
-        console.complain(PROG, f"warning: {warning}")
     told = read_told(config, window.start_ms) if is_configured(config) else None
 
     def make() -> dict[str, Any]:
@@ -148,16 +152,6 @@ def run(options: argparse.Namespace) -> int:
         with whole_file(options.output) as file:
             file.write((made["text"].rstrip("\n") + "\n").encode())
     return 0
-
-
-def choose(value: str, what: str, known: tuple[str, ...]) -> str:
-    if value in known:
-        return value
-    import difflib
-
-    near = difflib.get_close_matches(value, known, 1)
-    hint = f": did you mean {near[0]}?" if near else ""
-    raise UsageError(f"unknown {what} {value!r}{hint} (one of {', '.join(known)})")
 
 
 def check_width(width: int) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO, TypeVar
 
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN
+
+Item = TypeVar("Item")
+Progress = Callable[[int, int], None]  # is told how many of how many steps are done
 
 STATE_COLORS = {ACTIVE: "32", IDLE_HELD: "33", TRULY_IDLE: "36", UNKNOWN: "90"}
 
@@ -22,7 +25,7 @@ def use_color() -> bool:
     return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
-def progress_bar(verb: str = "reading") -> Callable[[int, int], None] | None:
+def progress_bar(verb: str = "reading") -> Progress | None:
     """A function that shows progress once the work takes a while; None in a pipe and in a mail."""
     if not is_terminal(sys.stderr):
         return None
@@ -35,3 +38,15 @@ def progress_bar(verb: str = "reading") -> Callable[[int, int], None] | None:
             print(f"\r{verb}: {100 * done // total} %\x1b[K", end="", file=sys.stderr, flush=True)
 
     return show
+
+
+def tracked(items: Sequence[Item], progress: Progress | None) -> Iterator[Item]:
+    """The items one by one, with progress shown until the last one is done."""
+    try:
+        for done, item in enumerate(items):
+            if progress:
+                progress(done, len(items))
+            yield item
+    finally:
+        if progress:
+            progress(1, 1)

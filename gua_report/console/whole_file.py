@@ -150,15 +150,13 @@ def is_database(path: str) -> bool:
         return False
 
 
-class StandardOutput:
-    """Unbuffered standard output, so that no write can fail at exit. Raises BrokenPipeError if nobody reads it."""
-
-    def write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(1, rest) :]
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise StoreError(f"standard output can't be written ({error.strerror})") from error
+@contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """Standard output, flushed at the end, so that no write can fail at exit. Raises BrokenPipeError."""
+    try:
+        with open(1, "wb", closefd=False) as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StoreError(f"standard output can't be written ({error.strerror})") from error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
-from gua_report.exporting.portions import Block, read_portions
+from gua_report.console.terminal import Progress, tracked
+from gua_report.exporting.portions import read_portions
 from gua_report.exporting.rows import TABLES, Row
 from gua_report.rollups.closed_day import is_closed
 from gua_report.rollups.index import ROLLUPS, Stored, find_current, path_of, read_index
@@ -19,7 +21,12 @@ from gua_report.window import Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
 
-Progress = Callable[[int, int], None]
+
+class Encoding(NamedTuple):
+    """A file format. Nothing comes of no rows: neither a block nor a part of a file."""
+
+    encode: Callable[[Iterable[Row]], Any]  # turns rows into a block
+    join: Callable[[Iterable[Any]], Iterator[bytes]]  # turns blocks into the content of a file, part by part
 
 
 class Days:
@@ -32,68 +39,55 @@ class Days:
         self.data_dir, self.window, self.name, self.config = data_dir, window, name, config
         self.history = History(data_dir)
         self.problems: list[str] = []
-        self.expired: list[str] = []  # days of which only sums are left
-        self._leave_out_expired()
-        self.days = [day for day in self.history.days if self._is_touched(day)]
-
-    def _leave_out_expired(self) -> None:
-        """Leave out expired days. Ticks that came after the removal are not the whole day, and must not replace it in
-        an archive."""
-        try:
-            index = read_index(path_of(self.data_dir))
-        except StoreError:
-            return
-        expired = {day for day, stored in index.items() if stored.is_expired}
-        gone = expired | (index.keys() - self.history.paths.keys())
-        self.expired = sorted(day for day in gone if self._is_touched(day))
-        for day in sorted(expired & set(self.history.days)):
-            if self._is_touched(day):
-                self.problems.append(f"left out: {self.history.paths[day]}, as the ticks of its day have expired")
+        self.stored = self._read_stored()
+        # Ticks that came after their day had expired are not the whole day, and must not replace it in an archive.
+        expired = {day for day, stored in self.stored.items() if stored.is_expired}
+        for day in self._touched(expired.intersection(self.history.days)):
+            self.problems.append(f"left out: {self.history.paths[day]}, as the ticks of its day have expired")
+        # The days of which only sums are left.
+        self.expired = self._touched(expired | (self.stored.keys() - self.history.paths.keys()))
         self.history.forget(expired)
+        self.days = self._touched(self.history.days)
 
-    def read(
-        self,
-        encode: Callable[[Iterator[Row]], Block],
-        progress: Progress | None = None,
-        join: Callable[[Iterator[Block]], Iterator[Block]] = iter,
-    ) -> Iterator[tuple[str, Block]]:
-        """Each day that has rows, with the block that `encode` makes of them. Raises at the end if there was none.
+    def read(self, encoding: Encoding, by_day: bool, progress: Progress | None = None) -> Iterator[tuple[str, bytes]]:
+        """The content of a file for each day that has rows, or the parts of a single file. Raises if there are no rows.
 
-        A large day comes several times, each time with some of its rows, unless `join` makes one block of them.
+        The parts of a single file come without a day.
         """
+        blocks = self._read_blocks(encoding, by_day, progress)
+        if by_day:
+            yield from blocks
+        else:
+            for part in encoding.join(block for _, block in blocks):
+                yield "", part
+
+    def _read_blocks(self, encoding: Encoding, by_day: bool, progress: Progress | None) -> Iterator[tuple[str, Any]]:
         found = False
-        for done, day in enumerate(self.days):
-            if progress:
-                progress(done, len(self.days))
-            for block in self._read_day(day, encode, join):
-                found = True
-                yield day, block
+        for day in tracked(self.days, progress):
+            what = "skipped"
+            path, bounds = self._place(day)
+            blocks = read_portions(path, self.kind, TABLES[self.name], bounds, self.config, encoding.encode)
+            try:
+                for block in filter(None, [b"".join(encoding.join(blocks))]) if by_day else blocks:
+                    yield day, block
+                    found, what = True, "cut off"
+            except EmptyPartition:
+                pass  # the first tick of the day is just being written
+            except StoreError as error:
+                self.problems.append(f"{what}: {error}")
         if not found:
             raise StoreError("nothing was exported") if self.problems else self._nothing()
 
-    def _read_day(
-        self,
-        day: str,
-        encode: Callable[[Iterator[Row]], Block],
-        join: Callable[[Iterator[Block]], Iterator[Block]],
-    ) -> Iterator[Block]:
-        what = "skipped"
+    def _read_stored(self) -> dict[str, Stored]:
+        """The days of rollups.sqlite."""
         try:
-            table = TABLES[self.name]
-            for block in join(read_portions(self._path(day), self.kind, table, self._bounds(day), self.config, encode)):
-                yield block
-                what = "cut off"
-        except EmptyPartition:
-            pass  # the first tick of the day is just being written
-        except StoreError as error:
-            self.problems.append(f"{what}: {error}")
+            return read_index(path_of(self.data_dir))
+        except StoreError:
+            return {}
 
-    def _path(self, day: str) -> str:
-        return self.history.paths[day]
-
-    def _bounds(self, day: str) -> tuple[int, int]:
-        """Start and end of the time to read from the day's file."""
-        return self.window.start_ms, self.window.end_ms
+    def _place(self, day: str) -> tuple[str, tuple[int, int]]:
+        """The day's file, and start and end of the time to read from it."""
+        return self.history.paths[day], (self.window.start_ms, self.window.end_ms)
 
     def left_out(self) -> str | None:
         """A note on the expired days that an export of ticks lacks."""
@@ -101,13 +95,14 @@ class Days:
             return None
         return f"the ticks of {span_of_days(self.expired)} have expired; --what card_hours has their sums"
 
-    def _is_touched(self, day: str) -> bool:
-        return day_of(self.window.start_ms) <= day <= day_of(self.window.end_ms - 1)
+    def _touched(self, days: Iterable[str]) -> list[str]:
+        """Those of the days that the window touches, in order."""
+        first, last = day_of(self.window.start_ms), day_of(self.window.end_ms - 1)
+        return sorted(day for day in days if first <= day <= last)
 
     def _nothing(self) -> NothingToReport:
         """The error for an export without rows; there may be ticks without any process or card."""
-        days = [day for day in self.history.days if self._is_touched(day)]
-        times = (self.history.ticks_of(day)["ts_ms"] for day in days)
+        times = (self.history.ticks_of(day)["ts_ms"] for day in self._touched(self.history.days))
         if any(ticks.between(self.window.start_ms, self.window.end_ms - 1).any() for ticks in times):
             return NothingToReport(f"{self._no_rows()}, though there are ticks{self.hint}")
         left_out = self.left_out()
@@ -126,27 +121,20 @@ class RolledUpDays(Days):
 
     def __init__(self, data_dir: str, window: Window, name: str, config: Config) -> None:
         super().__init__(data_dir, window, name, config)
-        self.path = path_of(data_dir)
-        self.stored = self._read_stored()
         now_ms = time.time_ns() // 1_000_000
         current = find_current(self.stored, self.history.paths, config.policy)
         due = [day for day in self.days if day not in current and is_closed(self.history, day, now_ms)]
         self.due = [day for day in due if len(self.history.ticks_of(day))]
         self.problems += self.history.warnings
-        self.days = [day for day in self.stored if self._is_touched(day)]
+        self.days = self._touched(self.stored)
 
-    def read(
-        self,
-        encode: Callable[[Iterator[Row]], Block],
-        progress: Progress | None = None,
-        join: Callable[[Iterator[Block]], Iterator[Block]] = iter,
-    ) -> Iterator[tuple[str, Block]]:
-        yield from super().read(encode, progress, join)
+    def read(self, encoding: Encoding, by_day: bool, progress: Progress | None = None) -> Iterator[tuple[str, bytes]]:
+        yield from super().read(encoding, by_day, progress)
         self.problems += [self._missing()] if self.due else []
 
     def _read_stored(self) -> dict[str, Stored]:
         try:
-            return read_index(self.path)
+            return read_index(path_of(self.data_dir))
         except EmptyPartition:
             return {}  # the file is just being created
         except CorruptPartition as error:
@@ -156,12 +144,10 @@ class RolledUpDays(Days):
         remedy = f"run gua rollup --data-dir {shlex.quote(self.data_dir)}"
         return f"{span_of_days(self.due)}: not rolled up yet, or ticks or thresholds have changed since; {remedy}"
 
-    def _path(self, day: str) -> str:
-        return self.path
-
-    def _bounds(self, day: str) -> tuple[int, int]:
+    def _place(self, day: str) -> tuple[str, tuple[int, int]]:
         start_ms = midnight_ms(day)
-        return max(self.window.start_ms, start_ms), min(self.window.end_ms, start_ms + DAY_MS)
+        bounds = max(self.window.start_ms, start_ms), min(self.window.end_ms, start_ms + DAY_MS)
+        return path_of(self.data_dir), bounds
 
     def _nothing(self) -> NothingToReport:
         if self.due:

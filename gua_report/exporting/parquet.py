@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,6 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from gua_report.console.whole_file import whole_file
 from gua_report.exporting.rows import Row, kind_of
 from gua_sample.errors import CorruptPartition, GuaError, UsageError
 from gua_sample.safe_file import MOST_DATABASE_BYTES, open_regular
@@ -59,20 +59,15 @@ def to_stream(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
         yield sink.take()
 
 
-def to_file(schema: Any, blocks: Iterable[Any]) -> Iterator[bytes]:
-    """The content of one file with all the blocks, in one part; nothing if there are no blocks."""
-    if content := b"".join(to_stream(schema, blocks)):
-        yield content
-
-
-class Sink:
+class Sink(io.RawIOBase):
     """A buffer that pyarrow writes to as a file, and that is emptied part by part."""
-
-    closed = False
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._position = 0
+
+    def writable(self) -> bool:
+        return True
 
     def write(self, data: Any) -> int:
         part = bytes(data)
@@ -80,51 +75,30 @@ class Sink:
         self._position += len(part)
         return len(part)
 
+    def tell(self) -> int:
+        return self._position
+
     def take(self) -> bytes:
         """The bytes written since the last call."""
         part = b"".join(self._parts)
         self._parts.clear()
         return part
 
-    def tell(self) -> int:
-        return self._position
 
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+def path_in(folder: str, host: str, day: str) -> str:
+    """The file of a host and a day, named so that pandas, polars, DuckDB and Spark read the folder as one table."""
+    return os.path.join(folder, f"host={quote(host, safe='')}", f"day={day}", PART)
 
 
-class Folder:
-    """Files `host=NAME/day=YYYY-MM-DD/part.parquet`, which pandas, polars, DuckDB and Spark read as one table.
-
-    Each file is replaced atomically. The folder holds one table: rows of another one would not fit.
-    """
-
-    def __init__(self, path: str, host: str, schema: Any) -> None:
-        self.path = path
-        self.host = f"host={quote(host, safe='')}"
-        self.schema = schema
-        self._check()
-
-    def write(self, day: str, content: bytes) -> None:
-        path = os.path.join(self.path, self.host, f"day={day}", PART)
-        with whole_file(path, follow=False, make_folders=True) as file:
-            file.write(content)
-
-    def _check(self) -> None:
-        pattern = os.path.join(glob.escape(self.path), "host=*", "day=*", PART)
-        for found in glob.iglob(pattern):
-            try:
-                with open(open_regular(found, MOST_DATABASE_BYTES), "rb") as file:
-                    metadata = parquet.read_schema(file).metadata or {}
-            except (OSError, CorruptPartition, pyarrow.ArrowException):
-                continue  # damaged, or no file at all: it may be replaced
-            if metadata.get(TABLE_KEY) != self.schema.metadata[TABLE_KEY]:
-                table = metadata.get(TABLE_KEY, b"something else").decode("utf-8", "backslashreplace")
-                raise UsageError(
-                    f"{self.path} holds {table},"
-                    f" not {self.schema.metadata[TABLE_KEY].decode()}: give each table a folder of its own"
-                )
-            return
+def check_folder(folder: str, table: str) -> None:
+    """Raise UsageError if the folder holds another table, whose rows would not fit."""
+    for found in glob.iglob(os.path.join(glob.escape(folder), "host=*", "day=*", PART)):
+        try:
+            with open(open_regular(found, MOST_DATABASE_BYTES), "rb") as file:
+                metadata = parquet.read_schema(file).metadata or {}
+        except (OSError, CorruptPartition, pyarrow.ArrowException):
+            continue  # damaged, or no file at all: it may be replaced
+        other = metadata.get(TABLE_KEY, b"something else").decode("utf-8", "backslashreplace")
+        if other != table:
+            raise UsageError(f"{folder} holds {other}, not {table}: give each table a folder of its own")
+        return

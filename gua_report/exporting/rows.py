@@ -16,12 +16,13 @@ from gua_sample.partition_names import day_of
 from gua_sample.policy import NAN, STATES, STATUS_OK, Policy, card_states
 
 Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
+Bounds: TypeAlias = tuple[int, int]  # start and end in milliseconds
 
 
 class Table(NamedTuple):
     columns: tuple[str, ...]
     # The rows between start (inclusive) and end (exclusive), in the order of time.
-    read: Callable[[sqlite3.Connection, int, int, Config], Iterator[Row]]
+    read: Callable[[sqlite3.Connection, Bounds, Config], Iterator[Row]]
     is_of_rollups: bool = False  # read from rollups.sqlite instead of partitions
 
 
@@ -86,44 +87,38 @@ def kind_of(column: str) -> type[str] | type[float] | type[int]:
     return str if column in TEXT else float if column in REAL else int
 
 
-def read_ticks(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
-    return _select(connection, "ticks", TICKS, start_ms, end_ms)
-
-
-def read_card_ticks(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
+def read_card_ticks(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
     facts = itemgetter(*map(CARD_TICKS.index, STATE_FACTS))
-    for row in _select(connection, "card_ticks", CARD_TICKS, start_ms, end_ms):
+    for row in _select(connection, "card_ticks", CARD_TICKS, bounds):
         yield *row, state_of(config.policy, *facts(row))
 
 
-def read_process_ticks(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
+def read_process_ticks(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
     facts, identity_of = itemgetter(*map(PROCESS_TICKS.index, IDENTITY_FACTS)), identities(config.people)
-    for row in _select(connection, "process_ticks", PROCESS_TICKS, start_ms, end_ms):
+    for row in _select(connection, "process_ticks", PROCESS_TICKS, bounds):
         yield *row, identity_of(*facts(row))
 
 
-def read_daily(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
+def read_daily(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
     """A row for each process on each card at each tick, and one for a card without processes.
 
     Reads the tables, not the views: looking up a process once, not at each tick, takes half the time.
     """
     facts = "id, gpu_index, uuid, mig_index, status, memory_total_mib"
-    cards = {number: known for number, *known in connection.execute(f"SELECT {facts} FROM card")}
+    cards = {card_id: known for card_id, *known in connection.execute(f"SELECT {facts} FROM card")}
     processes = _known_processes(connection, config.people)
-    samples = connection.execute(DAILY_SQL, (start_ms, end_ms))
-    for (ts_ms, number), group in groupby(samples, key=itemgetter(0, 1)):
-        usages = list(group)
-        utilization, used, power, temperature = usages[0][2:6]
-        gpu, uuid, mig_index, status, total = cards[number]
-        memories = [usage[7] for usage in usages if usage[6] is not None]
+    for sample, group in groupby(connection.execute(DAILY_SQL, bounds), key=itemgetter(slice(6))):
+        ts_ms, card_id, utilization, used, power, temperature = sample
+        gpu, uuid, mig_index, status, total = cards[card_id]
+        usages = [row[6:] for row in group]
+        memories = [memory for process_id, memory, _ in usages if process_id is not None]
         held = None if None in memories else sum(memories)
         state = state_of(config.policy, utilization, status, held, used)
         second = ts_ms // 1000
         percent = None if utilization is None else round(utilization)
         card = (clock(second), ts_ms, uuid, mig_index, status, state, utilization, used, total, power, temperature)
-        for usage in usages:
-            process, memory, sm_percent = usage[6:]
-            owner, pid, who = processes[process]
+        for process_id, memory, sm_percent in usages:
+            owner, pid, who = processes[process_id]
             yield second, owner, pid, gpu, percent, *card, *who, memory, sm_percent
 
 
@@ -131,42 +126,37 @@ def _known_processes(connection: sqlite3.Connection, people: Mapping[str, str]) 
     """The facts of each process id: owner, pid, and a tuple of the others; all None for no process."""
     identity_of = identities(people)
     known: dict[int | None, Row] = {None: (None, None, (None,) * 4)}
-    facts = "id, pid, uid, login_uid, user, login_user, cgroup, command, type"
-    for number, pid, uid, login_uid, user, login_user, cgroup, command, kind in connection.execute(
-        f"SELECT {facts} FROM process"
-    ):
+    rows = connection.execute(f"SELECT id, pid, {', '.join(IDENTITY_FACTS)}, command, type FROM process")
+    for process_id, pid, uid, login_uid, user, login_user, cgroup, command, kind in rows:
         owner = str(uid) if user is None and uid is not None else user
         identity = identity_of(uid, login_uid, user, login_user, cgroup)
-        known[number] = (owner, pid, (identity, login_user, command, kind))
+        known[process_id] = (owner, pid, (identity, login_user, command, kind))
     return known
 
 
-def rolled_up(view: str, columns: tuple[str, ...]) -> Table:
-    """A table of rollups.sqlite, whose first column is the time. Queries also name the days, which begin the key."""
+def plain(view: str, columns: tuple[str, ...], is_of_rollups: bool = False) -> Table:
+    """A table of a view's rows as they are, except that identities are those of the configuration."""
 
-    def read(connection: sqlite3.Connection, start_ms: int, end_ms: int, config: Config) -> Iterator[Row]:
-        days = (day_of(start_ms), day_of(end_ms - 1))
-        rows = _select(connection, view, columns, start_ms, end_ms, "day BETWEEN ? AND ? AND", days)
+    def read(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
+        rows = _select(connection, view, columns, bounds, is_of_rollups)
         if "identity" not in columns:
             return rows
-        from gua_report.people.identities import apply_mapping
-
         where = columns.index("identity")
         return ((*row[:where], apply_mapping(row[where], config.people), *row[where + 1 :]) for row in rows)
 
-    return Table(columns, read, is_of_rollups=True)
+    return Table(columns, read, is_of_rollups)
 
 
 # Keys are the names on the command line.
 TABLES = {
     "card_ticks": Table((*CARD_TICKS, "state"), read_card_ticks),
     "process_ticks": Table((*PROCESS_TICKS, "identity"), read_process_ticks),
-    "ticks": Table(TICKS, read_ticks),
+    "ticks": plain("ticks", TICKS),
     "csv": Table(DAILY, read_daily),
-    "card_hours": rolled_up("card_hours", CARD_HOURS),
-    "identity_hours": rolled_up("identity_hours", IDENTITY_HOURS),
-    "episode_days": rolled_up("episode_days", EPISODE_DAYS),
-    "spans": rolled_up("spans", SPANS),
+    "card_hours": plain("card_hours", CARD_HOURS, is_of_rollups=True),
+    "identity_hours": plain("identity_hours", IDENTITY_HOURS, is_of_rollups=True),
+    "episode_days": plain("episode_days", EPISODE_DAYS, is_of_rollups=True),
+    "spans": plain("spans", SPANS, is_of_rollups=True),
 }
 OTHER_NAMES = {"rollups": "card_hours"}
 
@@ -202,14 +192,11 @@ def clock(second: int) -> str:
 
 
 def _select(
-    connection: sqlite3.Connection,
-    view: str,
-    columns: tuple[str, ...],
-    start_ms: int,
-    end_ms: int,
-    condition: str = "",
-    values: tuple[str, ...] = (),
+    connection: sqlite3.Connection, view: str, columns: tuple[str, ...], bounds: Bounds, is_of_rollups: bool = False
 ) -> Iterator[Row]:
-    when = columns[0]
-    sql = f"SELECT {', '.join(columns)} FROM {view} WHERE {condition} {when} >= ? AND {when} < ? ORDER BY {ORDER[view]}"
-    return connection.execute(sql, (*values, start_ms, end_ms))
+    """The rows of a view whose first column, the time, is within the bounds."""
+    start_ms, end_ms = bounds
+    # The key of rollups begins with the day.
+    days = f"day BETWEEN '{day_of(start_ms)}' AND '{day_of(end_ms - 1)}' AND" if is_of_rollups else ""
+    when = f"{days} {columns[0]} >= ? AND {columns[0]} < ?"
+    return connection.execute(f"SELECT {', '.join(columns)} FROM {view} WHERE {when} ORDER BY {ORDER[view]}", bounds)

@@ -23,6 +23,14 @@ def csv_text(columns: tuple[str, ...], rows: Iterable[Row]) -> bytes:
         return buffer.getvalue()
 
 
+def with_header(columns: tuple[str, ...], blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The blocks of a CSV file, with the names of the columns before the first one."""
+    header = csv_text((), [columns])
+    for block in blocks:
+        yield header + block
+        header = b""
+
+
 def _spelled(rows: Iterable[Row], texts: list[int]) -> Iterator[list[object]]:
     for row in rows:
         fields = list(row)

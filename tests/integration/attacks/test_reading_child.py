@@ -150,7 +150,7 @@ def test_the_child_has_nothing_of_roots_open(folder: Path, tmp_path: Path, monke
                 kinds.append([number, stat.S_IFMT(found.st_mode), found.st_uid, os.major(found.st_rdev)])
         yield "2026-11-10", json.dumps([kinds, os.getsid(0) == os.getpid(), os.getresuid(), os.getgroups()]).encode()
 
-    monkeypatch.setattr(exporting, "read_blocks", look)
+    monkeypatch.setattr(exporting, "read_parts", look)
     output = tmp_path / "output.csv"
     with output.open("w"):
         assert run("export", *WINDOW, "-o", output, "--data-dir", folder).returncode == 0
