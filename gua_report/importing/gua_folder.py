@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Iterator
 from sqlite3 import Connection
 from typing import Any
 
@@ -19,19 +20,29 @@ from gua_sample.schema import UTILIZATION_SOURCES
 KIND = "gua data folder"
 ONE_KIND = "gua partition"
 LARGEST = 2**53
+MIB, NUMBER, SLICES, WHOLE = (0, MOST_MIB), (0, LARGEST), (1, 1024), (-LARGEST, LARGEST)
 
+# The smallest and largest valid value of each column of numbers. All others are texts.
+LIMITS = {
+    **dict.fromkeys(("id", "gpu_index", "pid", "ts_ms", "boot_time_ms", "start_time_ms"), WHOLE),
+    **dict.fromkeys(("mig_index", "energy_base_joules", "uid", "login_uid", "nvml_ms"), NUMBER),
+    **dict.fromkeys(("memory_total_mib", "memory_reserved_mib", "parent_memory_mib"), MIB),
+    **dict.fromkeys(("compute_slices", "most_compute_slices"), SLICES),
+    "persistence_mode": (0, 1),
+    "interval_ms": (1, LARGEST),
+}
+# Columns without which a row makes no sense. In others, an invalid value is treated as missing.
+NEEDED = {"id", "gpu_index", "pid", "ts_ms", "boot_time_ms", "uuid", "status", "type"}
+TICK = ("id", "ts_ms", "interval_ms", "boot_id", "boot_time_ms", "driver_version", "nvml_ms", "error")
 TICKS = """
-    SELECT t.id, t.ts_ms, t.interval_ms, n.boot_id, n.boot_time_ms, n.driver_version, t.nvml_ms, t.error
-    FROM tick t JOIN session n ON n.id = t.session_id ORDER BY t.ts_ms
+    tick JOIN (SELECT id AS session_id, boot_id, boot_time_ms, driver_version FROM session) USING (session_id)
+    ORDER BY ts_ms
 """
-MOST_SLICES = 1024
-CARDS = f"SELECT id, energy_base_joules, {', '.join(CardFacts._fields)} FROM card"
 CARD_SAMPLES = """
     SELECT tick_id, card_id, utilization_hundredths, utilization_source, memory_used_mib, power_deciwatts,
            energy_above_base_joules, temperature_celsius
     FROM card_sample ORDER BY tick_id, card_id
 """
-PROCESSES = f"SELECT id, {', '.join(Process._fields)}, type FROM process"
 PROCESS_SAMPLES = """
     SELECT tick_id, card_id, process_id, memory_mib, sm_percent FROM process_sample
     ORDER BY tick_id, card_id, process_id
@@ -46,16 +57,16 @@ def source_of_folder(folder: str, tally: Tally) -> Source:
         elif ".sqlite.corrupt-" in entry:
             tally.leave("file", "set aside as corrupt over there", entry)
     paths = {os.path.basename(path)[:10]: path for path in list_partitions(folder)}
-    return Source(KIND, list(paths), lambda day: _read(paths[day], day, tally), lambda: None)
+    return Source(KIND, list(paths), lambda day: _read_file(paths[day], day, tally), lambda: None)
 
 
 def source_of_file(path: str, tally: Tally) -> Source:
     shown = os.path.basename(path)
     label = shown[:10] if is_partition(shown) else shown
-    return Source(ONE_KIND, [label], lambda _: _read(path, label, tally), lambda: None)
+    return Source(ONE_KIND, [label], lambda _: _read_file(path, label, tally), lambda: None)
 
 
-def _read(path: str, label: str, tally: Tally) -> list[Tick]:
+def _read_file(path: str, label: str, tally: Tally) -> list[Tick]:
     try:
         with open_partition(path) as connection:
             return _read_ticks(connection)
@@ -67,94 +78,61 @@ def _read(path: str, label: str, tally: Tally) -> list[Tick]:
 
 
 def _read_ticks(connection: Connection) -> list[Tick]:
-    cards, processes = _read_cards(connection), _read_processes(connection)
+    known = _read(connection, ("id", *Process._fields, "type"), "process")
+    processes = {process_id: (Process(*facts), type_) for process_id, *facts, type_ in known}
     usages: dict[tuple[int, int], list[Usage]] = defaultdict(list)
     people: dict[int, dict[int, Process]] = defaultdict(dict)
     for tick_id, card_id, process_id, memory, sm_percent in connection.execute(PROCESS_SAMPLES):
         process, type_ = processes[process_id]
         people[tick_id][process.pid] = process
-        usage = Usage(process.pid, type_, whole(memory, 0, MOST_MIB), whole(sm_percent, 0, 100))
+        usage = Usage(process.pid, type_, whole(memory, *MIB), whole(sm_percent, 0, 100))
         usages[tick_id, card_id].append(usage)
+    known = _read(connection, ("id", "energy_base_joules", *CardFacts._fields), "card")
+    cards = {card_id: (CardFacts(*facts), energy_base) for card_id, energy_base, *facts in known}
     samples: dict[int, list[Card]] = defaultdict(list)
     for tick_id, card_id, *values in connection.execute(CARD_SAMPLES):
         samples[tick_id].append(_card(*cards[card_id], values, usages.get((tick_id, card_id), [])))
     return [
         Tick(
-            _number(ts_ms),
-            whole(interval_ms, 1, LARGEST),
-            Boot(name(boot_id) or "unknown", _number(boot_time_ms)),
-            name(driver_version),
-            whole(nvml_ms, 0, LARGEST),
-            name(error),
+            ts_ms,
+            interval_ms,
+            Boot(boot_id or "unknown", boot_time_ms),
+            driver_version,
+            nvml_ms,
+            error,
             samples.get(tick_id, []),
             people.get(tick_id, {}),
             [],
         )
-        for tick_id, ts_ms, interval_ms, boot_id, boot_time_ms, driver_version, nvml_ms, error in connection.execute(
-            TICKS
+        for tick_id, ts_ms, interval_ms, boot_id, boot_time_ms, driver_version, nvml_ms, error in _read(
+            connection, TICK, TICKS
         )
     ]
 
 
+def _read(connection: Connection, columns: tuple[str, ...], table: str) -> Iterator[list[Any]]:
+    """The rows of a table. The file comes from another host, so every value is validated."""
+    for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table}"):
+        yield [_checked(column, value) for column, value in zip(columns, row, strict=True)]
+
+
+def _checked(column: str, value: object) -> int | str | None:
+    valid = whole(value, *LIMITS[column]) if column in LIMITS else name(value)
+    if valid is None and column in NEEDED:
+        raise ValueError(f"{value!r} for {column}")
+    return valid
+
+
 def _card(facts: CardFacts, energy_base: int | None, values: list[Any], usages: list[Usage]) -> Card:
     hundredths, source, used, deciwatts, energy, celsius = values
-    percent, power = whole(hundredths, 0, 10_000), whole(deciwatts, 0, LARGEST)
+    percent, power, above_base = whole(hundredths, 0, 10_000), whole(deciwatts, *NUMBER), whole(energy, *WHOLE)
     return Card(
         facts,
         None if percent is None else percent / 100,
         None if source is None else UTILIZATION_SOURCES[source],
-        whole(used, 0, MOST_MIB),
+        whole(used, *MIB),
         None if power is None else power / 10,
-        None if energy is None or energy_base is None else energy_base + _number(energy),
+        None if above_base is None or energy_base is None else energy_base + above_base,
         whole(celsius, -300, 1000),
         usages,
     )
-
-
-def _read_cards(connection: Connection) -> dict[int, tuple[CardFacts, int | None]]:
-    """The facts of each card id, and the base of its energy counter. The file comes from another host, so every value
-    is validated."""
-    cards = {}
-    for card_id, base, *values in connection.execute(CARDS):
-        told = CardFacts(*values)
-        facts = CardFacts(
-            uuid=_text(told.uuid),
-            gpu_index=_number(told.gpu_index),
-            mig_index=whole(told.mig_index, 0, LARGEST),
-            name=name(told.name),
-            parent_uuid=name(told.parent_uuid),
-            memory_total_mib=whole(told.memory_total_mib, 0, MOST_MIB),
-            memory_reserved_mib=whole(told.memory_reserved_mib, 0, MOST_MIB),
-            persistence_mode=whole(told.persistence_mode, 0, 1),
-            status=_text(told.status),
-            missing=name(told.missing),
-            compute_slices=whole(told.compute_slices, 1, MOST_SLICES),
-            most_compute_slices=whole(told.most_compute_slices, 1, MOST_SLICES),
-            parent_memory_mib=whole(told.parent_memory_mib, 0, MOST_MIB),
-        )
-        cards[card_id] = facts, whole(base, 0, LARGEST)
-    return cards
-
-
-def _read_processes(connection: Connection) -> dict[int, tuple[Process, str]]:
-    processes = {}
-    for row in connection.execute(PROCESSES):
-        process_id, pid, start_time_ms, uid, login_uid, user, login_user, command, cgroup, type_ = row
-        start, uids = whole(start_time_ms, -LARGEST, LARGEST), (whole(uid, 0, LARGEST), whole(login_uid, 0, LARGEST))
-        names = name(user), name(login_user), name(command), name(cgroup)
-        processes[process_id] = Process(_number(pid), start, *uids, *names), _text(type_)
-    return processes
-
-
-def _number(value: object) -> int:
-    number = whole(value, -LARGEST, LARGEST)
-    if number is None:
-        raise ValueError(f"{value!r} for a number")
-    return number
-
-
-def _text(value: object) -> str:
-    text = name(value)
-    if text is None:
-        raise ValueError(f"{value!r} for a name")
-    return text
