@@ -8,7 +8,6 @@ import os
 import textwrap
 import time
 
-from gua_report.console import terminal
 from gua_report.console.arguments import find_data_dir
 from gua_report.importing.as_source_owner import open_source_safely
 from gua_report.importing.intake import Intake
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         kind = source.kind
         intake = Intake(data_dir, tally, time.time_ns() // 1_000_000, options.dry_run)
         try:
-            intake.take(source, terminal.progress_bar())
+            intake.take(source)
         except StoreError as error:
             if not tally.ticks:
                 raise
@@ -92,9 +91,9 @@ def text(tally: Tally, path: str, kind: str, data_dir: str, options: argparse.Na
         lines += entry(taken, "nothing new" if tally.there_already else "nothing")
     if tally.there_already:
         lines += entry("there", f"{plural(tally.there_already, 'tick')} already")
-    for (what, reason), left in tally.left_out.items():
+    for left in tally.left_out.values():
         more = ", ..." if left.count > len(left.examples) else ""
-        lines += entry("left out", f"{plural(left.count, what)} {reason}: {', '.join(left.examples)}{more}")
+        lines += entry("left out", f"{plural(left.count, left.what)} {left.reason}: {', '.join(left.examples)}{more}")
     if tally.refused:
         lines += entry("refused", some(list(tally.refused)))
     for warning in tally.warnings:

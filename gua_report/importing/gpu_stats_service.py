@@ -10,11 +10,12 @@ from __future__ import annotations
 import csv
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import groupby
 from typing import NamedTuple
 
+from gua_report.console.terminal import progress_bar, tracked
 from gua_report.importing.source import MADE_UP_UUID, Source
 from gua_report.importing.tally import Tally
 from gua_report.importing.values import EARLIEST_MS, LARGEST_PID, name
@@ -66,19 +67,15 @@ def list_files(folder: str) -> list[str]:
 
 
 @contextmanager
-def open_source(paths: list[str], tally: Tally, progress: Callable[[int, int], None] | None = None) -> Iterator[Source]:
+def open_source(paths: list[str], tally: Tally) -> Iterator[Source]:
     with closing(sqlite3.connect("", isolation_level=None)) as spool:
         spool.execute(SPOOL)
         spool.execute("BEGIN")
         try:
-            for number, path in enumerate(paths):
-                if progress:
-                    progress(number, len(paths))
+            for path in tracked(paths, progress_bar()):
                 _read_file(path, spool, tally)
         except sqlite3.Error as error:
             raise StoreError(f"no place to sort the lines in ({error}): set TMPDIR to where there is space") from error
-        if progress:
-            progress(1, 1)
         first_seen = dict(spool.execute(FIRST_SEEN, (NO_CARD, EARLIEST_MS)))
         days = [row[0] for row in spool.execute("SELECT DISTINCT ts_ms / ? FROM line ORDER BY 1", (DAY_MS,))]
         by_day = {day_of(day * DAY_MS): day for day in days}
@@ -120,7 +117,7 @@ def _take_lines(file: Iterable[str], shown: str, spool: sqlite3.Connection, tall
         if not text.endswith(("\n", "\r")):
             timestamp, comma, _ = text.partition(",")
             if waiting and (not comma or _time_ms(timestamp) == waiting[0][0].ts_ms):
-                tally.leave("line", CUT_OFF, place, 1 + len(waiting))
+                tally.leave("line", CUT_OFF, place, count=1 + len(waiting))
                 return
             tally.leave("line", CUT_OFF, place)
         elif text.strip():

@@ -10,25 +10,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from gua_report.importing.foreign_file import Check
-from gua_report.importing.gpu_usage_audit_runs import (
-    Run,
-    boot_of,
-    find_telling_run,
-    list_columns,
-    read_devices,
-    read_runs,
-)
 from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
-from gua_report.importing.values import LARGEST_PID, MOST_MIB, moment_ms, name, shown
+from gua_report.importing.values import LARGEST_PID, MOST_MIB, moment_ms, name, shown, whole
 from gua_report.window import is_day
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATUS_OK
-from gua_sample.records import Card, CardFacts, Process, Tick, Usage
+from gua_sample.records import IMPORTED_BOOT, Boot, Card, CardFacts, Process, Tick, Usage
+from gua_sample.safe_file import read_foreign_tables
 
 KIND = "gpu-usage-audit database"
 NEEDED = {"gpu_sample": {"ts", "gpu_uuid", "util_pct"}, "proc_sample": {"ts", "gpu_uuid", "pid", "mem_used_mb"}}
@@ -47,26 +42,25 @@ NUMBERS = {
     "pid": (1, LARGEST_PID),
     "mem_used_mb": (0, MOST_MIB),
 }
-TICK = ("ts", "run_id")
-CARD_COLUMNS = (*TICK, "gpu_uuid", "util_pct", "gpu_index", "memory_used_mb", "temperature_c", "power_w", "usage_state")
-PROCESS_COLUMNS = (
-    *TICK,
-    "gpu_uuid",
-    "pid",
-    "mem_used_mb",
-    "process_type",
-    "loginuid_user",
-    "owner_user",
-    "process_name",
-)
+SAMPLE = ("ts", "run_id", "gpu_uuid")
+CARD = (*SAMPLE, "util_pct", "gpu_index", "memory_used_mb", "temperature_c", "power_w", "usage_state")
+PROCESS = (*SAMPLE, "pid", "mem_used_mb", "process_type", "loginuid_user", "owner_user", "process_name")
 
 Row = tuple[Any, ...]
+
+
+class Run(NamedTuple):
+    """One run of the gpu-usage-audit daemon. It stands for a boot, as the machine's boots are not stored."""
+
+    boot: Boot
+    interval_ms: int | None = None
+    driver_version: str | None = None
 
 
 def find_problem(connection: sqlite3.Connection) -> str | None:
     """The reason why this is no gpu-usage-audit database, or None if it is one."""
     for table, needed in NEEDED.items():
-        if missing := needed - list_columns(connection, table):
+        if missing := needed - _list_columns(connection, table):
             return f"{table} has no {', '.join(sorted(missing))}" if len(missing) < len(needed) else f"no {table}"
     return None
 
@@ -79,13 +73,15 @@ def source_of(connection: sqlite3.Connection, check: Check, tally: Tally) -> Sou
 class _Database:
     def __init__(self, connection: sqlite3.Connection, tally: Tally) -> None:
         self._connection, self._tally = connection, tally
-        self._present = {table: list_columns(connection, table) for table in NEEDED}
-        self._devices = read_devices(connection)
-        self._runs = read_runs(connection)
-        self._telling_run = find_telling_run(connection)
+        self._present = {table: _list_columns(connection, table) for table in NEEDED}
+        devices = _select(connection, "gpu_device", ("gpu_uuid", "name", "memory_total_mb"))
+        self._devices = {uuid: (name(card_name), whole(total, 1, MOST_MIB)) for uuid, card_name, total in devices}
+        self._runs = _read_runs(connection)
+        # The first run whose daemon stored a usage_state: from then on, NULL means that there was no process list.
+        told = "WHERE usage_state IS NOT NULL AND run_id IS NOT NULL ORDER BY run_id LIMIT 1"
+        self._telling_run, _ = next(_select(connection, "gpu_sample", ("run_id", "usage_state"), told), (None, None))
         self._uuids = {table: self._list_uuids(table) for table in NEEDED}
-        self._facts: dict[Row, CardFacts] = {}
-        self._people: dict[Row, Process] = {}
+        self._facts = cache(self._describe)
 
     def schema(self) -> str:
         present = self._present["gpu_sample"]
@@ -101,29 +97,29 @@ class _Database:
             if isinstance(day, str) and is_day(day):
                 days.append(day)
             else:
-                self._tally.leave("row", NO_TIME, shown(example), count)
+                self._tally.leave("row", NO_TIME, shown(example), count=count)
         return days
 
     def read(self, day: str) -> list[Tick]:
         """The day's ticks in time order."""
         tick_of = itemgetter(0, 1)
-        processes = {key: list(rows) for key, rows in groupby(self._rows("proc_sample", PROCESS_COLUMNS, day), tick_of)}
+        processes = {key: list(rows) for key, rows in groupby(self._rows("proc_sample", PROCESS, day), tick_of)}
         ticks = []
-        for key, rows in groupby(self._rows("gpu_sample", CARD_COLUMNS, day), tick_of):
+        for key, rows in groupby(self._rows("gpu_sample", CARD, day), tick_of):
             tick = self._tick(key, rows, processes.pop(key, []))
             if tick:
                 ticks.append(tick)
         for (ts, _), orphans in processes.items():
-            self._tally.leave("process row", ORPHANS, shown(ts), len(orphans))
+            self._tally.leave("process row", ORPHANS, shown(ts), count=len(orphans))
         return sorted(ticks, key=lambda tick: tick.ts_ms)
 
     def _tick(self, key: Row, rows: Iterable[Row], processes: list[Row]) -> Tick | None:
         ts, run_id = key
         ts_ms = moment_ms(ts)
         if ts_ms is None:
-            self._tally.leave("row", NO_TIME, shown(ts), len(list(rows)))
+            self._tally.leave("row", NO_TIME, shown(ts), count=len(list(rows)))
             return None
-        run = self._run(run_id)
+        run = self._runs.get(run_id) or self._runs.setdefault(run_id, Run(_boot_of(f"run {run_id}")))
         usages, people = self._processes(processes)
         cards: dict[object, Card] = {}
         for position, row in enumerate(rows):
@@ -133,7 +129,7 @@ class _Database:
             else:
                 cards[uuid] = self._card(row, position, list(usages.pop(uuid, {}).values()))
         if usages:
-            self._tally.leave("process row", ORPHANS, shown(ts), sum(map(len, usages.values())))
+            self._tally.leave("process row", ORPHANS, shown(ts), count=sum(map(len, usages.values())))
             present = {usage.pid for card in cards.values() for usage in card.usages}
             people = {pid: person for pid, person in people.items() if pid in present}
         boot, driver_version = run.boot, run.driver_version
@@ -141,28 +137,18 @@ class _Database:
 
     def _card(self, row: Row, position: int, usages: list[Usage]) -> Card:
         _, run_id, uuid, utilization, index, used, temperature, power, usage_state = row
-        no_list = usage_state is None and self._tells_state(run_id)
-        key = (uuid, position if index is None else index, utilization is None, no_list)
-        facts = self._facts.get(key)
-        if facts is None:
-            facts = self._facts[key] = self._describe(*key)
+        first = self._telling_run
+        tells_state = isinstance(run_id, int) and isinstance(first, int) and run_id >= first
+        status = NO_LIST if usage_state is None and tells_state else STATUS_OK
+        facts = self._facts(uuid, position if index is None else index, utilization is None, status)
         source = None if utilization is None else "rate"
         return Card(facts, utilization, source, used, power, None, temperature, usages)
 
-    def _describe(self, uuid: str, index: int, is_implausible: bool, no_list: bool) -> CardFacts:
+    def _describe(self, uuid: str, index: int, is_implausible: bool, status: str) -> CardFacts:
         card_name, total = self._devices.get(uuid, (None, None))
-        return CardFacts(
-            uuid=name(uuid) or "",
-            gpu_index=index,
-            mig_index=None,
-            name=card_name,
-            parent_uuid=None,
-            memory_total_mib=total,
-            memory_reserved_mib=None,  # included in the memory in use
-            persistence_mode=None,
-            status=NO_LIST if no_list else STATUS_OK,
-            missing="utilization:implausible" if is_implausible else None,
-        )
+        missing = "utilization:implausible" if is_implausible else None
+        # The reserved memory is included in the memory in use.
+        return CardFacts(name(uuid) or "", index, None, card_name, None, total, None, None, status, missing)
 
     def _processes(self, rows: list[Row]) -> tuple[dict[object, dict[int, Usage]], dict[int, Process]]:
         """The usages by card and pid, and the processes by pid. A pid listed twice on a card counts once, with its
@@ -176,21 +162,8 @@ class _Database:
             usage = Usage(pid, type_ if type_ in TYPES else TYPES[0], memory, None)
             of_card = usages.setdefault(uuid, {})
             of_card[pid] = _join(of_card[pid], usage) if pid in of_card else usage
-            people[pid] = self._person(pid, login, owner, command, people.get(pid))
+            people[pid] = _person(pid, login, owner, command, people.get(pid))
         return usages, people
-
-    def _person(self, pid: int, login: object, owner: object, command: object, known: Process | None) -> Process:
-        key = (pid, login, owner, command, known)
-        if key not in self._people:
-            person = Process(pid, None, None, None, name(owner), name(login), name(command), None)
-            if known:  # the row of another card may have names that this one lacks
-                person = person._replace(
-                    user=known.user or person.user,
-                    login_user=known.login_user or person.login_user,
-                    command=known.command or person.command,
-                )
-            self._people[key] = person
-        return self._people[key]
 
     def _rows(self, table: str, columns: tuple[str, ...], day: str) -> Iterator[Row]:
         """A day's rows, tick by tick in the order of writing. The index begins with uuids, so the query names them."""
@@ -210,11 +183,57 @@ class _Database:
                 self._tally.leave("card", "without a name", shown(uuid))
         return [uuid for uuid in uuids if name(uuid) is not None]
 
-    def _run(self, run_id: object) -> Run:
-        return self._runs.get(run_id) or self._runs.setdefault(run_id, Run(boot_of(f"run {run_id}"), None, None))
 
-    def _tells_state(self, run_id: object) -> bool:
-        return self._telling_run is not None and isinstance(run_id, int) and run_id >= self._telling_run
+def _read_runs(connection: sqlite3.Connection) -> dict[object, Run]:
+    """The runs by id. None stands for rows without a run, such as all rows of 1.0.2.
+
+    Only the host's current driver version is stored: only the last run is known to have had it.
+    """
+    hosts = _select(
+        connection, "host", ("first_seen", "driver_version", "last_seen"), "ORDER BY last_seen DESC LIMIT 1"
+    )
+    first_seen, version, _ = next(hosts, (None, None, None))
+    runs: dict[object, Run] = {None: Run(_boot_of(first_seen))}
+    last = None
+    for last, started_at, seconds in _select(
+        connection, "daemon_run", ("id", "started_at", "interval_seconds"), "ORDER BY id"
+    ):
+        interval_ms = whole(seconds * 1000 if isinstance(seconds, int | float) else None, 1, DAY_MS)
+        runs[last] = Run(_boot_of(started_at), interval_ms)
+    if last is not None:
+        runs[last] = runs[last]._replace(driver_version=name(version))
+    return runs
+
+
+def _boot_of(began: object) -> Boot:
+    return Boot(f"{IMPORTED_BOOT}gpu-usage-audit:{name(began) or 'unknown'}", moment_ms(began) or 0)
+
+
+def _select(connection: sqlite3.Connection, table: str, columns: tuple[str, ...], rest: str = "") -> Iterator[Row]:
+    """The rows of a table; none if it lacks one of the columns."""
+    if not _list_columns(connection, table).issuperset(columns):
+        return iter(())
+    return connection.execute(f"SELECT {', '.join(columns)} FROM {table} {rest}")
+
+
+def _list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """The columns of a plain table; none for anything else, as a small file can hold an endless view."""
+    if table not in read_foreign_tables(connection, "the source"):
+        return set()
+    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+@lru_cache(4096)  # a process has the same names at each tick
+def _person(pid: int, login: object, owner: object, command: object, known: Process | None) -> Process:
+    person = Process(pid, None, None, None, name(owner), name(login), name(command), None)
+    if known is None:
+        return person
+    # The row of another card may have names that this one lacks.
+    return person._replace(
+        user=known.user or person.user,
+        login_user=known.login_user or person.login_user,
+        command=known.command or person.command,
+    )
 
 
 def _bounded(column: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable
 from hashlib import blake2b
 from itertools import groupby, pairwise
 from statistics import median
 from typing import NamedTuple
 
+from gua_report.console.terminal import progress_bar, tracked
 from gua_report.importing.source import MADE_UP_UUID, Source
 from gua_report.importing.tally import EXPIRED, FUTURE, NEVER_SET, RECORDED, Tally
 from gua_report.importing.values import EARLIEST_MS, iso
@@ -35,8 +35,6 @@ TICKS_THERE = """
     SELECT t.ts_ms, n.boot_id, t.pending_key, t.interval_ms FROM tick t JOIN session n ON n.id = t.session_id
 """
 
-Progress = Callable[[int, int], None]
-
 
 class There(NamedTuple):
     """The ticks and cards that a partition of the data folder already holds."""
@@ -57,16 +55,12 @@ class Intake:
         self._is_compared = False
         self._expired = _read_expired(data_dir)
 
-    def take(self, source: Source, progress: Progress | None) -> None:
+    def take(self, source: Source) -> None:
         """Import every tick. Skipped ticks are counted in the tally; fatal errors are raised."""
-        for number, part in enumerate(source.parts):
-            if progress:
-                progress(number, len(source.parts))
+        for part in tracked(source.parts, progress_bar()):
             ticks = [tick for tick in source.read(part) if self._is_of_a_time(tick)]
             for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
                 self._take_day(day, list(of_the_day), source)
-        if progress:
-            progress(1, 1)
 
     def _is_of_a_time(self, tick: Tick) -> bool:
         reason = FUTURE if tick.ts_ms > self._now_ms else NEVER_SET if tick.ts_ms < EARLIEST_MS else None

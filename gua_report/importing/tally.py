@@ -17,7 +17,8 @@ RECORDED = "at times that another sampler has recorded there"
 class LeftOut:
     """The number of skipped items of one kind and reason, and a few examples."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str, reason: str) -> None:
+        self.what, self.reason = what, reason
         self.count = 0
         self.examples: list[str] = []
 
@@ -45,12 +46,11 @@ class Tally:
             self.first_ms = min(ticks[0].ts_ms, self.first_ms or ticks[0].ts_ms)
             self.last_ms = max(ticks[-1].ts_ms, self.last_ms or 0)
 
-    def leave(self, what: str, reason: str, example: str, count: int = 1) -> None:
+    def leave(self, what: str, reason: str, *examples: str, count: int = 1) -> None:
         """Count items that were skipped. `what` is a noun whose plural ends in s."""
-        left = self.left_out.setdefault((what, reason), LeftOut())
+        left = self.left_out.setdefault((what, reason), LeftOut(what, reason))
         left.count += count
-        if len(left.examples) < EXAMPLES:
-            left.examples.append(example)
+        left.examples = [*left.examples, *examples][:EXAMPLES]
 
     def refuse(self, what: str, reason: str) -> None:
         self.refused.setdefault(what, reason)
@@ -60,7 +60,7 @@ class Tally:
 
     def hand_over(self) -> list[Any]:
         """Everything left out, refused and warned of since the last call, in plain lists for `take_over`."""
-        left_out = [[what, reason, left.count, left.examples] for (what, reason), left in self.left_out.items()]
+        left_out = [[left.what, left.reason, left.count, left.examples] for left in self.left_out.values()]
         told = [left_out, list(self.refused.items()), self.warnings]
         self.left_out, self.refused, self.warnings = {}, {}, []
         return told
@@ -68,9 +68,7 @@ class Tally:
     def take_over(self, left_out: list[Any], refused: list[Any], warnings: list[str]) -> None:
         """Add the entries that another tally has handed over."""
         for what, reason, count, examples in left_out:
-            for example in examples:
-                self.leave(what, reason, example, 0)
-            self.left_out[what, reason].count += count
+            self.leave(what, reason, *examples, count=count)
         for what, reason in refused:
             self.refuse(what, reason)
         self.warnings += warnings
@@ -78,11 +76,8 @@ class Tally:
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to import."""
-        return not (self.ticks or self.there_already or self.refused or self._is_accounted_for)
-
-    @property
-    def _is_accounted_for(self) -> bool:
-        return any(("tick", reason) in self.left_out for reason in (RECORDED, EXPIRED))
+        accounted_for = {("tick", RECORDED), ("tick", EXPIRED)} & self.left_out.keys()
+        return not (self.ticks or self.there_already or self.refused or accounted_for)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -95,10 +90,7 @@ class Tally:
                 "last_ms": self.last_ms,
             },
             "there_already": {"ticks": self.there_already},
-            "left_out": [
-                {"what": what, "reason": reason, "count": left.count, "examples": left.examples}
-                for (what, reason), left in self.left_out.items()
-            ],
+            "left_out": [vars(left) for left in self.left_out.values()],
             "refused": [{"what": what, "reason": reason} for what, reason in self.refused.items()],
             "warnings": self.warnings,
         }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.commands import import_
-from gua_report.importing import foreign_file
+from gua_report.ticks.private_copy import stamp
 from tests.gpu_usage_audit import NOON_MS, PeerDatabase, Seen, times
 from tests.import_target import Target, photograph
 
@@ -37,8 +37,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_believed(
     new: PeerDatabase, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new.add(times(NOON_MS, 3), Seen(50))
-    stamp = foreign_file.stamp
-    monkeypatch.setattr(foreign_file, "stamp", lambda path: (*stamp(path)[:2], os.urandom(8)))
+    monkeypatch.setattr("gua_report.importing.foreign_file.stamp", lambda path: (*stamp(path)[:2], os.urandom(8)))
     before = photograph(new.path)
     assert import_.main([str(new.path), "--data-dir", str(target.folder)]) == 1
     assert photograph(new.path) == before

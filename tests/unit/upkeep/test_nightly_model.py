@@ -183,7 +183,7 @@ class Folder(RuleBasedStateMachine):
         before, there = {row["ts_ms"] for row in self.rows()}, History(self.data_dir).days
         tally = Tally()
         source = Source("model", ["all"], lambda _: found, lambda: None)
-        Intake(self.data_dir, tally, self.now_ms, False).take(source, None)
+        Intake(self.data_dir, tally, self.now_ms, False).take(source)
         assert not tally.refused
         taken = {row["ts_ms"] for row in self.rows()} - before
         for one in found:
