@@ -44,6 +44,9 @@ class There(NamedTuple):
     interval_ms: float
     uuids: set[str]
 
+    def has(self, tick: Tick) -> bool:
+        return key_of(tick) in self.keys or (tick.ts_ms, tick.boot.id) in self.ticks
+
 
 NOTHING = There(set(), set(), 0, set())
 
@@ -70,19 +73,13 @@ class Intake:
 
     def _take_day(self, day: str, ticks: list[Tick], source: Source) -> None:
         if day in self._expired:
-            for tick in ticks:
-                self._tally.leave("tick", EXPIRED, iso(tick.ts_ms))
+            self._tally.leave("tick", EXPIRED, *(iso(tick.ts_ms) for tick in ticks), count=len(ticks))
             return
         path = partition_path(self._folder, day)
         try:
             self._compare_cards(ticks)
             there = _read_there(path)
-            keyed = [(tick, key_of(tick)) for tick in ticks]
-            fresh = [
-                (tick, key)
-                for tick, key in keyed
-                if key not in there.keys and (tick.ts_ms, tick.boot.id) not in there.ticks
-            ]
+            fresh = [tick for tick in ticks if not there.has(tick)]
             wanted = self._pass_over_recorded(fresh, ticks, there)
             source.check()
             if wanted and not self._dry_run:
@@ -91,11 +88,9 @@ class Intake:
             self._tally.refuse(day, str(error))
             return
         self._tally.there_already += len(ticks) - len(fresh)
-        self._tally.take([tick for tick, _ in wanted])
+        self._tally.take(wanted)
 
-    def _pass_over_recorded(
-        self, fresh: list[tuple[Tick, int]], ticks: list[Tick], there: There
-    ) -> list[tuple[Tick, int]]:
+    def _pass_over_recorded(self, fresh: list[Tick], ticks: list[Tick], there: There) -> list[Tick]:
         """The fresh ticks that do not lie among another sampler's: mixed, both would count for half."""
         own = {(tick.ts_ms, tick.boot.id) for tick in ticks}
         others: dict[str, list[int]] = {}
@@ -103,13 +98,13 @@ class Intake:
             others.setdefault(boot_id, []).append(ts_ms)
         reach = max(there.interval_ms, _interval([tick.ts_ms for tick in ticks], ticks[0].interval_ms))
         wanted = []
-        for tick, key in fresh:
+        for tick in fresh:
             if any(_is_near(tick.ts_ms, times, reach) for boot, times in others.items() if boot != tick.boot.id):
                 if _are_apart({card.facts.uuid for tick in ticks for card in tick.cards}, there.uuids):
                     raise AnotherHost(OTHER_HOST.format(folder=self._data_dir))
                 self._tally.leave("tick", RECORDED, iso(tick.ts_ms))
             else:
-                wanted.append((tick, key))
+                wanted.append(tick)
         return wanted
 
     def _compare_cards(self, ticks: list[Tick]) -> None:
@@ -128,15 +123,15 @@ class Intake:
         if _are_apart(uuids, known):
             self._tally.warn(STRANGE_CARDS.format(folder=self._data_dir))
 
-    def _write(self, path: str, keyed: list[tuple[Tick, int]]) -> None:
+    def _write(self, path: str, ticks: list[Tick]) -> None:
         store.prepare(self._data_dir)
         today = partition_path(self._folder, day_of(self._now_ms))
-        size = TICKS_AT_ONCE_TODAY if path == today else len(keyed)
-        for start in range(0, len(keyed), size):
+        size = TICKS_AT_ONCE_TODAY if path == today else len(ticks)
+        for start in range(0, len(ticks), size):
             for attempt in range(ATTEMPTS):
                 try:
                     with Writer(path) as writer:
-                        writer.write(keyed[start : start + size], [])
+                        writer.write(((tick, key_of(tick)) for tick in ticks[start : start + size]), [])
                     break
                 except PartitionBusy:
                     if attempt == ATTEMPTS - 1:
