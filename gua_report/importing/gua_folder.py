@@ -92,22 +92,13 @@ def _read_ticks(connection: Connection) -> list[Tick]:
     samples: dict[int, list[Card]] = defaultdict(list)
     for tick_id, card_id, *values in connection.execute(CARD_SAMPLES):
         samples[tick_id].append(_card(*cards[card_id], values, usages.get((tick_id, card_id), [])))
-    return [
-        Tick(
-            ts_ms,
-            interval_ms,
-            Boot(boot_id or "unknown", boot_time_ms),
-            driver_version,
-            nvml_ms,
-            error,
-            samples.get(tick_id, []),
-            people.get(tick_id, {}),
-            [],
-        )
-        for tick_id, ts_ms, interval_ms, boot_id, boot_time_ms, driver_version, nvml_ms, error in _read(
-            connection, TICK, TICKS
-        )
-    ]
+    ticks = []
+    for row in _read(connection, TICK, TICKS):
+        tick_id, ts_ms, interval_ms, boot_id, boot_time_ms, driver_version, nvml_ms, error = row
+        boot = Boot(boot_id or "unknown", boot_time_ms)
+        seen = samples.get(tick_id, []), people.get(tick_id, {})
+        ticks.append(Tick(ts_ms, interval_ms, boot, driver_version, nvml_ms, error, *seen, cursors=[]))
+    return ticks
 
 
 def _read(connection: Connection, columns: tuple[str, ...], table: str) -> Iterator[list[Any]]:

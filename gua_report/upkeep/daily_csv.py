@@ -11,7 +11,6 @@ from gua_report.exporting.rows import TABLES
 from gua_report.exporting.text import csv_text
 from gua_report.ticks.open_partition import PARTITION
 from gua_sample.errors import EmptyPartition
-from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import partition_path, samples_dir
 from gua_sample.whole_file import remove_unfinished
 
@@ -45,12 +44,7 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
     except EmptyPartition:
         return None
     path = csv_path(data_dir, day)
-    folder = csv_dir(data_dir)
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise storage_error(error, folder) from error
-    with whole_file(path, follow=False) as file:
+    with whole_file(path, follow=False, make_folders=True) as file:
         file.write(csv_text((), [table.columns]) + first)
         file.writelines(blocks)
     return path

@@ -163,7 +163,7 @@ def test_a_partition_that_can_not_be_read_leaves_the_older_file(tmp_path: Path) 
 def test_a_folder_that_can_not_be_made_is_said(tmp_path: Path) -> None:
     write(tmp_path, [tick(MONDAY_MS, busy())])
     (tmp_path / "csv").write_text("a file where the folder should be")
-    with pytest.raises(StoreError, match="csv can't be used"):
+    with pytest.raises(StoreError, match="csv can't be written"):
         write_daily_csv(str(tmp_path), DAY, CONFIG)
 
 
