@@ -85,7 +85,7 @@ def _read_ticks(connection: Connection) -> list[Tick]:
     for tick_id, card_id, process_id, memory, sm_percent in connection.execute(PROCESS_SAMPLES):
         process, type_ = processes[process_id]
         people[tick_id][process.pid] = process
-        usage = Usage(process.pid, type_, whole(memory, *MIB), whole(sm_percent, 0, 100))
+        usage = Usage(process.pid, type_, whole(memory, 0, MOST_MIB), whole(sm_percent, 0, 100))
         usages[tick_id, card_id].append(usage)
     known = _read(connection, ("id", "energy_base_joules", *CardFacts._fields), "card")
     cards = {card_id: (CardFacts(*facts), energy_base) for card_id, energy_base, *facts in known}
@@ -104,7 +104,7 @@ def _read_ticks(connection: Connection) -> list[Tick]:
 def _read(connection: Connection, columns: tuple[str, ...], table: str) -> Iterator[list[Any]]:
     """The rows of a table. The file comes from another host, so every value is validated."""
     for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table}"):
-        yield [_checked(column, value) for column, value in zip(columns, row, strict=True)]
+        yield list(map(_checked, columns, row))
 
 
 def _checked(column: str, value: object) -> int | str | None:
@@ -116,14 +116,15 @@ def _checked(column: str, value: object) -> int | str | None:
 
 def _card(facts: CardFacts, energy_base: int | None, values: list[Any], usages: list[Usage]) -> Card:
     hundredths, source, used, deciwatts, energy, celsius = values
-    percent, power, above_base = whole(hundredths, 0, 10_000), whole(deciwatts, *NUMBER), whole(energy, *WHOLE)
+    percent, power = whole(hundredths, 0, 10_000), whole(deciwatts, 0, LARGEST)
+    above_base = None if energy_base is None else whole(energy, -LARGEST, LARGEST)
     return Card(
         facts,
         None if percent is None else percent / 100,
         None if source is None else UTILIZATION_SOURCES[source],
-        whole(used, *MIB),
+        whole(used, 0, MOST_MIB),
         None if power is None else power / 10,
-        None if above_base is None or energy_base is None else energy_base + above_base,
+        None if energy_base is None or above_base is None else energy_base + above_base,
         whole(celsius, -300, 1000),
         usages,
     )
