@@ -14,13 +14,11 @@ from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 from gua_sample.processes import printable
 from gua_sample.safe_file import (
-    MOST_DATABASE_BYTES,
     check_database,
     check_tables,
     connect,
     connect_unchecked,
     is_begun,
-    open_regular,
     read_header,
 )
 
