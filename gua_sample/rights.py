@@ -5,12 +5,15 @@
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import samples_dir
+
+# The arguments of `become`: uid, gid, and perhaps all groups.
+Identity = tuple[int, int] | tuple[int, int, Sequence[int]]
 
 NO_GROUP = 65534
 MOST_LINKS = 40  # the kernel's limit
@@ -60,19 +63,16 @@ def become_owner(data_dir: str) -> None:
         become(*owner)
 
 
-def become(uid: int, gid: int) -> None:
+def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:
     """Give up root for good. Raises StoreError if that fails or could be undone.
 
-    The group is taken on only if the user is a member: a folder's group may be root's, or inherited from its parent.
+    Without `groups`, those of the user are taken on, and `gid` only if it is one of them: a folder's group may be
+    root's, or inherited from its parent.
     """
     try:
-        try:
-            entry = pwd.getpwuid(uid)
-            gid = gid if gid in os.getgrouplist(entry.pw_name, entry.pw_gid) else entry.pw_gid
-            os.initgroups(entry.pw_name, gid)
-        except KeyError:
-            gid = gid if gid == uid else NO_GROUP
-            os.setgroups([])
+        if groups is None:
+            gid, groups = _groups_of(uid, gid)
+        os.setgroups(groups)
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     except OSError as error:
@@ -86,6 +86,16 @@ def become(uid: int, gid: int) -> None:
         with suppress(PermissionError):
             regain()
             raise StoreError(f"root's rights can't be given up for good here: run this as uid {uid}")
+
+
+def _groups_of(uid: int, gid: int) -> tuple[int, list[int]]:
+    """The main group and all groups of a user who prefers `gid`."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return gid if gid == uid else NO_GROUP, []
+    gid = gid if gid in os.getgrouplist(entry.pw_name, entry.pw_gid) else entry.pw_gid
+    return gid, os.getgrouplist(entry.pw_name, gid)
 
 
 class Opening(NamedTuple):

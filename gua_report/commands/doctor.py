@@ -9,9 +9,10 @@ import re
 import sys
 import textwrap
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from gua_report.console import terminal
+from gua_report.console.spelling import to_ascii
 from gua_report.doctor import data, driver, freshness, host, partitions, rollups, timer
 from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
@@ -41,15 +42,11 @@ usage.
 SCHEMA_VERSION = 1
 WIDTH = 78
 NAME_WIDTH = 13
+INDENT = " " * (NAME_WIDTH + 3)  # a mark, and a space on either side of the name
 DRIVER_TIMEOUT = "30s"
 MARKS = {OK: "✓", WARNING: "!", ERROR: "✗"}
 ASCII_MARKS = {OK: "+", WARNING: "!", ERROR: "x"}
 COLORS = {OK: "32", WARNING: "33", ERROR: "31"}
-
-
-class Examination(NamedTuple):
-    findings: list[Finding]
-    facts: dict[str, Any]  # for --json
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -72,56 +69,57 @@ def build_parser() -> console.Parser:
 
 def run(options: argparse.Namespace) -> int:
     seconds = settings.duration_ms(options.timeout) / 1000
-    found = examine(find_folder(options.data_dir), seconds)
+    findings, facts = examine(*find_folder(options.data_dir), seconds)
     if options.json:
-        console.say(PROG, to_json(found))
+        console.say(PROG, to_json(findings, facts))
     else:
-        console.say(PROG, to_text(found.findings, options.ascii, terminal.use_color()))
-    return 1 if count(found.findings, ERROR) else 0
+        console.say(PROG, to_text(findings, options.ascii, terminal.use_color()))
+    return 1 if count(findings, ERROR) else 0
 
 
-def find_folder(option: str | None) -> str:
-    """The data folder as for all commands; but instead of a default that does not exist, the unit's folder."""
+def find_folder(option: str | None) -> tuple[str, units.Found]:
+    """The data folder and the installed units. The units' own folder replaces a default that does not exist."""
     data_dir = settings.data_dir(option)
-    told = option or os.environ.get("GUA_DATA_DIR") or os.environ.get("STATE_DIRECTORY")
-    if told or os.path.lexists(data_dir):
-        return data_dir
-    installed = units.find_units(data_dir).units
-    return installed.folder or data_dir if installed else data_dir
-
-
-def examine(data_dir: str, driver_seconds: float) -> Examination:
-    """Run all checks, in the order of their dependencies."""
     installed = units.find_units(data_dir)
-    feeding = installed.units if installed.units and installed.units.feed(data_dir) else None
-    user, user_problem = data.find_user(installed.units, data_dir)
+    told = option or os.environ.get("GUA_DATA_DIR") or os.environ.get("STATE_DIRECTORY")
+    if not told and not os.path.lexists(data_dir) and installed.units and installed.units.folder:
+        data_dir = installed.units.folder
+    return data_dir, installed
+
+
+def examine(data_dir: str, installed: units.Found, driver_seconds: float) -> tuple[list[Finding], dict[str, Any]]:
+    """Run all checks, in the order of their dependencies; returns the findings, and facts for --json."""
+    feeding = installed.feeding(data_dir)
+    user, sampler = data.find_sampler(feeding, data_dir)
     binding_problem = driver.import_binding()
     nodes, expected = driver.find_nodes(), driver.expected_nodes()
     seen = ask_driver(user, driver_seconds) if binding_problem is None else None
 
     now_ms = time.time_ns() // 1_000_000
-    start, roll_up, journal = commands(installed.units, data_dir)
-    looked = look_into(data_dir, now_ms, start, roll_up)
-    recorded, newest = looked.history, looked.newest
+    start, roll_up, journal = commands(feeding, data_dir)
+    history, newest, clock, files = look_into(data_dir, now_ms, start, roll_up)
     if newest and feeding:
         newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
     is_sampled = is_fresh and newest is not None and newest.error is None
 
-    findings = [host.check_os(), host.check_python(binding_problem, is_sampled)]
-    if seen:
-        findings.append(driver.check_nodes(nodes, expected, seen, user))
-        findings += driver.check_nvml(seen, user, is_sampled)
-    findings += [data.check_sampler(user, user_problem), host.check_processes(user, feeding)]
-    findings += host.check_own_sight(user)
-    findings.append(data.check_folder(data_dir, user, installed.units))
-    findings += data.check_writers(data_dir)
-    findings += data.check_space(data_dir)
-    findings += looked.clock
-    findings.append(freshness.check_newest(recorded, newest, now_ms, start, journal))
-    findings += timer.check_timer(installed, data_dir, is_fresh, now_ms, user)
-    findings += timer.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None)
-    findings += looked.files
+    findings = [
+        host.check_os(),
+        host.check_python(binding_problem, is_sampled),
+        *([driver.check_nodes(nodes, expected, seen, user)] if seen else []),
+        *(driver.check_nvml(seen, user, is_sampled) if seen else []),
+        sampler,
+        host.check_processes(user, feeding),
+        *host.check_own_sight(user),
+        data.check_folder(data_dir, user, feeding),
+        *data.check_writers(data_dir),
+        data.check_space(data_dir),
+        *clock,
+        freshness.check_newest(history, newest, now_ms, start, journal),
+        *timer.check_timer(installed, data_dir, is_fresh, now_ms, user),
+        *timer.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None),
+        *files,
+    ]
     facts = {
         "data_dir": data_dir,
         "sampler_user": user.spelled,
@@ -129,41 +127,34 @@ def examine(data_dir: str, driver_seconds: float) -> Examination:
         "cards": len(seen.cards) if seen and seen.error is None else None,
         "newest_tick_ms": newest.ts_ms if newest else None,
         "newest_tick_is_stale": None if newest is None else not is_fresh,
-        "partitions": None if recorded.hidden else len(recorded.partitions),
+        "partitions": None if history.hidden else len(history.partitions),
     }
-    return Examination(findings, facts)
+    return findings, facts
 
 
-class Looked(NamedTuple):
-    """The contents of the data folder, and findings about them."""
+def look_into(
+    data_dir: str, now_ms: int, start: str, roll_up: str
+) -> tuple[History, Newest | None, list[Finding], list[Finding]]:
+    """The files of the data folder, the newest tick, and the findings about clock and files.
 
-    history: History
-    newest: Newest | None
-    clock: list[Finding]
-    files: list[Finding]
-
-
-def look_into(data_dir: str, now_ms: int, start: str, roll_up: str) -> Looked:
-    """Examine the files of the data folder; root does so in a child that becomes the owner for good."""
+    As root, a child that becomes the folder's owner for good reads them.
+    """
+    samples = samples_dir(data_dir)
 
     def look() -> list[Any]:
-        recorded = list_history(samples_dir(data_dir))
-        files = partitions.check_partitions(recorded, now_ms, start, terminal.progress_bar())
-        files += rollups.check_rollups(recorded, now_ms, roll_up)
-        return [recorded, find_newest(recorded, now_ms), freshness.check_clock(recorded, now_ms), files]
+        history = list_history(samples)
+        files = partitions.check_partitions(history, now_ms, start, terminal.progress_bar())
+        files += rollups.check_rollups(history, now_ms, roll_up)
+        return [history, find_newest(history, now_ms), freshness.check_clock(history, now_ms), files]
 
     try:
         check_folder(data_dir)
-        recorded, newest, clock, files = ask_as_owner(data_dir, look)
+        history, newest, *findings = ask_as_owner(data_dir, look)
     except StoreError as problem:
         trouble = error(data.FOLDER, f"{data_dir} can't be looked into: {problem}", shell("ls", "-la", data_dir))
-        return Looked(History(samples_dir(data_dir), [], [], str(problem)), None, [], [trouble])
-    return Looked(
-        History(*recorded),
-        Newest(*newest) if newest else None,
-        [Finding(*finding) for finding in clock],
-        [Finding(*finding) for finding in files],
-    )
+        return History(samples, [], [], str(problem)), None, [], [trouble]
+    clock, files = ([Finding(*finding) for finding in group] for group in findings)
+    return History(*history), Newest(*newest) if newest else None, clock, files
 
 
 def ask_driver(user: users.User, seconds: float) -> driver.Look:
@@ -178,24 +169,24 @@ def ask_driver(user: users.User, seconds: float) -> driver.Look:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def commands(found: units.Units | None, data_dir: str) -> tuple[str, str, str]:
+def commands(feeding: units.Units | None, data_dir: str) -> tuple[str, str, str]:
     """The commands that take a tick by hand, roll days up, and show why no tick was taken."""
+    if feeding:
+        return f"{feeding.systemctl} start gua-sample", f"{feeding.systemctl} start gua-rollup", feeding.journal
     by_hand = shell("gua-sample", "--data-dir", data_dir)
-    if found is None or not found.feed(data_dir):
-        return by_hand, shell("gua", "rollup", "--data-dir", data_dir), by_hand
-    return f"{found.systemctl} start gua-sample", f"{found.systemctl} start gua-rollup", found.journal
+    return by_hand, shell("gua", "rollup", "--data-dir", data_dir), by_hand
 
 
 def count(findings: list[Finding], status: str) -> int:
     return sum(finding.status == status for finding in findings)
 
 
-def to_json(found: Examination) -> str:
+def to_json(findings: list[Finding], facts: dict[str, Any]) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
-        "ok": count(found.findings, ERROR) == 0,
-        **found.facts,
-        "findings": [finding._asdict() for finding in found.findings],
+        "ok": count(findings, ERROR) == 0,
+        **facts,
+        "findings": [finding._asdict() for finding in findings],
     }
     return json.dumps(document, indent=2)
 
@@ -203,23 +194,20 @@ def to_json(found: Examination) -> str:
 def to_text(findings: list[Finding], ascii_only: bool = False, color: bool = False) -> str:
     marks = ASCII_MARKS if ascii_only else MARKS
     lines = []
-    for finding in findings:
-        mark = marks[finding.status]
-        indent = " " * (len(mark) + NAME_WIDTH + 2)
-        first, *others = textwrap.wrap(
-            to_ascii(finding.text) if ascii_only else finding.text, WIDTH - len(indent), break_on_hyphens=False
-        ) or [""]
-        lines.append(f"{paint(mark, COLORS[finding.status], color)} {finding.check:<{NAME_WIDTH}} {first}")
-        lines += [indent + line for line in others]
-        if finding.remedy:
-            lines += wrap_command(to_ascii(finding.remedy) if ascii_only else finding.remedy, indent)
+    for check, status, text, remedy in findings:
+        if ascii_only:
+            text, remedy = to_ascii(text), remedy and to_ascii(remedy)
+        first, *others = textwrap.wrap(text, WIDTH - len(INDENT), break_on_hyphens=False) or [""]
+        lines.append(f"{paint(marks[status], COLORS[status], color)} {check:<{NAME_WIDTH}} {first}")
+        lines += [INDENT + line for line in others]
+        lines += wrap_command(remedy) if remedy else []
     return "\n".join([*lines, "", paint(summary(findings), "1", color)])
 
 
-def wrap_command(text: str, indent: str) -> list[str]:
+def wrap_command(text: str) -> list[str]:
     """Wrap a command so that it still works when pasted into a shell: words stay whole, a comment is apart."""
     typed, _, comment = text.partition(COMMENT)
-    width = WIDTH - len(indent) - len("->  \\")
+    width = WIDTH - len(INDENT) - len("->  \\")
     lines = [""]
     for word in re.findall(r"""(?:'[^']*'|"[^"]*"|\S)+""", typed):
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
@@ -230,7 +218,7 @@ def wrap_command(text: str, indent: str) -> list[str]:
         lines[-1] += COMMENT + comment
     elif comment:
         lines += ["# " + line for line in textwrap.wrap(comment, width - 2, break_on_hyphens=False)]
-    return [f"{indent}{'   ' if number else '-> '}{line}" for number, line in enumerate(lines)]
+    return [f"{INDENT}{'   ' if number else '-> '}{line}" for number, line in enumerate(lines)]
 
 
 def summary(findings: list[Finding]) -> str:
@@ -246,7 +234,3 @@ def summary(findings: list[Finding]) -> str:
 
 def paint(text: str, code: str, color: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if color else text
-
-
-def to_ascii(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode()

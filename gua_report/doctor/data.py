@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
+from collections.abc import Iterator
 
-from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, warning
-from gua_report.doctor.user import (
-    DirectoryHangs,
-    NoSuchUser,
-    User,
-    by_name,
-    by_uid,
-    describe,
-    group_name,
-    may,
-    nameless,
-    nearest,
-)
+from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, sudo, warning
+from gua_report.doctor.user import DirectoryHangs, NoSuchUser, User, by_name, by_uid, group_name, may, name_user
 from gua_report.machine.units import Units
 from gua_sample.partition_names import list_partitions, samples_dir
-from gua_sample.rights import others_who_may_write
+from gua_sample.rights import nearest, others_who_may_write
 
 SAMPLER = "sampler"
 FOLDER = "data folder"
@@ -33,112 +22,104 @@ PLENTY_BYTES = 10 * GIB  # enough, however small a share of a large disk it is
 LEAST_INODES, FEW_INODES = 10, 1000
 
 
-def find_user(units: Units | None, data_dir: str) -> tuple[User, Exception | None]:
-    """The user whom the sampler runs as (its unit's user, or the folder's owner), and what makes that doubtful.
+def find_sampler(units: Units | None, data_dir: str) -> tuple[User, Finding]:
+    """The user whom the sampler runs as (its unit's user, or the folder's owner), and a finding about that.
 
-    A sampler that root starts becomes the folder's owner before it writes.
+    `units`: those that write to the folder, if any. A sampler that root starts becomes the folder's owner first.
     """
     try:
-        if units and units.feed(data_dir):
-            user = by_name(units.user) if units.user else by_uid(os.geteuid(), os.getegid())
-            return (user, None) if user.uid != 0 else (by_uid(*_owner(data_dir)), None)
-        if not os.path.lexists(data_dir) and os.geteuid() != 0:
-            return by_uid(os.geteuid(), os.getegid()), None
-        return by_uid(*_owner(data_dir)), None
-    except (NoSuchUser, DirectoryHangs) as problem:
-        return nameless(*_owner(data_dir)), problem
-
-
-def check_sampler(user: User, problem: Exception | None) -> Finding:
-    if isinstance(problem, NoSuchUser):
+        if units and units.user:
+            user = by_name(units.user)
+        elif units or not os.path.lexists(data_dir):
+            user = by_uid(os.geteuid(), os.getegid())
+        else:
+            user = by_uid(*_owner(data_dir))
+        user = user if user.uid != 0 else by_uid(*_owner(data_dir))
+        return user, ok(SAMPLER, f"gua-sample runs as {user}")
+    except NoSuchUser as problem:
         text = f"gua-sample.service runs as user {problem}, who does not exist"
-        return error(SAMPLER, text, "sudo systemd-sysusers")
-    if problem:
+        finding = error(SAMPLER, text, "sudo systemd-sysusers")
+    except DirectoryHangs:
         text = "the directory of users does not answer: names are missing here and in new ticks"
-        return warning(SAMPLER, text, "getent passwd; systemctl status sssd nscd nslcd")
-    return ok(SAMPLER, f"gua-sample runs as {user}")
+        finding = warning(SAMPLER, text, "getent passwd; systemctl status sssd nscd nslcd")
+    return name_user(*_owner(data_dir)), finding
 
 
 def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
-    if trouble := _check_link(data_dir, units):
+    """A finding on whether the sampler's user can write to the folder. `units`: those that do, if any."""
+    if trouble := _check_link(units):
         return trouble
     try:
-        found = os.stat(data_dir)
+        found = os.stat(os.path.join(data_dir, ""))  # the slash at the end makes it fail on a file
     except FileNotFoundError:
         return _check_missing(data_dir, user, units)
     except NotADirectoryError:
         return error(FOLDER, f"{nearest(data_dir)} is no folder", "gua doctor --data-dir DIR")
     except OSError as problem:
         return _hidden(data_dir, problem)
-    if not stat.S_ISDIR(found.st_mode):
-        return error(FOLDER, f"{data_dir} is no folder", "gua doctor --data-dir DIR")
-    if _is_read_only(data_dir):
-        where = _mount_point(data_dir)
-        return error(
-            FOLDER, f"{data_dir} is on a file system mounted read-only", _shell_sudo("mount", "-o", "remount,rw", where)
-        )
+    if os.statvfs(data_dir).f_flag & os.ST_RDONLY:
+        remount = sudo("mount", "-o", "remount,rw", _mount_point(data_dir))
+        return error(FOLDER, f"{data_dir} is on a file system mounted read-only", remount)
     if found.st_uid != user.uid:
-        owner = describe(found.st_uid, found.st_gid)
+        owner = name_user(found.st_uid, found.st_gid)
         return error(FOLDER, f"{data_dir} belongs to {owner}, but gua-sample runs as {user}", _chown(user, data_dir))
     try:
         trouble = _check_samples(data_dir, user)
     except NotADirectoryError:
         samples = samples_dir(data_dir)
-        return error(FOLDER, f"{samples} is no folder", _shell_sudo("mv", "-T", samples, samples + ".old"))
+        return error(FOLDER, f"{samples} is no folder", sudo("mv", "-T", samples, samples + ".old"))
     except OSError as problem:
         return _hidden(data_dir, problem)
     mode = f"owner {user.spelled}, mode {found.st_mode & 0o7777:04o}"
     return trouble or ok(FOLDER, f"{data_dir}, {mode}: {_readers(found)} may read it")
 
 
-def check_writers(data_dir: str) -> list[Finding]:
+def check_writers(data_dir: str) -> Iterator[Finding]:
     """A warning if somebody else could change the history."""
-    opening = others_who_may_write(data_dir)
-    return [] if opening is None else [warning(FOLDER, opening.text, f"sudo {opening.remedy}")]
+    if opening := others_who_may_write(data_dir):
+        yield warning(FOLDER, opening.text, f"sudo {opening.remedy}")
 
 
-def check_space(data_dir: str) -> list[Finding]:
-    try:
-        data_dir = nearest(data_dir)
-        file_system = os.statvfs(data_dir)
-    except OSError:  # reported by check_folder
-        return []
+def check_space(data_dir: str) -> Finding:
+    """A finding about free space and inodes, on the file system that the folder is or will be on."""
+    place = nearest(data_dir)
+    file_system = os.statvfs(place)
     free = file_system.f_bavail * file_system.f_frsize
     total = file_system.f_blocks * file_system.f_frsize
-    few = free < FEW_BYTES or (free < FEW_SHARE * total and free < PLENTY_BYTES)
-    text = f"{size(free)} of {size(total)}"
-    look = shell("df", "-h", data_dir)
-    if free < LEAST_BYTES:
-        return [error(SPACE, f"{text}: too little to go on", look)]
     # File systems without a fixed number of inodes report none.
     inodes = file_system.f_favail if file_system.f_files else FEW_INODES
+    text, left = f"{size(free)} of {size(total)}", f"{plural(inodes, 'inode')} left"
+    if free < LEAST_BYTES:
+        return error(SPACE, f"{text}: too little to go on", shell("df", "-h", place))
     if inodes < LEAST_INODES:
-        return [error(SPACE, f"{plural(inodes, 'inode')} left: no new file can be made", shell("df", "-i", data_dir))]
+        return error(SPACE, f"{left}: no new file can be made", shell("df", "-i", place))
     if inodes < FEW_INODES:
-        return [warning(SPACE, f"{plural(inodes, 'inode')} left", shell("df", "-i", data_dir))]
-    return [warning(SPACE, text, look) if few else ok(SPACE, text)]
+        return warning(SPACE, left, shell("df", "-i", place))
+    if free < FEW_BYTES or (free < FEW_SHARE * total and free < PLENTY_BYTES):
+        return warning(SPACE, text, shell("df", "-h", place))
+    return ok(SPACE, text)
 
 
 def _check_missing(data_dir: str, user: User, units: Units | None) -> Finding:
     text = f"{data_dir} does not exist"
-    if units and units.feed(data_dir):
-        return warning(FOLDER, f"{text}: the first run makes it", f"{units.systemctl} start gua-sample")
-    if may(user, nearest(data_dir), os.W_OK | os.X_OK):
-        return warning(FOLDER, f"{text}: the first run makes it", shell("gua-sample", "--data-dir", data_dir))
-    return error(
-        FOLDER, f"{text}, and {user} can't make it", _shell_sudo("install", "-d", "-o", user.spelled, data_dir)
-    )
+    if os.path.islink(data_dir):
+        return error(FOLDER, f"{data_dir} is a link to a folder that does not exist", shell("ls", "-l", data_dir))
+    if units or may(user, nearest(data_dir), os.W_OK | os.X_OK):
+        by_hand = shell("gua-sample", "--data-dir", data_dir)
+        start = f"{units.systemctl} start gua-sample" if units else by_hand
+        return warning(FOLDER, f"{text}: the first run makes it", start)
+    return error(FOLDER, f"{text}, and {user} can't make it", sudo("install", "-d", "-o", user.spelled, data_dir))
 
 
-def _check_link(data_dir: str, units: Units | None) -> Finding | None:
+def _check_link(units: Units | None) -> Finding | None:
     """An error if the state folder is a link: systemd refuses one that it did not make itself, for DynamicUser=."""
-    path = units.state_folder if units and units.feed(data_dir) else None
+    path = units.state_folder if units else None
     if path is None or not os.path.islink(path) or os.readlink(path).startswith("private/"):
         return None
     text = f"{path} is a symbolic link: systemd wants a folder there, and starts no run (238/STATE_DIRECTORY)"
-    mount = f"{_shell_sudo('rm', path)} && {_shell_sudo('mkdir', path)} && "
-    mount += _shell_sudo("mount", "--bind", os.path.realpath(path), path)
-    return error(FOLDER, text, f'{mount}{COMMENT}and in /etc/fstab: see docs/operations.md "Moving the data"')
+    mount = sudo("mount", "--bind", os.path.realpath(path), path)
+    remark = f'{COMMENT}and in /etc/fstab: see docs/operations.md "Moving the data"'
+    return error(FOLDER, text, f"{sudo('rm', path)} && {sudo('mkdir', path)} && {mount}{remark}")
 
 
 def _hidden(data_dir: str, problem: OSError) -> Finding:
@@ -174,22 +155,19 @@ def _is_strange(path: str, user: User) -> bool:
 
 
 def _owner(path: str) -> tuple[int, int]:
-    """The uid and gid of the path, or of the folder it would be created in; ours if that is unknown."""
-    try:
-        found = os.stat(nearest(path))
-    except OSError:
-        return os.geteuid(), os.getegid()
+    """The uid and gid of the path, or of the folder it would be created in."""
+    found = os.stat(nearest(path))
     return found.st_uid, found.st_gid
 
 
 def _chown(user: User, data_dir: str) -> str:
-    return _shell_sudo("chown", "-R", f"{user.spelled}:", data_dir)
+    return sudo("chown", "-R", f"{user.spelled}:", data_dir)
 
 
 def _closed(user: User, path: str, mode: int) -> Finding:
     """An error about a path that the user owns: its mode lacks bits, or a folder on the way to it is closed."""
     lacks = os.stat(path).st_mode & mode != mode
-    remedy = _shell_sudo("chmod", "u+rwX", path) if lacks else shell("namei", "-l", path)
+    remedy = sudo("chmod", "u+rwX", path) if lacks else shell("namei", "-l", path)
     return error(FOLDER, f"{user} can't write to {path}", remedy)
 
 
@@ -199,16 +177,8 @@ def _readers(found: os.stat_result) -> str:
     return f"group {group_name(found.st_gid)}" if found.st_mode & 0o050 == 0o050 else "nobody else"
 
 
-def _is_read_only(path: str) -> bool:
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-
-
 def _mount_point(path: str) -> str:
     path = os.path.realpath(path)
     while not os.path.ismount(path):
         path = os.path.dirname(path)
     return path
-
-
-def _shell_sudo(*words: str) -> str:
-    return "sudo " + shell(*words)

@@ -9,7 +9,7 @@ import time
 from typing import Any, NamedTuple
 
 from gua_report.doctor.findings import Finding, error, ok, plural, shell, warning
-from gua_report.doctor.user import User, become, group_name, may, ourselves
+from gua_report.doctor.user import User, group_name, may, ourselves
 from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample.errors import DriverError
 from gua_sample.policy import STATUS_OK
@@ -68,13 +68,7 @@ def look(user: User, seconds: float) -> Look:
     them, and as root creates them itself.
     """
     as_user = user if os.geteuid() == 0 else ourselves()
-
-    def prepare() -> None:
-        ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if not as_user.is_us:
-            become(as_user)
-
-    answer = ask(_read, seconds, prepare)
+    answer = ask(_read, seconds, None if as_user.is_us else as_user.identity)
     if answer.problem == NO_ANSWER:
         return Look([], None, seconds, NO_NVML_ANSWER, f"NVML does not answer within {seconds:g} s", as_user)
     if answer.problem:
@@ -85,6 +79,7 @@ def look(user: User, seconds: float) -> Look:
 def _read() -> dict[str, Any]:
     from gua_sample import nvml
 
+    ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     began = time.monotonic()
     try:
         reading = nvml.read(None)

@@ -41,9 +41,13 @@ def shell(*words: str) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
+def sudo(*words: str) -> str:
+    return f"sudo {shell(*words)}"
+
+
 def as_root(data_dir: str) -> str:
     """The gua doctor command for root. It names the folder, as sudo does not keep this user's environment and home."""
-    return "sudo gua doctor" + ("" if data_dir == SYSTEM_DATA_DIR else " " + shell("--data-dir", data_dir))
+    return sudo("gua", "doctor", *(() if data_dir == SYSTEM_DATA_DIR else ("--data-dir", data_dir)))
 
 
 def size(count: int) -> str:

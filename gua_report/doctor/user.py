@@ -7,10 +7,12 @@ import os
 import pwd
 import stat
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from gua_report.machine.child import NO_ANSWER, ask
-from gua_sample.processes import printable
+from gua_sample.processes import printable, user_names
+from gua_sample.rights import Identity
 
 # A directory of users such as LDAP may hang for minutes.
 ANSWER_SECONDS = 5.0
@@ -31,6 +33,10 @@ class User(NamedTuple):
         return self.name or str(self.uid)
 
     @property
+    def identity(self) -> Identity:
+        return self.uid, self.gid, self.groups
+
+    @property
     def is_us(self) -> bool:
         return self.uid == os.geteuid()
 
@@ -46,40 +52,25 @@ class DirectoryHangs(Exception):
 def by_name(name: str) -> User:
     """The user that a unit names, by a name or a number. Raises NoSuchUser, or DirectoryHangs."""
     if name.isascii() and name.isdigit():
-        return by_uid(int(name))
-    found = _look_up(lambda: _entry(pwd.getpwnam(name)))
+        return by_uid(int(name), int(name))
+    found = _look_up(pwd.getpwnam, name)
     if found is None:
         raise NoSuchUser(name)
     return found
 
 
-def by_uid(uid: int, gid: int | None = None) -> User:
-    """The user with this uid. Raises DirectoryHangs."""
-    group = uid if gid is None else gid
-    return _look_up(lambda: _entry(pwd.getpwuid(uid))) or nameless(uid, group)
+def by_uid(uid: int, gid: int) -> User:
+    """The user with this uid. `gid` counts only if the uid has no name. Raises DirectoryHangs."""
+    return _look_up(pwd.getpwuid, uid) or User(uid, gid, (gid,), None)
 
 
-def describe(uid: int, gid: int) -> User:
-    """The user with this uid, without a name if the directory of users does not answer."""
-    try:
-        return by_uid(uid, gid)
-    except DirectoryHangs:
-        return nameless(uid, gid)
-
-
-def nameless(uid: int, gid: int) -> User:
-    return User(uid, gid, (gid,), None)
+def name_user(uid: int, gid: int) -> User:
+    """The user with this uid, in that group alone, and without a name if the directory does not answer in time."""
+    return User(uid, gid, (gid,), user_names([uid]).get(uid))
 
 
 def ourselves() -> User:
     return User(os.geteuid(), os.getegid(), tuple(os.getgroups()), None)
-
-
-def nearest(path: str) -> str:
-    """The path, or its nearest parent that exists."""
-    while not os.path.lexists(path) and path != os.path.dirname(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def group_name(gid: int) -> str:
@@ -87,26 +78,20 @@ def group_name(gid: int) -> str:
     return str(gid) if answer.problem else str(answer.value)  # the child crashes if the group has no name
 
 
-def become(user: User) -> None:
-    os.setgroups(user.groups)
-    os.setgid(user.gid)
-    os.setuid(user.uid)
-
-
 def may(user: User, path: str, how: int) -> bool:
     """Whether the user has this access (os.R_OK, ...): tried as that user if possible, else judged by the modes."""
     if user.is_us:
         return os.access(path, how)
     if os.geteuid() == 0:
-        answer = ask(lambda: os.access(path, how), ANSWER_SECONDS, lambda: become(user))
+        answer = ask(lambda: os.access(path, how), ANSWER_SECONDS, user.identity)
         if answer.problem is None:  # else root may not become the user, as in a container
             return answer.value is True
     try:
-        on_the_way = [os.stat(folder) for folder in _folders(path)]
-        found = os.stat(path)
+        return allows(os.stat(path), user, how) and all(
+            allows(os.stat(folder), user, os.X_OK) for folder in PurePath(path).parents
+        )
     except OSError:  # hidden from us, but perhaps not from that user
         return False
-    return all(allows(folder, user, os.X_OK) for folder in on_the_way) and allows(found, user, how)
 
 
 def allows(found: os.stat_result, user: User, how: int) -> bool:
@@ -122,16 +107,15 @@ def allows(found: os.stat_result, user: User, how: int) -> bool:
     return stat.S_IMODE(found.st_mode) >> shift & how == how
 
 
-def _entry(entry: pwd.struct_passwd) -> tuple[Any, ...]:
-    return entry.pw_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), printable(entry.pw_name)
+def _look_up(find: Callable[[Any], pwd.struct_passwd], key: str | int) -> User | None:
+    """The user whom this function of `pwd` finds; None if there is none."""
 
-
-def _look_up(question: Callable[[], tuple[Any, ...]]) -> User | None:
     def answer_or_none() -> tuple[Any, ...] | None:
         try:
-            return question()
+            entry = find(key)
         except (KeyError, OSError, OverflowError):  # OverflowError: not a uid this C library knows
             return None
+        return entry.pw_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), printable(entry.pw_name)
 
     answer = ask(answer_or_none, ANSWER_SECONDS)
     if answer.problem == NO_ANSWER:
@@ -140,12 +124,3 @@ def _look_up(question: Callable[[], tuple[Any, ...]]) -> User | None:
         return None
     uid, gid, groups, name = answer.value
     return User(uid, gid, tuple(groups), name)
-
-
-def _folders(path: str) -> list[str]:
-    """All folders on the way to the path."""
-    folders = []
-    while path != os.path.dirname(path):
-        path = os.path.dirname(path)
-        folders.append(path)
-    return folders

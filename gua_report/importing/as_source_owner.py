@@ -9,17 +9,17 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any
 
 from gua_report.importing.recognition import open_source
 from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
-from gua_report.machine.as_owner import NONSENSE, SAYS_NONSENSE, Message, Owner, stream_as
+from gua_report.machine.child import Message, stream, understanding
 from gua_sample.errors import StoreError
-from gua_sample.partition_names import samples_dir
 from gua_sample.pending import restore
 from gua_sample.records import Tick
-from gua_sample.rights import become_owner, others_on_the_way, others_who_may_write
+from gua_sample.rights import Identity, become_owner, check_folder, others_on_the_way, owner_to_become
+
+NOTHING: Message = ("", b"")  # instead of the message of a child that sends none
 
 
 @contextmanager
@@ -30,31 +30,29 @@ def open_source_safely(given: str, data_dir: str, tally: Tally) -> Iterator[Sour
         with open_source(path, data_dir, tally) as source:
             yield source
         return
-    with closing(stream_as(find_owner(given), lambda: _send(path, data_dir))) as messages:
-        kind, parts, told = _read(next(messages, ("", b""))[1], 3)
-        _take_over(tally, told)
+    with closing(stream(lambda: _send(path, data_dir), find_owner(given))) as messages:
+        with understanding():
+            kind, parts, told = json.loads(next(messages, NOTHING)[1])
+            tally.take_over(*told)
         become_owner(data_dir)
         yield Source(kind, parts, lambda part: _receive(messages, part, tally), lambda: None)
 
 
-def find_owner(path: str) -> Owner | None:
+def find_owner(path: str) -> Identity | None:
     """The source's owner; None for root. The folder of a file counts too: SQLite opens the neighbours of the file.
 
     Raises StoreError if somebody else could replace the source or change its content: files that this person may
     not read could be imported into a folder that others read.
     """
-    owner: Owner | None = None
-    for one in (path, samples_dir(path) if os.path.isdir(path) else os.path.dirname(os.path.realpath(path))):
+    if os.path.isdir(path):
+        check_folder(path)
+        return owner_to_become(path)
+    owner = None
+    for one in (os.path.dirname(os.path.realpath(path)), path):
         with suppress(OSError):  # reported when the source is opened
             found = os.stat(one)
-            if found.st_uid != 0:
-                owner = found.st_uid, found.st_gid
-                break
-    problem = others_on_the_way(path, owner[0] if owner else 0)
-    if problem is None and os.path.isdir(path):
-        opening = others_who_may_write(path)
-        problem = None if opening is None else str(opening)
-    if problem is not None:
+            owner = (found.st_uid, found.st_gid) if found.st_uid != 0 else owner
+    if problem := others_on_the_way(path, owner[0] if owner else 0):
         raise StoreError(f"not as root: {problem}")
     return owner
 
@@ -71,29 +69,10 @@ def _send(path: str, data_dir: str) -> Iterator[Message]:
 
 
 def _receive(messages: Iterator[Message], part: str, tally: Tally) -> list[Tick]:
-    label, content = next(messages, ("", b""))
-    if label != part:
-        raise StoreError(SAYS_NONSENSE)
-    ticks, told = _read(content, 2)
-    _take_over(tally, told)
-    try:
-        return [restore(tick) for tick in ticks]
-    except (AttributeError, *NONSENSE) as error:
-        raise StoreError(SAYS_NONSENSE) from error
-
-
-def _take_over(tally: Tally, told: list[Any]) -> None:
-    try:
+    with understanding():
+        label, content = next(messages, NOTHING)
+        if label != part:
+            raise ValueError(f"expected {part!r}")
+        ticks, told = json.loads(content)
         tally.take_over(*told)
-    except (AttributeError, *NONSENSE) as error:
-        raise StoreError(SAYS_NONSENSE) from error
-
-
-def _read(content: bytes, count: int) -> list[Any]:
-    try:
-        values = json.loads(content)
-    except NONSENSE as error:
-        raise StoreError(SAYS_NONSENSE) from error
-    if not isinstance(values, list) or len(values) != count:
-        raise StoreError(SAYS_NONSENSE)
-    return values
+        return [restore(tick) for tick in ticks]

@@ -1,19 +1,58 @@
-"""Ask questions in a child process: with a timeout, or as another user."""
+"""Ask questions in a child process: with a timeout, and as another user if need be.
+
+Root reads another user's files in a child that has become that user for good: a file's owner controls its content, so
+its reader must not have more rights. The child sends texts and bytes; nothing of them is executed, and their size is
+limited.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import importlib
+import io
 import json
 import os
 import select
 import signal
+import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-NO_ANSWER = "no answer"
-CRASHED = "crashed"
+from gua_sample import errors
+from gua_sample.console import show_traceback
+from gua_sample.errors import GuaError, StoreError
+from gua_sample.rights import Identity, become
+
+Message = tuple[str, bytes]
+Produce = Callable[[], Iterable[Message]]
+
+LONGEST_LABEL_BYTES = 64 << 10
+LARGEST_MESSAGE_BYTES = 1 << 30
+# A timeout, as the owner can stop the child, or let it read a file that blocks for ever. The longest task, a report
+# from years of ticks, takes minutes.
+LONGEST_SILENCE_SECONDS = 3600.0
+LONGEST_END_SECONDS = 10.0
+ANSWER, ERROR, BUG = "answer", "error", "bug"
+NO_ANSWER, CRASHED = "no answer", "crashed"
+PR_SET_PDEATHSIG = 1
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GuaError)]
+ERRORS = {kind.__name__: kind for kind in KINDS}
+# Modules that the child may need: as another user it can't read a Python, or a virtual environment, under /root.
+PRELOADED = (
+    *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "traceback", "ctypes"),
+    *("gua_report.ticks.open_partition", "gua_report.ticks.private_copy"),
+)
+
+
+class ReadingFailed(Exception):
+    """A bug of gua that showed in the child."""
+
+
+class Silent(StoreError):
+    """The child has sent nothing for too long."""
 
 
 class Answer(NamedTuple):
@@ -21,75 +60,146 @@ class Answer(NamedTuple):
     problem: str | None = None  # NO_ANSWER in time, or CRASHED
 
 
-def ask(question: Callable[[], Any], seconds: float, before: Callable[[], None] | None = None) -> Answer:
-    """The question's answer from a forked child, which calls `before` first.
+def ask(question: Callable[[], Any], seconds: float, user: Identity | None = None) -> Answer:
+    """The question's answer from a child, or why there is none.
 
-    A child that hangs in the driver may not even be killable. So it is never waited for, and inherits neither our
-    output, which somebody may be reading to its end, nor our input.
+    A child that hangs in the driver may not even be killable. So it is never waited for, and inherits none of our
+    streams, which somebody may be reading to their end.
     """
-    _bury()
-    reading, writing = _pipe()
-    pid = os.fork()
-    if pid == 0:
-        _answer(question, before, writing)
-    os.close(writing)
     try:
-        text = _read(reading, time.monotonic() + seconds)
-    finally:
-        os.close(reading)
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-        _left.append(pid)
-        _bury()
-    if text is None:
+        return Answer(take_answer(stream(lambda: answering(question), user, seconds, range(3))))
+    except Silent:
         return Answer(None, NO_ANSWER)
-    try:
-        return Answer(json.loads(text))
-    except ValueError:
+    except (GuaError, ReadingFailed):
         return Answer(None, CRASHED)
 
 
-def run(command: list[str], environment: Mapping[str, str], seconds: float) -> tuple[int, str] | None:
-    """The exit status and the output of a program; None on a timeout. Raises OSError if it can't be run.
+def answering(question: Callable[[], Any]) -> Iterator[Message]:
+    yield ANSWER, json.dumps(question()).encode()
 
-    Does without `subprocess`, which takes about as long to import as systemctl to answer.
+
+def take_answer(messages: Generator[Message, None, None]) -> Any:
+    """The value of the first message, as `answering` has sent it."""
+    with closing(messages), understanding():
+        for _, content in messages:
+            return json.loads(content)
+    raise StoreError("what reads the folder said nothing")
+
+
+@contextmanager
+def understanding() -> Iterator[None]:
+    """Raise StoreError for what a child has sent that makes no sense: a file may have taken control of it."""
+    try:
+        yield
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise StoreError("what reads the folder sends nonsense: is a file in it damaged?") from error
+
+
+def stream(
+    produce: Produce, user: Identity | None = None, seconds: float | None = None, replaced: Iterable[int] = (0, 1)
+) -> Generator[Message, None, None]:
+    """The messages that `produce` yields in a child, which becomes the user first. A GuaError is raised here too.
+
+    `seconds`: how long the child may be silent. `replaced`: the standard streams that it does not inherit.
     """
-    reading, writing = _pipe()
-    pid = text = None
+    bury()
+    if user is not None:
+        for module in PRELOADED:
+            importlib.import_module(module)
+    reading, writing = open_pipe()
+    for output in (sys.stdout, sys.stderr):
+        if output is not None:
+            output.flush()  # else the child would write its buffer again
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads; here they are those of numpy's linear algebra, which is not used.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _produce(writing, produce, user, parent, replaced)
+    os.close(writing)
     try:
-        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-        output = [(os.POSIX_SPAWN_DUP2, writing, stream) for stream in (1, 2)]
-        pid = os.posix_spawnp(command[0], command, environment, file_actions=[nothing, *output])
-    finally:
-        os.close(writing)
-        if pid is None:
-            os.close(reading)
+        with io.BufferedReader(Pipe(reading, seconds or LONGEST_SILENCE_SECONDS)) as file:
+            yield from _receive(file)
+        _check_end(pid)
+    except BaseException:  # the caller stopped early, or the child sent nonsense
+        abandon(pid)
+        raise
+
+
+def _produce(writing: int, produce: Produce, user: Identity | None, parent: int, replaced: Iterable[int]) -> NoReturn:
+    """Send what `produce` yields, then exit the child: it never returns into the parent's code, whatever happens."""
+    status = 1
     try:
-        text = _read(reading, time.monotonic() + seconds)
+        with open(writing, "wb") as file:
+            try:
+                _let_go(writing, replaced)
+                if user is not None:
+                    become(*user)
+                _die_with(parent)
+                for label, content in produce():
+                    _send(file, label, content)
+            except GuaError as error:
+                name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
+                _send(file, ERROR, json.dumps([name, str(error)]).encode())
+            except ImportError as error:
+                text = f"{error}, which uid {os.geteuid()} may not read: install gua where everybody may"
+                _send(file, ERROR, json.dumps([StoreError.__name__, text]).encode())
+            except Exception as error:  # a mistake of ours, which the parent is to report
+                if "--debug" in sys.argv:
+                    show_traceback()
+                _send(file, BUG, f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace"))
+        status = 0
     finally:
-        os.close(reading)
-        if text is None:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-            _left.append(pid)
-    if text is None:
-        return None
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.decode("utf-8", "backslashreplace")
+        os._exit(status)
 
 
-_left: list[int] = []  # children that may not have ended yet
+def _let_go(writing: int, replaced: Iterable[int]) -> None:
+    """Close what another user has no right to: our open files, our input, our terminal."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in replaced:
+        os.dup2(nothing, number)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != writing:
+            with suppress(OSError):  # the descriptor of the listing itself
+                os.close(int(name))
 
 
-def _bury() -> None:
-    """Reap the children that have ended, without waiting for others, so that repeated questions leave no zombies."""
-    for pid in _left[:]:
-        with suppress(ChildProcessError):
-            if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                continue
-        _left.remove(pid)
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends. A later change of user would undo it: see prctl(2)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent ended before the call
+        os._exit(1)
 
 
-def _pipe() -> tuple[int, int]:
+def _send(file: BinaryIO, label: str, content: bytes) -> None:
+    file.write(json.dumps([label, len(content)]).encode() + b"\n" + content)
+    file.flush()
+
+
+def _receive(file: BinaryIO) -> Iterator[Message]:
+    while line := file.readline(LONGEST_LABEL_BYTES):
+        with understanding():
+            label, size = json.loads(line)
+            if not (isinstance(label, str) and isinstance(size, int) and 0 <= size <= LARGEST_MESSAGE_BYTES):
+                raise ValueError("no message")
+        content = file.read(size)
+        if len(content) < size:
+            raise StoreError("what reads the folder ended early: is a file in it damaged, or memory short?")
+        if label == ERROR:
+            with understanding():
+                name, text = json.loads(content)
+                problem = ERRORS[name](text)
+            raise problem
+        if label == BUG:
+            raise ReadingFailed(content.decode("utf-8", "replace"))
+        yield label, content
+
+
+def open_pipe() -> tuple[int, int]:
     """A pipe whose writing end is no standard stream, even if those are closed: the child replaces these."""
     reading, writing = os.pipe()
     try:
@@ -98,28 +208,49 @@ def _pipe() -> tuple[int, int]:
         os.close(writing)
 
 
-def _answer(question: Callable[[], Any], before: Callable[[], None] | None, writing: int) -> NoReturn:
-    try:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(nowhere, stream)
-        if before:
-            before()
-        text = json.dumps(question()).encode()
-        while text:
-            text = text[os.write(writing, text) :]
-    finally:  # whatever happens, the child must not return into the parent's code
-        os._exit(0)
+class Pipe(io.FileIO):
+    """The reading end of a pipe for a BufferedReader, with a timeout: raises Silent."""
+
+    def __init__(self, pipe: int, seconds: float) -> None:
+        super().__init__(pipe)
+        self._seconds = seconds
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not select.select([self], [], [], self._seconds)[0]:
+            raise Silent("what reads the folder says nothing any more: has its owner stopped it?")
+        return super().readinto(buffer)
 
 
-def _read(pipe: int, deadline: float) -> bytes | None:
-    """All bytes until the other end is closed, or None on a timeout."""
-    text = b""
-    while True:
-        ready, _, _ = select.select([pipe], [], [], max(0, deadline - time.monotonic()))
-        if not ready:
-            return None
-        part = os.read(pipe, 65536)
-        if not part:
-            return text
-        text += part
+def _check_end(pid: int) -> None:
+    """Raise StoreError unless the child ends well. It has closed its pipe, which is its last action."""
+    ends = time.monotonic() + LONGEST_END_SECONDS
+    while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > ends:
+            raise StoreError("what reads the folder does not end: has its owner stopped it?")
+        time.sleep(0.001)
+    status = os.waitstatus_to_exitcode(ended[1])
+    if status < 0:
+        name = signal.Signals(-status).name
+        raise StoreError(f"what reads the folder was ended by {name}: is a file in it damaged, or memory short?")
+    if status:
+        raise StoreError("what reads the folder failed")
+
+
+_left: list[int] = []  # children that may not have ended yet
+
+
+def abandon(pid: int) -> None:
+    """Kill a child and don't wait for it: it may hang in the kernel, or be a user's whom we may not kill."""
+    with suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+    _left.append(pid)
+    bury()
+
+
+def bury() -> None:
+    """Reap the children that have ended, without waiting for others, so that repeated questions leave no zombies."""
+    for pid in _left[:]:
+        with suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                continue
+        _left.remove(pid)

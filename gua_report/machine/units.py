@@ -1,12 +1,13 @@
 """The timer and the service that run the sampler, as systemd describes them."""
 
 # No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
+import io
 import os
 import re
 import time
 from typing import NamedTuple
 
-from gua_report.machine.child import run
+from gua_report.machine.child import Pipe, Silent, abandon, open_pipe
 from gua_sample.processes import printable
 
 TIMER = "gua-sample.timer"
@@ -17,6 +18,7 @@ SERVICE_PROPERTIES = (  # LoadState and ActiveState, which both have, are above
     "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
 )
 ANSWER_SECONDS = 5.0
+LONGEST_OUTPUT_BYTES = 1 << 20
 BOOTED = "/run/systemd/system"  # see sd_booted(3)
 STATES = "/var/lib"
 CLOCK_SLACK_MS = 5_000  # systemctl prints times in whole seconds
@@ -46,13 +48,17 @@ class Units(NamedTuple):
 
     @property
     def folder(self) -> str | None:
-        """The folder that the service writes to, as far as the unit itself says."""
-        return folder_of(self.service, self.of_user)
+        """The folder that the service writes to, as far as the unit itself says, in the sampler's own order."""
+        option = re.search(r"--data-dir[ =](\S+)", self.service.get("ExecStart", ""))
+        variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", self.service.get("Environment", ""))
+        told = option or variable
+        return told[1] if told else self.state_folder
 
     @property
     def state_folder(self) -> str | None:
         """The folder that systemd creates for the system's service before each run, whether it is used or not."""
-        return None if self.of_user else state_folder_of(self.service)
+        state = self.service.get("StateDirectory", "").split()
+        return os.path.join(STATES, state[0].split(":")[0]) if state and not self.of_user else None
 
     @property
     def has_own_proc(self) -> bool:
@@ -71,6 +77,10 @@ class Units(NamedTuple):
 class Found(NamedTuple):
     units: Units | None  # None: none are installed, or it is unknown
     problem: str | None = None  # why it is unknown
+
+    def feeding(self, data_dir: str) -> Units | None:
+        """The units if they write to this folder."""
+        return self.units if self.units and self.units.feed(data_dir) else None
 
 
 def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
@@ -100,7 +110,7 @@ def show(
     scope = ["--user"] if of_user else []
     command = ["systemctl", *scope, "show", "--no-pager", *units, "-p", properties]
     try:
-        done = run(command, os.environ | {"LC_ALL": "C", "TZ": "UTC"}, seconds)
+        done = _run(command, seconds)
     except FileNotFoundError:
         return None, "there is no systemctl here"
     except OSError as problem:
@@ -116,18 +126,26 @@ def show(
     return [dict(line.split("=", 1) for line in text.splitlines() if "=" in line) for text in texts[: len(units)]], None
 
 
-def folder_of(service: Properties, of_user: bool) -> str | None:
-    """The data folder of a service: --data-dir, $GUA_DATA_DIR or its state folder, in the sampler's own order."""
-    option = re.search(r"--data-dir[ =](\S+)", service.get("ExecStart", ""))
-    variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", service.get("Environment", ""))
-    if option or variable:
-        return (option or variable)[1]  # type: ignore[index]  # one of them is there
-    return None if of_user else state_folder_of(service)
+def _run(command: list[str], seconds: float) -> tuple[int, str] | None:
+    """The exit status and the output of a program; None on a timeout. Raises OSError if it can't be run.
 
-
-def state_folder_of(service: Properties) -> str | None:
-    state = service.get("StateDirectory", "").split()
-    return os.path.join(STATES, state[0].split(":")[0]) if state else None
+    Does without `subprocess`, which takes about as long to import as systemctl to answer.
+    """
+    reading, writing = open_pipe()
+    with io.BufferedReader(Pipe(reading, seconds)) as file:
+        try:
+            nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            output = [(os.POSIX_SPAWN_DUP2, writing, stream) for stream in (1, 2)]
+            environment = os.environ | {"LC_ALL": "C", "TZ": "UTC"}
+            pid = os.posix_spawnp(command[0], command, environment, file_actions=[nothing, *output])
+        finally:
+            os.close(writing)
+        try:
+            text = file.read(LONGEST_OUTPUT_BYTES)
+        except Silent:
+            abandon(pid)
+            return None
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.decode("utf-8", "backslashreplace")
 
 
 def parse_time(text: str) -> int | None:

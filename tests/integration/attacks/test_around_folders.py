@@ -20,7 +20,7 @@ import pytest
 from gua_report.commands import report
 from gua_report.console import whole_file
 from gua_report.importing import as_source_owner
-from gua_report.machine import as_owner
+from gua_report.machine import child
 from gua_sample import rights
 from tests import verbs
 from tests.integration.attacks.attempts import (
@@ -237,8 +237,8 @@ def test_the_owner_of_a_source_can_not_hang_an_import_for_ever(
     history: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By then the parent is somebody else, who may not end the child."""
-    monkeypatch.setattr(as_owner, "LONGEST_SILENCE_SECONDS", 1.0)
-    monkeypatch.setattr(as_owner, "LONGEST_END_SECONDS", 1.0)
+    monkeypatch.setattr(child, "LONGEST_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(child, "LONGEST_END_SECONDS", 1.0)
     monkeypatch.setattr(verbs, "SECONDS", 10)
     copy(history, open_folder / "source", lonely())
     copy(history, open_folder / "data", lonely() + 1_000_000)

@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytest
 
 from gua_report.commands import export as exporting
-from gua_report.machine import as_owner
+from gua_report.machine import child
 from tests.integration.attacks.attempts import ESCAPE, WINDOW, command, is_tame, lonely, meanwhile, own_processes
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
@@ -27,7 +27,7 @@ pytestmark = needs_root
 def child_that_sends(*messages: bytes, seconds: float = 0) -> Callable[..., NoReturn]:
     """What the child would be, had a file's maker got hold of it."""
 
-    def produce(owner: object, question: object, writing: int, parent: int) -> NoReturn:
+    def produce(writing: int, *_: object) -> NoReturn:
         for message in messages:
             rest = memoryview(message)
             with suppress(OSError):
@@ -70,7 +70,7 @@ NONSENSE = {
 def test_whatever_the_child_sends_does_nothing_to_root(
     folder: Path, sent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(as_owner, "_produce", child_that_sends(NONSENSE[sent]))
+    monkeypatch.setattr(child, "_produce", child_that_sends(NONSENSE[sent]))
     before = sorted(folder.parent.rglob("*"))
     for name in ("report", "status", "export", "import"):
         done = command(name, folder)
@@ -84,7 +84,7 @@ def test_whatever_the_child_sends_does_nothing_to_root(
 def test_what_the_child_calls_a_day_is_no_path(
     folder: Path, label: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(as_owner, "_produce", child_that_sends(message(label, b"PAR1")))
+    monkeypatch.setattr(child, "_produce", child_that_sends(message(label, b"PAR1")))
     output = tmp_path / "a" / "b" / "output"
     words = ("--format", "parquet", "-o", output, "--data-dir", folder)
     done = run("export", *WINDOW, *words)
@@ -93,7 +93,7 @@ def test_what_the_child_calls_a_day_is_no_path(
 
 
 def test_a_child_that_is_stopped_does_not_hang_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(as_owner, "LONGEST_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(child, "LONGEST_SILENCE_SECONDS", 1.0)
     give(folder, lonely())
 
     def stop() -> None:
@@ -106,8 +106,8 @@ def test_a_child_that_is_stopped_does_not_hang_root(folder: Path, monkeypatch: p
 
 
 def test_a_child_that_does_not_end_does_not_hang_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(as_owner, "LONGEST_END_SECONDS", 0.5)
-    monkeypatch.setattr(as_owner, "_produce", child_that_sends(message("2026-11-10", b"x"), seconds=60))
+    monkeypatch.setattr(child, "LONGEST_END_SECONDS", 0.5)
+    monkeypatch.setattr(child, "_produce", child_that_sends(message("2026-11-10", b"x"), seconds=60))
     began = time.monotonic()
     assert command("export", folder).returncode == 1
     assert time.monotonic() - began < 10

@@ -116,7 +116,7 @@ def test_no_nodes_at_all_matter_only_if_nvml_does_not_work() -> None:
 
 @needs_root
 def test_nodes_that_are_closed_to_the_sampler_are_an_error(open_folder: Path) -> None:
-    somebody = doctor_user.by_uid(SOMEBODY)
+    somebody = doctor_user.by_uid(SOMEBODY, SOMEBODY)
     present = nodes(open_folder, "nvidia0", mode=0o666) + nodes(open_folder, "nvidiactl", mode=0o660)[1:]
     found = doctor_driver.check_nodes(present, [], look(error="no_permission"), somebody)
     assert (found.status, found.remedy) == (ERROR, f"sudo chmod a+rw {open_folder}/nvidiactl")

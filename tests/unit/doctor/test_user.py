@@ -16,7 +16,7 @@ from tests.users import SOMEBODY, needs_root
 
 @needs_root
 def test_root_tries_out_what_another_user_may_do(open_folder: Path) -> None:
-    somebody = doctor_user.by_uid(SOMEBODY)
+    somebody = doctor_user.by_uid(SOMEBODY, SOMEBODY)
     assert somebody == User(SOMEBODY, SOMEBODY, (SOMEBODY,), None)
     assert doctor_user.may(somebody, str(open_folder), os.R_OK)
     assert not doctor_user.may(somebody, str(open_folder), os.W_OK)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.machine import units as doctor_units
-from gua_report.machine.units import Found, find_units
+from gua_report.machine.units import Found, Units, find_units
 from tests.facts import put, units
 from tests.lab import NOON_MS, SECOND_MS
 
@@ -44,7 +44,7 @@ def test_times_of_systemctl_are_understood(text: str, expected: int | None) -> N
 def test_the_folder_of_a_service_is_found_in_its_unit(
     service: dict[str, str], of_user: bool, expected: str | None
 ) -> None:
-    assert doctor_units.folder_of(service, of_user) == expected
+    assert Units({}, service, of_user).folder == expected
 
 
 def systemctl(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
