@@ -39,15 +39,19 @@ def owner_to_become(data_dir: str) -> tuple[int, int] | None:
     for path in (data_dir, samples_dir(data_dir)):
         found = os.stat(nearest(path))
         # Checked after the stat: a path that only its owner and root can replace stays theirs.
-        if problem := others_on_the_way(path, found.st_uid):
-            raise StoreError(f"not as root: {problem}")
+        refuse_as_root(others_on_the_way(path, found.st_uid))
         if found.st_uid != 0:
             return found.st_uid, found.st_gid
     if is_open_place(data_dir):
-        raise StoreError(f"not as root: {data_dir} is missing, where somebody else could make it first: create it")
-    if problem := str(others_who_may_write(data_dir) or _folder_of_others(data_dir, 0) or ""):
-        raise StoreError(f"not as root: {problem}")
+        refuse_as_root(f"{data_dir} is missing, where somebody else could make it first: create it")
+    refuse_as_root(others_who_may_write(data_dir) or _folder_of_others(data_dir, 0))
     return None
+
+
+def refuse_as_root(problem: object) -> None:
+    """Raise StoreError if there is a problem."""
+    if problem is not None:
+        raise StoreError(f"not as root: {problem}")
 
 
 def is_open_place(path: str) -> bool:
@@ -77,12 +81,8 @@ def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:
         os.setresuid(uid, uid, uid)
     except OSError as error:
         raise StoreError(f"uid {uid} can't be taken on ({error.strerror}): run this as that user") from error
-    attempts: list[Callable[[], None]] = [
-        lambda: os.setresuid(0, 0, 0),
-        lambda: os.setresgid(0, 0, 0),
-        lambda: os.setgroups([0]),
-    ]
-    for regain in attempts:
+    regain: Callable[[], None]
+    for regain in (lambda: os.setresuid(0, 0, 0), lambda: os.setresgid(0, 0, 0), lambda: os.setgroups([0])):
         with suppress(PermissionError):
             regain()
             raise StoreError(f"root's rights can't be given up for good here: run this as uid {uid}")
@@ -123,14 +123,11 @@ def others_who_may_write(data_dir: str) -> Opening | None:
 def check_folder(data_dir: str) -> str | None:
     """A warning about a folder that others may write to. For root, raises StoreError instead."""
     opening = others_who_may_write(data_dir)
-    problem = None if opening is None else str(opening)
     if os.geteuid() == 0:
-        if problem is None:
-            owner = owner_to_become(data_dir)
-            problem = _folder_of_others(data_dir, owner[0] if owner else 0)
-        if problem is not None:
-            raise StoreError(f"not as root: {problem}")
-    return problem
+        refuse_as_root(opening)
+        owner = owner_to_become(data_dir)
+        refuse_as_root(_folder_of_others(data_dir, owner[0] if owner else 0))
+    return None if opening is None else str(opening)
 
 
 def others_on_the_way(path: str, uid: int) -> str | None:

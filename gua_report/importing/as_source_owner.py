@@ -14,10 +14,9 @@ from gua_report.importing.recognition import open_source
 from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
 from gua_report.machine.child import Message, stream, understanding
-from gua_sample.errors import StoreError
 from gua_sample.pending import restore
 from gua_sample.records import Tick
-from gua_sample.rights import Identity, become_owner, check_folder, others_on_the_way, owner_to_become
+from gua_sample.rights import Identity, become_owner, check_folder, others_on_the_way, owner_to_become, refuse_as_root
 
 NOTHING: Message = ("", b"")  # instead of the message of a child that sends none
 
@@ -52,8 +51,7 @@ def find_owner(path: str) -> Identity | None:
         with suppress(OSError):  # reported when the source is opened
             found = os.stat(one)
             owner = (found.st_uid, found.st_gid) if found.st_uid != 0 else owner
-    if problem := others_on_the_way(path, owner[0] if owner else 0):
-        raise StoreError(f"not as root: {problem}")
+    refuse_as_root(others_on_the_way(path, owner[0] if owner else 0))
     return owner
 
 

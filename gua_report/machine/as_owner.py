@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gua_report.machine.child import Message, answering, stream, take_answer
+from gua_report.machine.child import Message, answer_of, stream
 from gua_sample.rights import owner_to_become
 
 
 def ask_as_owner(data_dir: str, question: Callable[[], Any]) -> Any:
     """The result of the question, which must be serializable as JSON: tuples may come back as lists."""
     owner = owner_to_become(data_dir)
-    return question() if owner is None else take_answer(stream(lambda: answering(question), owner))
+    return question() if owner is None else answer_of(question, owner)
 
 
 def stream_as_owner(data_dir: str, produce: Callable[[], Iterator[Message]]) -> Iterator[Message]:

@@ -67,23 +67,21 @@ def ask(question: Callable[[], Any], seconds: float, user: Identity | None = Non
     streams, which somebody may be reading to their end.
     """
     try:
-        return Answer(take_answer(stream(lambda: answering(question), user, seconds, range(3))))
+        return Answer(answer_of(question, user, seconds, range(3)))
     except Silent:
         return Answer(None, NO_ANSWER)
     except (GuaError, ReadingFailed):
         return Answer(None, CRASHED)
 
 
-def answering(question: Callable[[], Any]) -> Iterator[Message]:
-    yield ANSWER, json.dumps(question()).encode()
+def answer_of(question: Callable[[], Any], *how: Any) -> Any:
+    """The question's answer, through `stream`, which says how. Raises StoreError if there is none."""
 
+    def produce() -> Iterator[Message]:
+        yield ANSWER, json.dumps(question()).encode()
 
-def take_answer(messages: Generator[Message, None, None]) -> Any:
-    """The value of the first message, as `answering` has sent it."""
-    with closing(messages), understanding():
-        for _, content in messages:
-            return json.loads(content)
-    raise StoreError("what reads the folder said nothing")
+    with closing(stream(produce, *how)) as messages, understanding():
+        return json.loads(next(messages, (ANSWER, b""))[1])
 
 
 @contextmanager

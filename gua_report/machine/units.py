@@ -12,9 +12,8 @@ from gua_sample.processes import printable
 
 TIMER = "gua-sample.timer"
 SERVICE = "gua-sample.service"
-TIMER_PROPERTIES = "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime"
-SERVICE_PROPERTIES = (  # LoadState and ActiveState, which both have, are above
-    "Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
+PROPERTIES = (
+    "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime,Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
     "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
 )
 ANSWER_SECONDS = 5.0
@@ -85,67 +84,62 @@ class Found(NamedTuple):
 
 def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
     """The system's units, or this user's own if only those write to this folder or are installed."""
-    system_problem = None
+    problem = None
     candidates = []
     for of_user in (False, True):
-        shown, problem = show((TIMER, SERVICE), f"{TIMER_PROPERTIES},{SERVICE_PROPERTIES}", of_user, seconds)
-        if shown is None:
-            # A user without a manager, such as root, is normal, so that problem is not reported.
-            system_problem = system_problem if of_user else problem
+        try:
+            shown = _show(of_user, seconds)
+        except SystemctlFailed as failed:
+            if not of_user:  # a user without a manager, such as root, is normal
+                problem = str(failed)
             if not os.path.isdir(BOOTED):
                 break  # without systemd, no user has a manager either
-        elif any(unit.get("LoadState", "not-found") != "not-found" for unit in shown):
-            candidates.append(Units(shown[0], shown[1], of_user))
+            continue
+        if any(unit.get("LoadState", "not-found") != "not-found" for unit in shown):
+            candidates.append(Units(*shown, of_user))
             if candidates[-1].feed(data_dir):
-                break
-    if chosen := [units for units in candidates if units.feed(data_dir)] or candidates:
-        return Found(chosen[0])
-    return Found(None, system_problem)
+                return Found(candidates[-1])
+    return Found(candidates[0]) if candidates else Found(None, problem)
 
 
-def show(
-    units: tuple[str, ...], properties: str, of_user: bool, seconds: float
-) -> tuple[list[Properties] | None, str | None]:
-    """The properties of each unit, or None and why they can't be read."""
-    scope = ["--user"] if of_user else []
-    command = ["systemctl", *scope, "show", "--no-pager", *units, "-p", properties]
-    try:
-        done = _run(command, seconds)
-    except FileNotFoundError:
-        return None, "there is no systemctl here"
-    except OSError as problem:
-        return None, f"systemctl can't be run ({problem.strerror})"
-    if done is None:
-        return None, f"systemctl does not answer within {seconds:g} s"
-    status, text = done
-    if status != 0:
-        said = printable(text.partition("\n")[0]).rstrip(".")
-        return None, f"systemctl says: {said or f'exit status {status}'}"
-    # Units are separated by a blank line, in the requested order.
-    texts = text.split("\n\n") + [""] * len(units)
-    return [dict(line.split("=", 1) for line in text.splitlines() if "=" in line) for text in texts[: len(units)]], None
+class SystemctlFailed(Exception):
+    """Units can't be asked for, and why."""
 
 
-def _run(command: list[str], seconds: float) -> tuple[int, str] | None:
-    """The exit status and the output of a program; None on a timeout. Raises OSError if it can't be run.
+def _show(of_user: bool, seconds: float) -> tuple[Properties, Properties]:
+    """The properties of timer and service. Raises SystemctlFailed.
 
     Does without `subprocess`, which takes about as long to import as systemctl to answer.
     """
+    scope = ["--user"] if of_user else []
+    command = ["systemctl", *scope, "show", "--no-pager", TIMER, SERVICE, "-p", PROPERTIES]
     reading, writing = open_pipe()
     with io.BufferedReader(Pipe(reading, seconds)) as file:
+        nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        output = [(os.POSIX_SPAWN_DUP2, writing, stream) for stream in (1, 2)]
+        environment = os.environ | {"LC_ALL": "C", "TZ": "UTC"}
         try:
-            nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            output = [(os.POSIX_SPAWN_DUP2, writing, stream) for stream in (1, 2)]
-            environment = os.environ | {"LC_ALL": "C", "TZ": "UTC"}
-            pid = os.posix_spawnp(command[0], command, environment, file_actions=[nothing, *output])
+            pid = os.posix_spawnp("systemctl", command, environment, file_actions=[nothing, *output])
+        except FileNotFoundError:
+            raise SystemctlFailed("there is no systemctl here") from None
+        except OSError as problem:
+            raise SystemctlFailed(f"systemctl can't be run ({problem.strerror})") from problem
         finally:
             os.close(writing)
         try:
-            text = file.read(LONGEST_OUTPUT_BYTES)
+            text = file.read(LONGEST_OUTPUT_BYTES).decode("utf-8", "backslashreplace")
         except Silent:
             abandon(pid)
-            return None
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text.decode("utf-8", "backslashreplace")
+            raise SystemctlFailed(f"systemctl does not answer within {seconds:g} s") from None
+    if status := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        said = printable(text.partition("\n")[0]).rstrip(".")
+        raise SystemctlFailed(f"systemctl says: {said or f'exit status {status}'}")
+    timer, _, service = text.partition("\n\n")  # in the requested order
+    return _properties(timer), _properties(service)
+
+
+def _properties(text: str) -> Properties:
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def parse_time(text: str) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gua_report.machine.child import CRASHED, NO_ANSWER, Answer, ask
+from tests.users import SOMEBODY, needs_root
 
 
 def test_a_question_is_answered_by_a_child() -> None:
@@ -57,3 +58,40 @@ def test_a_child_answers_even_if_our_own_streams_are_closed(tmp_path: Path) -> N
     code += f"open({str(answer)!r}, 'w').write(str(value))"
     subprocess.run(["sh", "-c", 'exec "$@" <&- >&-', "sh", sys.executable, "-c", code], check=True)
     assert answer.read_text() == "42"
+
+
+@needs_root
+def test_a_child_may_become_another_user_for_good() -> None:
+    def ids() -> list[object]:
+        with suppress(PermissionError):
+            os.setresuid(0, 0, 0)
+        return [os.getresuid(), os.getresgid(), os.getgroups()]
+
+    answer = ask(ids, 10, (SOMEBODY, SOMEBODY, (SOMEBODY, 44)))
+    assert answer == Answer([[SOMEBODY] * 3, [SOMEBODY] * 3, [44, SOMEBODY]])
+    assert os.geteuid() == 0
+
+
+@needs_root
+def test_a_child_that_can_not_become_another_user_answers_nothing() -> None:
+    answer = ask(lambda: ask(os.getpid, 10, (SOMEBODY + 1, SOMEBODY + 1)), 10, (SOMEBODY, SOMEBODY))
+    assert answer.value == [None, CRASHED]
+
+
+def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
+    def hang() -> None:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        time.sleep(60)
+
+    assert ask(lambda: ask(hang, 60), 2) == Answer(None, NO_ANSWER)
+    pid, ends = int((tmp_path / "pid").read_text()), time.monotonic() + 10
+    while time.monotonic() < ends and is_running(pid):
+        time.sleep(0.01)
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    with suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+    return False
