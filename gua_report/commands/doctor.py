@@ -12,7 +12,6 @@ import time
 from typing import Any
 
 from gua_report.console import terminal
-from gua_report.console.spelling import to_ascii
 from gua_report.doctor import data, driver, freshness, host, partitions, rollups, timer
 from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
@@ -43,7 +42,6 @@ SCHEMA_VERSION = 1
 WIDTH = 78
 NAME_WIDTH = 13
 INDENT = " " * (NAME_WIDTH + 3)  # a mark, and a space on either side of the name
-DRIVER_TIMEOUT = "30s"
 MARKS = {OK: "✓", WARNING: "!", ERROR: "✗"}
 ASCII_MARKS = {OK: "+", WARNING: "!", ERROR: "x"}
 COLORS = {OK: "32", WARNING: "33", ERROR: "31"}
@@ -58,12 +56,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
-    parser.add_argument(
-        "--timeout",
-        metavar="D",
-        default=DRIVER_TIMEOUT,
-        help=f"how long the driver may take (default {DRIVER_TIMEOUT})",
-    )
+    parser.add_argument("--timeout", metavar="D", default="30s", help="time limit of the driver (default %(default)s)")
     return parser
 
 
@@ -196,7 +189,7 @@ def to_text(findings: list[Finding], ascii_only: bool = False, color: bool = Fal
     lines = []
     for check, status, text, remedy in findings:
         if ascii_only:
-            text, remedy = to_ascii(text), remedy and to_ascii(remedy)
+            text, remedy = escape(text), remedy and escape(remedy)
         first, *others = textwrap.wrap(text, WIDTH - len(INDENT), break_on_hyphens=False) or [""]
         lines.append(f"{paint(marks[status], COLORS[status], color)} {check:<{NAME_WIDTH}} {first}")
         lines += [INDENT + line for line in others]
@@ -234,3 +227,8 @@ def summary(findings: list[Finding]) -> str:
 
 def paint(text: str, code: str, color: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if color else text
+
+
+def escape(text: str) -> str:
+    """The text in ASCII. No character is replaced by a similar one: a command must not come to mean another file."""
+    return text.encode("ascii", "backslashreplace").decode()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, sudo, warning
-from gua_report.doctor.user import DirectoryHangs, NoSuchUser, User, by_name, by_uid, group_name, may, name_user
+from gua_report.doctor.user import DirectoryHangs, NoSuchUser, User, find_user, group_name, may, name_user
 from gua_report.machine.units import Units
 from gua_sample.partition_names import list_partitions, samples_dir
 from gua_sample.rights import nearest, others_who_may_write
@@ -27,14 +27,14 @@ def find_sampler(units: Units | None, data_dir: str) -> tuple[User, Finding]:
 
     `units`: those that write to the folder, if any. A sampler that root starts becomes the folder's owner first.
     """
+    user = None
     try:
         if units and units.user:
-            user = by_name(units.user)
+            user = find_user(int(units.user) if units.user.isdecimal() else units.user)
         elif units or not os.path.lexists(data_dir):
-            user = by_uid(os.geteuid(), os.getegid())
-        else:
-            user = by_uid(*_owner(data_dir))
-        user = user if user.uid != 0 else by_uid(*_owner(data_dir))
+            user = find_user(os.geteuid(), os.getegid())
+        if user is None or user.uid == 0:
+            user = find_user(*_owner(data_dir))
         return user, ok(SAMPLER, f"gua-sample runs as {user}")
     except NoSuchUser as problem:
         text = f"gua-sample.service runs as user {problem}, who does not exist"

@@ -6,9 +6,10 @@ import ctypes
 import os
 import re
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gua_report.doctor.findings import Finding, error, ok, plural, shell, warning
+from gua_report.doctor.findings import Finding, error, ok, plural, sudo, warning
 from gua_report.doctor.user import User, group_name, may, ourselves
 from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample.errors import DriverError
@@ -44,12 +45,12 @@ OTHER_COMMAND = "nvidia-smi; sudo dmesg | grep -i nvrm"
 class Look(NamedTuple):
     """The outcome of asking NVML."""
 
+    asked_as: User  # the sampler's user, if we can be that; else ourselves
     cards: list[dict[str, Any]]  # facts of each
     driver_version: str | None
     seconds: float
     error: str | None  # the name of the error, if there are no cards
     text: str  # the error in words
-    asked_as: User  # the sampler's user, if we can be that; else ourselves
 
 
 def import_binding() -> str | None:
@@ -68,15 +69,16 @@ def look(user: User, seconds: float) -> Look:
     them, and as root creates them itself.
     """
     as_user = user if os.geteuid() == 0 else ourselves()
-    answer = ask(_read, seconds, None if as_user.is_us else as_user.identity)
+    answer = ask(_read, seconds, None if as_user.is_us else as_user[:3])
     if answer.problem == NO_ANSWER:
-        return Look([], None, seconds, NO_NVML_ANSWER, f"NVML does not answer within {seconds:g} s", as_user)
+        return Look(as_user, [], None, seconds, NO_NVML_ANSWER, f"NVML does not answer within {seconds:g} s")
     if answer.problem:
-        return Look([], None, 0, NVML_CRASHED, "NVML crashed", as_user)
-    return Look(**answer.value, asked_as=as_user)
+        return Look(as_user, [], None, 0, NVML_CRASHED, "NVML crashed")
+    return Look(as_user, *answer.value)
 
 
-def _read() -> dict[str, Any]:
+def _read() -> tuple[Any, ...]:
+    """What NVML tells: the fields of a Look, except for who asked."""
     from gua_sample import nvml
 
     ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -84,17 +86,12 @@ def _read() -> dict[str, Any]:
     try:
         reading = nvml.read(None)
     except DriverError as problem:
-        return {"cards": [], "driver_version": None, "seconds": 0, "error": problem.name, "text": str(problem)}
-    return {
-        "cards": [card.facts._asdict() for card in reading.cards],
-        "driver_version": reading.driver_version,
-        "seconds": time.monotonic() - began,
-        "error": None,
-        "text": "",
-    }
+        return [], None, 0, problem.name, str(problem)
+    cards = [card.facts._asdict() for card in reading.cards]
+    return cards, reading.driver_version, time.monotonic() - began, None, ""
 
 
-def check_nvml(seen: Look, user: User, is_sampled: bool) -> list[Finding]:
+def check_nvml(seen: Look, user: User, is_sampled: bool) -> Iterator[Finding]:
     """Findings about NVML and the cards. `is_sampled`: the newest tick is recent and has cards.
 
     Then a failure here need not be the sampler's: it may run as another user, and its unit may set the library's path.
@@ -102,46 +99,39 @@ def check_nvml(seen: Look, user: User, is_sampled: bool) -> list[Finding]:
     if seen.error:
         command = COMMANDS.get(seen.error, OTHER_COMMAND)
         if is_sampled and (seen.asked_as.uid != user.uid or seen.error == NO_LIBRARY):
-            return [warning(NVML, f"{seen.text}; but the sampler gets on with it", command)]
-        return [error(NVML, seen.text, command)]
+            yield warning(NVML, f"{seen.text}; but the sampler gets on with it", command)
+        else:
+            yield error(NVML, seen.text, command)
+        return
     failed = [card for card in seen.cards if card["status"] != STATUS_OK]
     text = f"driver {seen.driver_version or 'of unknown version'}, {plural(len(seen.cards), 'card')}"
     text += f", answered in {spell_seconds(seen.seconds)}" + ("" if seen.asked_as.is_us else f", as {seen.asked_as}")
-    findings = []
     if len(failed) == len(seen.cards):
-        findings.append(error(NVML, f"{text}; all cards fail", OTHER_COMMAND))
+        yield error(NVML, f"{text}; all cards fail", OTHER_COMMAND)
     elif seen.seconds > SLOW_SECONDS:
-        findings.append(warning(NVML, f"{text}: that is slow", PERSIST))
+        yield warning(NVML, f"{text}: that is slow", PERSIST)
     else:
-        findings.append(ok(NVML, text))
+        yield ok(NVML, text)
     for card in failed:
-        name = f"card {_place(card)} ({card['uuid']})"
         command = COMMANDS.get(card["status"], OTHER_COMMAND)
-        findings.append(warning(NVML, f"{name} fails: {card['status']}", command))
-    return findings + _check_persistence(seen.cards) + _check_missing(seen.cards)
+        yield warning(NVML, f"card {_place(card)} ({card['uuid']}) fails: {card['status']}", command)
+    off = sorted({card["gpu_index"] for card in seen.cards if card["persistence_mode"] == 0})
+    if off:
+        text = "persistence mode is off: each tick initialises the card anew, which takes seconds"
+        yield warning(NVML, f"{text} (card {', '.join(map(str, off))})", PERSIST)
+    yield from _check_missing(seen.cards)
 
 
-def _check_persistence(cards: list[dict[str, Any]]) -> list[Finding]:
-    off = sorted({str(card["gpu_index"]) for card in cards if card["persistence_mode"] == 0}, key=int)
-    if not off:
-        return []
-    text = "persistence mode is off: each tick initialises the card anew, which takes seconds"
-    return [warning(NVML, f"{text} (card {', '.join(off)})", PERSIST)]
-
-
-def _check_missing(cards: list[dict[str, Any]]) -> list[Finding]:
+def _check_missing(cards: list[dict[str, Any]]) -> Iterator[Finding]:
     """A finding about figures that cards don't report. Few report all, so only a missing permission is a warning."""
     places: dict[str, list[str]] = {}
     for card in cards:
         for item in (card["missing"] or "").split():
             places.setdefault(item.replace(":", " (") + ")", []).append(_place(card))
-    if not places:
-        return []
-    shown = [
-        item if len(where) == len(cards) else f"{item} of card {', '.join(where)}" for item, where in places.items()
-    ]
-    text = f"not told: {'; '.join(shown)}"
-    return [warning(NVML, text) if "no_permission" in text else ok(NVML, text)]
+    if places:
+        each = (f"{what} of card {', '.join(at)}" if len(at) < len(cards) else what for what, at in places.items())
+        text = f"not told: {'; '.join(each)}"
+        yield warning(NVML, text) if "no_permission" in text else ok(NVML, text)
 
 
 def _place(card: dict[str, Any]) -> str:
@@ -154,22 +144,23 @@ def spell_seconds(seconds: float) -> str:
 
 def find_nodes(dev: str = "/dev") -> list[str]:
     """Device nodes of cards, and the control node. Call this before NVML is asked, which may create some."""
-    try:
-        names = [name for name in os.listdir(dev) if re.fullmatch(r"nvidia(\d+|ctl)", name)]
-    except OSError:
-        return []
+    names = [name for name in _list(dev) if re.fullmatch(r"nvidia(\d+|ctl)", name)]
     return [os.path.join(dev, name) for name in sorted(names, key=lambda name: (len(name), name))]
 
 
 def expected_nodes(dev: str = "/dev", proc: str = "/proc") -> list[str]:
     """Device nodes that the loaded driver should have, from its cards' minor numbers."""
     cards = os.path.join(proc, "driver/nvidia/gpus")
+    told = b"".join(read_file(os.path.join(cards, name, "information")) or b"" for name in _list(cards))
+    minors = sorted(int(number) for number in re.findall(rb"Device Minor:\s*(\d+)", told))
+    return [os.path.join(dev, f"nvidia{minor}") for minor in [*minors, "ctl"] if minors]
+
+
+def _list(folder: str) -> list[str]:
     try:
-        informations = [read_file(os.path.join(cards, name, "information")) or b"" for name in os.listdir(cards)]
+        return os.listdir(folder)
     except OSError:
         return []
-    minors = sorted(int(number) for text in informations for number in re.findall(rb"Device Minor:\s*(\d+)", text))
-    return [os.path.join(dev, f"nvidia{minor}") for minor in minors] + [os.path.join(dev, "nvidiactl")] * bool(minors)
 
 
 def check_nodes(nodes: list[str], expected: list[str], seen: Look, user: User) -> Finding:
@@ -194,5 +185,5 @@ def check_nodes(nodes: list[str], expected: list[str], seen: Look, user: User) -
     mode = f"owner {found.st_uid}, group {group_name(found.st_gid)}, mode {found.st_mode & 0o7777:04o}"
     text = f"{', '.join(closed)} not open to {user} ({mode})"
     if found.st_mode & 0o060 == 0o060 and found.st_gid != 0:
-        return problem(NODES, text, f"sudo usermod -aG {group_name(found.st_gid)} {user.spelled}")
-    return problem(NODES, text, f"sudo chmod a+rw {shell(*closed)}")
+        return problem(NODES, text, sudo("usermod", "-aG", group_name(found.st_gid), user.spelled))
+    return problem(NODES, text, sudo("chmod", "a+rw", *closed))

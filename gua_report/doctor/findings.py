@@ -14,6 +14,7 @@ OK = "ok"
 WARNING = "warning"
 ERROR = "error"  # sampling can't work
 
+NAMED = 10  # limit of findings of one kind
 COMMENT = "   # "  # separates a command from a remark
 
 
@@ -48,6 +49,12 @@ def sudo(*words: str) -> str:
 def as_root(data_dir: str) -> str:
     """The gua doctor command for root. It names the folder, as sudo does not keep this user's environment and home."""
     return sudo("gua", "doctor", *(() if data_dir == SYSTEM_DATA_DIR else ("--data-dir", data_dir)))
+
+
+def named(findings: list[Finding], others: str) -> list[Finding]:
+    """The first findings, and one that counts the others."""
+    more = len(findings) - NAMED
+    return findings if more <= 0 else [*findings[:NAMED], warning(findings[0].check, f"and {more} more {others}")]
 
 
 def size(count: int) -> str:

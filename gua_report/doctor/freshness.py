@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 
 from gua_report.doctor.driver import COMMANDS, OTHER_COMMAND
-from gua_report.doctor.findings import Finding, as_root, duration, error, moment, ok, plural, shell, warning
+from gua_report.doctor.findings import Finding, as_root, duration, error, moment, named, ok, plural, sudo, warning
 from gua_report.ticks.newest import CLOCKS_DIFFER_MS, History, Newest
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import EARLIEST_MS, day_of, partition_path
 from gua_sample.records import TIMEOUT
 
-NAMED = 10  # limit of files in trouble that get a line each
 NEWEST = "newest tick"
 CLOCK = "clock"
 
@@ -57,20 +56,17 @@ def check_clock(history: History, now_ms: int) -> list[Finding]:
     if now_ms < EARLIEST_MS:
         text = f"it says {moment(now_ms)}: nothing is recorded until it is set"
         return [error(CLOCK, text, "timedatectl")]
-    today = partition_path(history.folder, day_of(now_ms))
+    today, latest = (partition_path(history.folder, day_of(ms)) for ms in (now_ms, now_ms + CLOCKS_DIFFER_MS))
     future = [
-        path for path in history.partitions if path > partition_path(history.folder, day_of(now_ms + CLOCKS_DIFFER_MS))
-    ]
-    findings = [
         warning(
             CLOCK,
             f"{path} is of a day to come: was the clock set back, or wrong?",
-            f"timedatectl; sudo {shell('mv', '-T', path, path + '.future')}",
+            f"timedatectl; {sudo('mv', '-T', path, path + '.future')}",
         )
-        for path in future[:NAMED]
+        for path in history.partitions
+        if path > latest
     ]
-    if len(future) > NAMED:
-        findings.append(warning(CLOCK, f"and {len(future) - NAMED} more partitions of days to come", "timedatectl"))
+    findings = named(future, "partitions of days to come")
     if today in history.partitions and (ahead := _count_ahead(today, now_ms)):
         text = f"{plural(ahead, 'tick')} of today in the future: was the clock set back?"
         findings.append(warning(CLOCK, text, "timedatectl"))
@@ -78,12 +74,10 @@ def check_clock(history: History, now_ms: int) -> list[Finding]:
 
 
 def _count_ahead(path: str, now_ms: int) -> int:
+    sql = "SELECT count(*) FROM tick WHERE ts_ms > ?"
     try:
         with open_partition(path) as connection:
-            row = connection.execute(
-                "SELECT count(*) FROM tick WHERE ts_ms > ?", (now_ms + CLOCKS_DIFFER_MS,)
-            ).fetchone()
-    except StoreError:
+            count: int = connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS,)).fetchone()[0]
+    except StoreError:  # reported by check_partitions
         return 0
-    count: int = row[0]
     return count

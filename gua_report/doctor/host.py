@@ -7,9 +7,9 @@ import re
 import shlex
 import sqlite3
 import sys
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from gua_report.doctor.findings import COMMENT, OK, Finding, error, ok, warning
+from gua_report.doctor.findings import COMMENT, OK, Finding, error, ok, sudo, warning
 from gua_report.doctor.user import User, group_name, ourselves
 from gua_report.machine.units import Units
 from gua_sample import __version__, schema
@@ -19,13 +19,6 @@ from gua_sample.processes import printable, read_file
 HIDE = {"1": "noaccess", "2": "invisible", "4": "ptraceable"}
 PROCESSES = "processes"
 HIDES_PER_MOUNT = (5, 8)  # before this Linux, all /proc mounts of a PID namespace shared hidepid=
-
-
-class Hiding(NamedTuple):
-    """How /proc hides processes of other users, and the group that sees them nevertheless."""
-
-    how: str  # noaccess, invisible, ptraceable
-    gid: int
 
 
 def check_os(root: str = "/") -> Finding:
@@ -73,28 +66,29 @@ def check_processes(user: User, units: Units | None, proc: str = "/proc", linux:
     hiding = read_hiding(f"{proc}/self/mountinfo")
     if hiding is None:
         return ok(PROCESSES, in_sight)
-    group = group_name(hiding.gid)
-    option = f"/proc is mounted with hidepid={hiding.how}"
+    how, gid = hiding
+    group = group_name(gid)
+    option = f"/proc is mounted with hidepid={how}"
     if units and units.has_own_proc and _version(linux or os.uname().release) >= HIDES_PER_MOUNT:
         return ok(PROCESSES, f"{option}, but the unit has its own /proc: {in_sight}")
     # Permission to trace a process does not depend on groups (Documentation/filesystems/proc.rst).
-    if hiding.how != "ptraceable" and _in_group(user, units, hiding.gid, group):
+    if how != "ptraceable" and _in_group(user, units, gid, group):
         return ok(PROCESSES, f"{option}, but for group {group}: {in_sight}")
-    seen = "not what they are called" if hiding.how == "noaccess" else "not whose they are"
+    seen = "not what they are called" if how == "noaccess" else "not whose they are"
     text = f"{option}: {user} sees how much memory processes hold, but {seen}"
-    return warning(PROCESSES, text, _unhide(user, units, hiding, group))
+    return warning(PROCESSES, text, _unhide(user, units, how, group if gid else None))
 
 
-def check_own_sight(user: User, proc: str = "/proc") -> list[Finding]:
+def check_own_sight(user: User) -> Iterator[Finding]:
     """A warning if this user can't see other users' processes: gua status does not run as the sampler's user."""
-    if user.is_us or os.geteuid() == 0:
-        return []
-    finding = check_processes(ourselves(), None, proc)
-    text = f"{finding.text}; so gua status says unknown, where no recent tick tells more"
-    return [] if finding.status == OK else [warning(PROCESSES, text, "sudo gua status")]
+    finding = check_processes(ourselves(), None)
+    if not user.is_us and finding.status != OK:
+        text = f"{finding.text}; so gua status says unknown, where no recent tick tells more"
+        yield warning(PROCESSES, text, "sudo gua status")
 
 
-def read_hiding(mountinfo: str) -> Hiding | None:
+def read_hiding(mountinfo: str) -> tuple[str, int] | None:
+    """How /proc hides processes of other users (see HIDE), and the group that sees them nevertheless."""
     options: list[str] = []
     for line in (read_file(mountinfo) or b"").decode("utf-8", "replace").splitlines():
         mount, _, file_system = line.partition(" - ")
@@ -106,7 +100,7 @@ def read_hiding(mountinfo: str) -> Hiding | None:
     how = HIDE.get(values.get("hidepid", ""), values.get("hidepid", "off"))
     if how not in HIDE.values():
         return None
-    return Hiding(how, int(values["gid"]) if values.get("gid", "").isdigit() else 0)
+    return how, int(values["gid"]) if values.get("gid", "").isdigit() else 0
 
 
 def _version(release: str) -> tuple[int, ...]:
@@ -118,14 +112,14 @@ def _in_group(user: User, units: Units | None, gid: int, group: str) -> bool:
     return gid in user.groups or group in granted or str(gid) in granted
 
 
-def _unhide(user: User, units: Units | None, hiding: Hiding, group: str) -> str:
-    if hiding.how == "ptraceable":
+def _unhide(user: User, units: Units | None, how: str, group: str | None) -> str:
+    if how == "ptraceable":
         return f"sudo mount -o remount,hidepid=0 /proc{COMMENT}and in /etc/fstab"
-    if hiding.gid == 0:  # no group was named: it is root's
+    if group is None:
         return f"sudo mount -o remount,gid={group_name(user.gid)} /proc{COMMENT}and in /etc/fstab"
     if units and not units.of_user:
         return _edit(units, f"SupplementaryGroups={group}")
-    return f"sudo usermod -aG {group} {user.spelled}"
+    return sudo("usermod", "-aG", group, user.spelled)
 
 
 def _edit(units: Units, setting: str) -> str:

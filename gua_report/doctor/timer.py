@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from gua_report.doctor.findings import COMMENT, Finding, duration, error, moment, ok, warning
 from gua_report.doctor.user import User
@@ -16,62 +17,60 @@ LINGER = "/var/lib/systemd/linger"
 
 def check_timer(
     found: Found, data_dir: str, is_fresh: bool, now_ms: int, user: User, linger: str = LINGER
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Findings about the timer. `is_fresh`: the newest tick is recent, so something runs the sampler."""
-    units = found.units
-    if units is None:
-        return [_no_timer(found.problem, is_fresh)]
+    units, problem = found
+    load = units.timer.get("LoadState", "") if units else "not-found"
+    name = TIMER + (" of this user" if units and units.of_user else "")
+    if problem:
+        yield _idle(is_fresh, problem, None if is_fresh else f"crontab -e{COMMENT}add the line: * * * * * gua-sample")
+        return
+    if units is None or load == "not-found":
+        yield _idle(is_fresh, f"{name} is not installed", "sudo make install")
+        return
     state, enabled = units.timer.get("ActiveState", ""), units.timer.get("UnitFileState", "")
-    load = units.timer.get("LoadState", "")
-    name = TIMER + (" of this user" if units.of_user else "")
     enable = f"{units.systemctl} enable --now {TIMER}"
-    if load == "not-found":
-        return [_idle(is_fresh, f"{name} is not installed", "sudo make install")]
-    if load == "masked":
-        return [_idle(is_fresh, f"{name} is masked", f"{units.systemctl} unmask {TIMER} && {enable}")]
-    if load != "loaded":
-        return [_idle(is_fresh, f"{name} can't be loaded ({load})", f"systemd-analyze verify {TIMER}")]
-    if state != "active":
-        return [_idle(is_fresh, f"{name} is {state or 'not active'}", enable)]
     text = f"{name} is active{_runs(units.timer, now_ms)}"
     if not units.feed(data_dir):
         text += f"; it writes to {units.folder}, not to {data_dir}"
-    if enabled not in ENABLED:
-        return [warning("timer", f"{text}; but {enabled or 'not enabled'}: gone after the next boot", enable)]
-    findings = [ok("timer", text)]
-    if units.of_user and user.name and not os.path.exists(os.path.join(linger, user.name)):
-        findings.append(warning("timer", "it stops when this user logs out", "loginctl enable-linger"))
-    return findings
+    if load == "masked":
+        yield _idle(is_fresh, f"{name} is masked", f"{units.systemctl} unmask {TIMER} && {enable}")
+    elif load != "loaded":
+        yield _idle(is_fresh, f"{name} can't be loaded ({load})", f"systemd-analyze verify {TIMER}")
+    elif state != "active":
+        yield _idle(is_fresh, f"{name} is {state or 'not active'}", enable)
+    elif enabled not in ENABLED:
+        yield warning("timer", f"{text}; but {enabled or 'not enabled'}: gone after the next boot", enable)
+    else:
+        yield ok("timer", text)
+        if units.of_user and user.name and not os.path.exists(os.path.join(linger, user.name)):
+            yield warning("timer", "it stops when this user logs out", "loginctl enable-linger")
 
 
-def check_service(found: Found, now_ms: int, newest_ms: int | None = None) -> list[Finding]:
+def check_service(found: Found, now_ms: int, newest_ms: int | None = None) -> Iterator[Finding]:
     """A finding on how the last run ended. `newest_ms`: the newest tick of the folder that it writes to, if known."""
     units = found.units
     if units is None or units.service.get("LoadState") != "loaded":
-        return []
+        return
     service = units.service
     began_ms = parse_time(service.get("ExecMainStartTimestamp", ""))
     began = f" of {moment(began_ms)}" if began_ms else ""
     result, status = service.get("Result", ""), service.get("ExecMainStatus", "0")
-    running = service.get("ActiveState") in ("activating", "deactivating", "active")
-    if running and began_ms and now_ms - began_ms > LONGEST_RUN_MS:
-        text = f"the run{began} has not ended: it hangs, most likely in the driver"
-        return [error("service", text, f"{units.systemctl} status gua-sample; sudo dmesg | grep -i nvrm")]
-    if running:
-        return [ok("service", "a run is going on")]
-    if result not in ("", "success") or status not in ("", "0"):
+    if service.get("ActiveState") in ("activating", "deactivating", "active"):
+        if began_ms and now_ms - began_ms > LONGEST_RUN_MS:
+            text = f"the run{began} has not ended: it hangs, most likely in the driver"
+            yield error("service", text, f"{units.systemctl} status gua-sample; sudo dmesg | grep -i nvrm")
+        else:
+            yield ok("service", "a run is going on")
+    elif result not in ("", "success") or status not in ("", "0"):
         shown = result if result not in ("", "success") else "failed, as logged within the hour"
         text = f"the last run{began} ended with: {shown} (exit status {status})"
         if began_ms and newest_ms is not None and newest_ms < began_ms:
-            return [error("service", f"{text} and recorded nothing", units.journal)]
-        return [warning("service", text, units.journal)]
-    return [ok("service", f"the last run{began} ended well")] if began_ms else []
-
-
-def _no_timer(problem: str | None, is_fresh: bool) -> Finding:
-    if problem is None:
-        return _idle(is_fresh, f"{TIMER} is not installed", "sudo make install")
-    return _idle(is_fresh, problem, None if is_fresh else f"crontab -e{COMMENT}add the line: * * * * * gua-sample")
+            yield error("service", f"{text} and recorded nothing", units.journal)
+        else:
+            yield warning("service", text, units.journal)
+    elif began_ms:
+        yield ok("service", f"the last run{began} ended well")
 
 
 def _idle(is_fresh: bool, text: str, remedy: str | None) -> Finding:

@@ -6,13 +6,11 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample.processes import printable, user_names
-from gua_sample.rights import Identity
 
 # A directory of users such as LDAP may hang for minutes.
 ANSWER_SECONDS = 5.0
@@ -33,10 +31,6 @@ class User(NamedTuple):
         return self.name or str(self.uid)
 
     @property
-    def identity(self) -> Identity:
-        return self.uid, self.gid, self.groups
-
-    @property
     def is_us(self) -> bool:
         return self.uid == os.geteuid()
 
@@ -49,19 +43,29 @@ class DirectoryHangs(Exception):
     """The directory of users does not answer in time."""
 
 
-def by_name(name: str) -> User:
-    """The user that a unit names, by a name or a number. Raises NoSuchUser, or DirectoryHangs."""
-    if name.isascii() and name.isdigit():
-        return by_uid(int(name), int(name))
-    found = _look_up(pwd.getpwnam, name)
-    if found is None:
-        raise NoSuchUser(name)
-    return found
+def find_user(key: str | int, gid: int | None = None) -> User:
+    """The user with this name or uid. Raises NoSuchUser if there is no such name, or DirectoryHangs.
 
+    A uid need not have a name. It is then taken to be in the group `gid`, or in one of its own number.
+    """
 
-def by_uid(uid: int, gid: int) -> User:
-    """The user with this uid. `gid` counts only if the uid has no name. Raises DirectoryHangs."""
-    return _look_up(pwd.getpwuid, uid) or User(uid, gid, (gid,), None)
+    def look_up() -> tuple[Any, ...] | None:
+        try:
+            entry = pwd.getpwnam(key) if isinstance(key, str) else pwd.getpwuid(key)
+        except (KeyError, OSError, OverflowError):  # OverflowError: not a uid this C library knows
+            return None
+        return entry.pw_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), printable(entry.pw_name)
+
+    answer = ask(look_up, ANSWER_SECONDS)
+    if answer.problem == NO_ANSWER:
+        raise DirectoryHangs
+    if answer.value is not None:
+        uid, gid, groups, name = answer.value
+        return User(uid, gid, tuple(groups), name)
+    if isinstance(key, str):
+        raise NoSuchUser(key)
+    gid = key if gid is None else gid
+    return User(key, gid, (gid,), None)
 
 
 def name_user(uid: int, gid: int) -> User:
@@ -83,7 +87,7 @@ def may(user: User, path: str, how: int) -> bool:
     if user.is_us:
         return os.access(path, how)
     if os.geteuid() == 0:
-        answer = ask(lambda: os.access(path, how), ANSWER_SECONDS, user.identity)
+        answer = ask(lambda: os.access(path, how), ANSWER_SECONDS, user[:3])
         if answer.problem is None:  # else root may not become the user, as in a container
             return answer.value is True
     try:
@@ -105,22 +109,3 @@ def allows(found: os.stat_result, user: User, how: int) -> bool:
     else:
         shift = 0
     return stat.S_IMODE(found.st_mode) >> shift & how == how
-
-
-def _look_up(find: Callable[[Any], pwd.struct_passwd], key: str | int) -> User | None:
-    """The user whom this function of `pwd` finds; None if there is none."""
-
-    def answer_or_none() -> tuple[Any, ...] | None:
-        try:
-            entry = find(key)
-        except (KeyError, OSError, OverflowError):  # OverflowError: not a uid this C library knows
-            return None
-        return entry.pw_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), printable(entry.pw_name)
-
-    answer = ask(answer_or_none, ANSWER_SECONDS)
-    if answer.problem == NO_ANSWER:
-        raise DirectoryHangs
-    if answer.value is None:
-        return None
-    uid, gid, groups, name = answer.value
-    return User(uid, gid, tuple(groups), name)

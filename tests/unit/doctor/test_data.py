@@ -13,7 +13,7 @@ from tests.facts import newest, put, units
 
 
 def us() -> User:
-    return doctor_user.by_uid(os.geteuid(), os.getegid())
+    return doctor_user.find_user(os.geteuid(), os.getegid())
 
 
 def test_a_state_folder_that_is_a_link_is_an_error(tmp_path: Path) -> None:
@@ -43,3 +43,11 @@ def test_a_folder_below_a_file_or_a_circle_of_links_is_an_error(tmp_path: Path) 
     assert newest(f"{file}/x/y/samples").status == ERROR
     (tmp_path / "circle").symlink_to("circle")
     assert doctor_data.check_folder(f"{tmp_path}/circle", us(), None).status == ERROR
+
+
+def test_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
+    """The sampler makes a folder that is missing, but not in place of a link."""
+    (tmp_path / "link").symlink_to("nowhere")
+    found = doctor_data.check_folder(f"{tmp_path}/link", us(), None)
+    assert (found.status, found.remedy) == (ERROR, f"ls -l {tmp_path}/link")
+    assert "is a link to a folder that does not exist" in found.text

@@ -15,7 +15,7 @@ from tests.users import SOMEBODY, needs_root
 
 
 def look(**changes: Any) -> doctor_driver.Look:
-    return doctor_driver.Look([card()], "580.1", 0.1, None, "", GUA)._replace(**changes)
+    return doctor_driver.Look(GUA, [card()], "580.1", 0.1, None, "")._replace(**changes)
 
 
 def card(**changes: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def card(**changes: Any) -> dict[str, Any]:
 
 
 def check_nvml(seen: doctor_driver.Look, is_sampled: bool = False) -> list[Finding]:
-    return doctor_driver.check_nvml(seen, GUA, is_sampled)
+    return list(doctor_driver.check_nvml(seen, GUA, is_sampled))
 
 
 def test_cards_that_fail_are_named_and_cost_the_others_nothing() -> None:
@@ -116,7 +116,7 @@ def test_no_nodes_at_all_matter_only_if_nvml_does_not_work() -> None:
 
 @needs_root
 def test_nodes_that_are_closed_to_the_sampler_are_an_error(open_folder: Path) -> None:
-    somebody = doctor_user.by_uid(SOMEBODY, SOMEBODY)
+    somebody = doctor_user.find_user(SOMEBODY)
     present = nodes(open_folder, "nvidia0", mode=0o666) + nodes(open_folder, "nvidiactl", mode=0o660)[1:]
     found = doctor_driver.check_nodes(present, [], look(error="no_permission"), somebody)
     assert (found.status, found.remedy) == (ERROR, f"sudo chmod a+rw {open_folder}/nvidiactl")

@@ -15,7 +15,7 @@ from tests.lab import NOON_MS, SECOND_MS
 
 
 def check_timer(found: Units | None, is_fresh: bool = False, linger: str = "/nowhere", **more: Any) -> list[Finding]:
-    return doctor_timer.check_timer(Found(found, **more), "/data", is_fresh, NOON_MS, GUA, linger)
+    return list(doctor_timer.check_timer(Found(found, **more), "/data", is_fresh, NOON_MS, GUA, linger))
 
 
 def test_a_timer_that_runs_tells_its_last_and_next_run() -> None:
@@ -79,7 +79,7 @@ def test_a_timer_that_writes_elsewhere_says_where() -> None:
 
 
 def check_service(newest_ms: int | None = None, **service: Any) -> list[Finding]:
-    return doctor_timer.check_service(Found(units(**service)), NOON_MS, newest_ms)
+    return list(doctor_timer.check_service(Found(units(**service)), NOON_MS, newest_ms))
 
 
 def test_the_result_of_the_last_run_is_told() -> None:

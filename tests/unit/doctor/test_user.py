@@ -16,7 +16,7 @@ from tests.users import SOMEBODY, needs_root
 
 @needs_root
 def test_root_tries_out_what_another_user_may_do(open_folder: Path) -> None:
-    somebody = doctor_user.by_uid(SOMEBODY, SOMEBODY)
+    somebody = doctor_user.find_user(SOMEBODY)
     assert somebody == User(SOMEBODY, SOMEBODY, (SOMEBODY,), None)
     assert doctor_user.may(somebody, str(open_folder), os.R_OK)
     assert not doctor_user.may(somebody, str(open_folder), os.W_OK)
@@ -42,7 +42,7 @@ def test_access_is_judged_as_the_kernel_does(owner: int, group: int, mode: int, 
 
 
 def test_users_are_found_by_name_and_by_number() -> None:
-    assert doctor_user.by_name("root").uid == 0
-    assert doctor_user.by_name("0").name == "root"
+    assert doctor_user.find_user("root").uid == 0
+    assert doctor_user.find_user(0).name == "root"
     with pytest.raises(doctor_user.NoSuchUser):
-        doctor_user.by_name("nobody-of-this-name")
+        doctor_user.find_user("nobody-of-this-name")
