@@ -12,9 +12,6 @@ from typing import NamedTuple
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import samples_dir
 
-# The arguments of `become`: uid, gid, and perhaps all groups.
-Identity = tuple[int, int] | tuple[int, int, Sequence[int]]
-
 NO_GROUP = 65534
 MOST_LINKS = 40  # the kernel's limit
 FOLDERS = ("samples", "csv", "edges")  # the subfolders of a data folder that gua writes to

@@ -32,8 +32,8 @@ examples:
   gua doctor                       look at everything
   sudo gua doctor                  the same, as the sampler's user sees it
   gua doctor --json                for a machine
-  gua doctor --data-dir ./try      of another history
-  gua doctor --timeout 2m          for a driver that takes its time
+  gua doctor --data-dir ./try      another data folder
+  gua doctor --timeout 2m          for a slow driver
 
 exit status: 0 sampling can work, 1 it can't (an error was found), 2 wrong
 usage.
@@ -104,7 +104,7 @@ def examine(data_dir: str, installed: units.Found, driver_seconds: float) -> tup
         sampler,
         host.check_processes(user, feeding),
         *host.check_own_sight(user),
-        data.check_folder(data_dir, user, feeding),
+        data.check_folder(data_dir, user, feeding, start),
         *data.check_writers(data_dir),
         data.check_space(data_dir),
         *clock,
@@ -221,7 +221,7 @@ def summary(findings: list[Finding]) -> str:
         return f"{counts}: sampling does not work"
     newest = next(finding for finding in findings if finding.check == freshness.NEWEST)
     if warnings:
-        return f"{counts}: " + ("sampling works" if newest.status == OK else "nothing seen that would hinder sampling")
+        return f"{counts}: " + ("sampling works" if newest.status == OK else "nothing found that prevents sampling")
     return f"all is well: newest tick {newest.text}"
 
 

@@ -45,14 +45,17 @@ def find_sampler(units: Units | None, data_dir: str) -> tuple[User, Finding]:
     return name_user(*_owner(data_dir)), finding
 
 
-def check_folder(data_dir: str, user: User, units: Units | None) -> Finding:
-    """A finding on whether the sampler's user can write to the folder. `units`: those that do, if any."""
+def check_folder(data_dir: str, user: User, units: Units | None, start: str) -> Finding:
+    """A finding on whether the sampler's user can write to the folder.
+
+    `units`: those that write to it, if any; `start`: the command that takes a tick by hand.
+    """
     if trouble := _check_link(units):
         return trouble
     try:
         found = os.stat(os.path.join(data_dir, ""))  # the slash at the end makes it fail on a file
     except FileNotFoundError:
-        return _check_missing(data_dir, user, units)
+        return _check_missing(data_dir, user, units, start)
     except NotADirectoryError:
         return error(FOLDER, f"{nearest(data_dir)} is no folder", "gua doctor --data-dir DIR")
     except OSError as problem:
@@ -100,15 +103,13 @@ def check_space(data_dir: str) -> Finding:
     return ok(SPACE, text)
 
 
-def _check_missing(data_dir: str, user: User, units: Units | None) -> Finding:
-    text = f"{data_dir} does not exist"
+def _check_missing(data_dir: str, user: User, units: Units | None, start: str) -> Finding:
     if os.path.islink(data_dir):
         return error(FOLDER, f"{data_dir} is a link to a folder that does not exist", shell("ls", "-l", data_dir))
     if units or may(user, nearest(data_dir), os.W_OK | os.X_OK):
-        by_hand = shell("gua-sample", "--data-dir", data_dir)
-        start = f"{units.systemctl} start gua-sample" if units else by_hand
-        return warning(FOLDER, f"{text}: the first run makes it", start)
-    return error(FOLDER, f"{text}, and {user} can't make it", sudo("install", "-d", "-o", user.spelled, data_dir))
+        return warning(FOLDER, f"{data_dir} does not exist: the first run makes it", start)
+    make = sudo("install", "-d", "-o", user.spelled, data_dir)
+    return error(FOLDER, f"{data_dir} does not exist, and {user} can't create it", make)
 
 
 def _check_link(units: Units | None) -> Finding | None:

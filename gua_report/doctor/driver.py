@@ -99,7 +99,7 @@ def check_nvml(seen: Look, user: User, is_sampled: bool) -> Iterator[Finding]:
     if seen.error:
         command = COMMANDS.get(seen.error, OTHER_COMMAND)
         if is_sampled and (seen.asked_as.uid != user.uid or seen.error == NO_LIBRARY):
-            yield warning(NVML, f"{seen.text}; but the sampler gets on with it", command)
+            yield warning(NVML, f"{seen.text}; but the sampler can read the cards", command)
         else:
             yield error(NVML, seen.text, command)
         return
@@ -130,7 +130,7 @@ def _check_missing(cards: list[dict[str, Any]]) -> Iterator[Finding]:
             places.setdefault(item.replace(":", " (") + ")", []).append(_place(card))
     if places:
         each = (f"{what} of card {', '.join(at)}" if len(at) < len(cards) else what for what, at in places.items())
-        text = f"not told: {'; '.join(each)}"
+        text = f"not reported by the driver: {'; '.join(each)}"
         yield warning(NVML, text) if "no_permission" in text else ok(NVML, text)
 
 
@@ -171,10 +171,10 @@ def check_nodes(nodes: list[str], expected: list[str], seen: Look, user: User) -
     if not nodes and seen.error in SAYS_NOTHING_OF_NODES:
         return warning(NODES, "none")
     if not nodes:
-        return error(NODES, f"none, and {user} can't make them", PERSIST if expected else MAKE_NODES)
+        return error(NODES, f"none, and {user} can't create them", PERSIST if expected else MAKE_NODES)
     missing = [path for path in expected if path not in nodes]
     if missing:
-        text = f"{', '.join(missing)} missing, and {user} can't make what is missing"
+        text = f"{', '.join(missing)} missing, and {user} can't create what is missing"
         return warning(NODES, text, PERSIST) if works else error(NODES, text, PERSIST)
     closed = [path for path in nodes if not may(user, path, os.R_OK | os.W_OK)]
     if not closed:

@@ -40,7 +40,7 @@ def check_timer(
     elif state != "active":
         yield _idle(is_fresh, f"{name} is {state or 'not active'}", enable)
     elif enabled not in ENABLED:
-        yield warning("timer", f"{text}; but {enabled or 'not enabled'}: gone after the next boot", enable)
+        yield warning("timer", f"{text}; but {enabled or 'not enabled'}: it will not start at the next boot", enable)
     else:
         yield ok("timer", text)
         if units.of_user and user.name and not os.path.exists(os.path.join(linger, user.name)):
@@ -63,7 +63,7 @@ def check_service(found: Found, now_ms: int, newest_ms: int | None = None) -> It
         else:
             yield ok("service", "a run is going on")
     elif result not in ("", "success") or status not in ("", "0"):
-        shown = result if result not in ("", "success") else "failed, as logged within the hour"
+        shown = result if result not in ("", "success") else "the same failure as one already logged this hour"
         text = f"the last run{began} ended with: {shown} (exit status {status})"
         if began_ms and newest_ms is not None and newest_ms < began_ms:
             yield error("service", f"{text} and recorded nothing", units.journal)

@@ -13,10 +13,10 @@ from contextlib import closing, contextmanager, suppress
 from gua_report.importing.recognition import open_source
 from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
-from gua_report.machine.child import Message, stream, understanding
+from gua_report.machine.child import Identity, Message, stream, understanding
 from gua_sample.pending import restore
 from gua_sample.records import Tick
-from gua_sample.rights import Identity, become_owner, check_folder, others_on_the_way, owner_to_become, refuse_as_root
+from gua_sample.rights import become_owner, check_folder, others_on_the_way, owner_to_become, refuse_as_root
 
 NOTHING: Message = ("", b"")  # instead of the message of a child that sends none
 

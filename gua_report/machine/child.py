@@ -24,9 +24,10 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from gua_sample import errors
 from gua_sample.console import show_traceback
 from gua_sample.errors import GuaError, StoreError
-from gua_sample.rights import Identity, become
+from gua_sample.rights import become
 
-Message = tuple[str, bytes]
+Message = tuple[str, bytes]  # a label and a content
+Identity = tuple[int, int] | tuple[int, int, tuple[int, ...]]  # uid, gid and perhaps all groups: see `become`
 Produce = Callable[[], Iterable[Message]]
 
 LONGEST_LABEL_BYTES = 64 << 10

@@ -13,7 +13,8 @@ from gua_sample.processes import printable
 TIMER = "gua-sample.timer"
 SERVICE = "gua-sample.service"
 PROPERTIES = (
-    "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime,Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
+    "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime,"
+    "Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
     "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
 )
 ANSWER_SECONDS = 5.0

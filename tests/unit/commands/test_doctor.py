@@ -37,7 +37,7 @@ def test_every_line_fits_and_commands_can_be_pasted() -> None:
     [
         ([ok("newest tick", "12 s ago")], "all is well: newest tick 12 s ago"),
         ([ok("newest tick", "x"), warning("a", "x")], "1 warning: sampling works"),
-        ([warning("newest tick", "x"), warning("a", "x")], "2 warnings: nothing seen that would hinder sampling"),
+        ([warning("newest tick", "x"), warning("a", "x")], "2 warnings: nothing found that prevents sampling"),
         ([error("newest tick", "x"), warning("a", "x")], "1 error, 1 warning: sampling does not work"),
         ([error("newest tick", "x"), error("a", "x")], "2 errors: sampling does not work"),
     ],

@@ -39,7 +39,7 @@ def test_what_cards_do_not_tell_is_named() -> None:
     silent = card(missing="energy:not_supported power:not_supported")
     told = check_nvml(look(cards=[silent, card(gpu_index=1, missing="energy:not_supported")]))
     assert statuses(told) == [OK, OK]
-    assert told[1].text == "not told: energy (not_supported); power (not_supported) of card 0"
+    assert told[1].text == "not reported by the driver: energy (not_supported); power (not_supported) of card 0"
     forbidden = check_nvml(look(cards=[card(missing="sm_percent:no_permission")]))
     assert statuses(forbidden) == [OK, WARNING]
 
