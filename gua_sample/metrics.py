@@ -11,20 +11,20 @@ from collections.abc import Callable, Mapping
 from gua_sample import idleness
 from gua_sample.errors import TextfileError
 from gua_sample.identity import UNATTRIBUTED, resolve
-from gua_sample.idleness import Carried, Seen
+from gua_sample.idleness import Carried, Trace
 from gua_sample.policy import (
-    DEFAULT,
+    HOLDS,
     IDLE_HELD,
     MOST_ACTIVE_FIRST,
     STATES,
     STATUS_OK,
     TRULY_IDLE,
     UNKNOWN,
-    card_state,
-    is_unattributed,
+    WORKS,
+    unattributed_mib,
 )
 from gua_sample.processes import printable
-from gua_sample.records import Card, Process, Tick
+from gua_sample.records import Card, Process, Tick, Usage
 from gua_sample.whole_file import replace_file
 
 # The error of a run whose tick could not be stored.
@@ -33,6 +33,8 @@ MIB = 1 << 20
 # Environment variables that become labels of every series, as in gpu-idle-exporter; the deployment sets them.
 CONSTANT_LABELS = {"NODE_NAME": "node", "POD_NAME": "pod", "POD_NAMESPACE": "namespace"}
 NO_NAME = "unknown"  # gpu-idle-exporter's word for a process that /proc does not name
+
+Seen = list[tuple[Usage, Trace]]  # the processes on a card
 
 FAMILIES = {
     "gpu_idle_process_compute_utilization_percent": "SM utilization of the process on this GPU, since the last tick.",
@@ -90,18 +92,15 @@ def escape(text: object) -> str:
 
 def publish(path: str, data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> None:
     """Write the metrics of a tick, or of a run that could not store one, and save the state for the next run."""
-    if tick:
-        carried, seen = idleness.carry(data_dir, tick)
-    else:
-        carried, seen = idleness.load(data_dir) or idleness.NOTHING, []
-        carried = carried._replace(errors=carried.errors + 1)
+    before = idleness.load(data_dir) or idleness.NOTHING
+    carried = carry(data_dir, before, tick) if tick else before._replace(errors=before.errors + 1)
     try:
         idleness.save(data_dir, carried)
     except OSError as error:
         if tick:  # without a tick, a StoreError reports the same problem
             state = os.path.join(data_dir, idleness.NAME)  # the error's own file name is a random one
             warn(f"{state} can't be written ({error.strerror}): idle time is looked up in the history each time")
-    text = describe(tick, carried, seen, os.environ)
+    text = describe(tick, carried, os.environ)
     try:
         replace_file(path, text, mode=0o644, durable=True)
     except OSError as error:
@@ -109,17 +108,29 @@ def publish(path: str, data_dir: str, tick: Tick | None, warn: Callable[[str], N
         raise TextfileError(f"{path} can't be written ({error.strerror}): {advice}") from error
 
 
-def describe(tick: Tick | None, carried: Carried, seen: list[Seen], environment: Mapping[str, str]) -> str:
+def carry(data_dir: str, before: Carried, tick: Tick) -> Carried:
+    """Follow the state that the last run left up to this tick, which is stored or kept already."""
+    if idleness.continues(before, tick):
+        return idleness.follow_tick(before, tick)
+    from gua_sample.past_ticks import recall  # imported here because few runs need it
+
+    carried = recall(data_dir, tick)
+    return carried._replace(success_ms=carried.success_ms or before.success_ms, errors=before.errors + (not tick.cards))
+
+
+def describe(tick: Tick | None, carried: Carried, environment: Mapping[str, str]) -> str:
     """The content of the file."""
     page = Page({label: environment[name] for name, label in CONSTANT_LABELS.items() if environment.get(name)})
     if tick:
         for card in tick.cards:
-            own = [one for one in seen if one.card is card]
+            uuid = card.facts.uuid
+            starts = {pid: process.start_time_ms for pid, process in tick.processes.items()}
+            seen = [(usage, carried.traces[uuid, usage.pid, starts[usage.pid]]) for usage in card.usages]
             add_exporter_card(page, card)
-            add_exporter_processes(page, card, own, tick)
-            add_card(page, card)
-            add_holders(page, card, own, tick.processes)
-            add_processes(page, card, own, tick)
+            add_exporter_processes(page, card, seen, tick)
+            add_card(page, card, carried.cards[uuid].state)
+            add_holders(page, card, seen, tick.processes)
+            add_processes(page, card, seen, tick)
     add_run(page, tick, carried)
     return page.text()
 
@@ -139,10 +150,10 @@ def add_exporter_card(page: Page, card: Card) -> None:
     page.add("gpu_idle_device_temperature_celsius", card.temperature_celsius, **labels)
 
 
-def add_exporter_processes(page: Page, card: Card, seen: list[Seen], tick: Tick) -> None:
+def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> None:
     """Add processes by gpu-idle-exporter's rule: compute only, idle after two ticks at 0 %, whatever they hold."""
     total: int | None = 0
-    for _, usage, _, _, trace in seen:
+    for usage, trace in seen:
         if usage.type == "graphics":
             continue
         labels = {"gpu": gpu_label(card), "pid": usage.pid, "process": tick.processes[usage.pid].command or NO_NAME}
@@ -159,22 +170,21 @@ def add_exporter_processes(page: Page, card: Card, seen: list[Seen], tick: Tick)
         page.add("gpu_idle_memory_total_bytes", total, gpu=gpu_label(card))
 
 
-def add_card(page: Page, card: Card) -> None:
+def add_card(page: Page, card: Card, found: str) -> None:
     labels = {"gpu": gpu_label(card), "uuid": card.facts.uuid}
-    found = card_state(card)
     for state in STATES:
         page.add("gua_card_state", int(state == found), **labels, state=state)
     page.add("gua_card_status", 1, **labels, status=card.facts.status)
 
 
-def add_holders(page: Page, card: Card, seen: list[Seen], processes: Mapping[int, Process]) -> None:
+def add_holders(page: Page, card: Card, seen: Seen, processes: Mapping[int, Process]) -> None:
     """Add each identity once, in the most active of its processes' states, as reports count them."""
     states: dict[str, str] = {}
     memory: dict[str, int | None] = {}
-    for _, usage, state, counts, _ in seen:
-        if counts and state != TRULY_IDLE:
+    for usage, trace in seen:
+        if trace.bits & (HOLDS | WORKS) and trace.state != TRULY_IDLE:
             who = identity(processes[usage.pid])
-            states[who] = min(states.get(who, state), state, key=MOST_ACTIVE_FIRST.index)
+            states[who] = min(states.get(who, trace.state), trace.state, key=MOST_ACTIVE_FIRST.index)
             sum_mib = memory.get(who, 0)
             memory[who] = None if sum_mib is None or usage.memory_mib is None else sum_mib + usage.memory_mib
     hidden_mib = unattributed_mib(card)
@@ -186,19 +196,10 @@ def add_holders(page: Page, card: Card, seen: list[Seen], processes: Mapping[int
         page.add("gua_holder_memory_bytes", in_bytes(memory[who]), **labels, identity=who)
 
 
-def unattributed_mib(card: Card) -> int | None:
-    """The memory in use on an idle-held card that no process shows; None if that is little or unknown."""
-    known = [usage.memory_mib for usage in card.usages if usage.memory_mib is not None]
-    if card.memory_used_mib is None or len(known) < len(card.usages) or card_state(card) != IDLE_HELD:
-        return None
-    held_mib = sum(known)
-    return card.memory_used_mib - held_mib if is_unattributed(card.memory_used_mib, held_mib, DEFAULT) else None
-
-
-def add_processes(page: Page, card: Card, seen: list[Seen], tick: Tick) -> None:
+def add_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> None:
     """Add processes by our own rule: idle-held, since the beginning of the report's episode."""
-    for _, usage, state, _, trace in seen:
-        if state != UNKNOWN:
+    for usage, trace in seen:
+        if trace.state != UNKNOWN:
             process = tick.processes[usage.pid]
             page.add(
                 "gua_process_idle_held_seconds",
@@ -216,7 +217,7 @@ def add_run(page: Page, tick: Tick | None, carried: Carried) -> None:
         page.add("gua_last_tick_timestamp_seconds", carried.times_ms[-1] / 1000)
     if carried.success_ms is not None:
         page.add("gua_last_success_timestamp_seconds", carried.success_ms / 1000)
-    page.add("gua_tick_interval_seconds", idleness.interval_ms(carried, tick) / 1000)
+    page.add("gua_tick_interval_seconds", idleness.interval_ms(carried.times_ms, tick) / 1000)
     if tick and tick.nvml_ms is not None:
         page.add("gua_tick_nvml_seconds", tick.nvml_ms / 1000)
     error = tick.error if tick else NOT_STORED

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from gua_sample import schema
-from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
+from gua_sample.errors import CorruptPartition, EmptyPartition, PartitionBusy, StoreError
 from gua_sample.partition_names import DAY_MS
-from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick, Usage
+from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick
 from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, is_begun, visit_seconds
 
 # Time to wait for readers before the tick is kept beside the partition. It is short, since a writer
@@ -123,14 +123,6 @@ class Writer:
             rows = self._execute(f"{users} UNION {logins}").fetchall()
             return dict(check_types(row, (int, None), str) for row in rows)
 
-    def read(self, start_ms: int, end_ms: int) -> list[Tick]:
-        """The ticks from `start_ms` to before `end_ms`, in time order, without power, energy and temperature.
-
-        No lock outlives this call.
-        """
-        with self._reading():
-            return self._read(start_ms, end_ms)
-
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Raise damage of any kind as CorruptPartition."""
@@ -138,44 +130,6 @@ class Writer:
             yield
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise CorruptPartition(f"{self._path} is damaged ({type(error).__name__}: {error})") from error
-
-    def _read(self, start_ms: int, end_ms: int) -> list[Tick]:
-        if not self._is_begun():
-            return []
-        between = "FROM tick t JOIN {} WHERE t.ts_ms >= ? AND t.ts_ms < ? ORDER BY t.ts_ms".format
-        times = start_ms, end_ms
-        self._execute("BEGIN")  # all queries see the same state of the file
-        ticks = self._execute(
-            "SELECT t.id, t.ts_ms, t.interval_ms, n.boot_id, n.boot_time_ms, n.driver_version, t.nvml_ms, t.error "
-            + between("session n ON n.id = t.session_id"),
-            times,
-        ).fetchall()
-        samples = self._execute(
-            "SELECT s.tick_id, s.card_id, s.utilization_hundredths, s.memory_used_mib "
-            + between("card_sample s ON s.tick_id = t.id"),
-            times,
-        ).fetchall()
-        usages = self._execute(
-            "SELECT s.tick_id, s.card_id, s.process_id, s.memory_mib, s.sm_percent "
-            + between("process_sample s ON s.tick_id = t.id"),
-            times,
-        ).fetchall()
-        facts = {row[0]: CardFacts(*row[1:]) for row in self._execute(f"SELECT id, {self._card_facts()} FROM card")}
-        people = {row[0]: (Process(*row[1:-1]), row[-1]) for row in self._execute(f"SELECT id, {PROCESS} FROM process")}
-        self._execute("COMMIT")
-        cards: dict[int, dict[int, Card]] = {row[0]: {} for row in ticks}
-        processes: dict[int, dict[int, Process]] = {row[0]: {} for row in ticks}
-        for tick_id, card_id, hundredths, used_mib in samples:
-            percent = None if hundredths is None else hundredths / 100
-            cards[tick_id][card_id] = Card(facts[card_id], percent, None, used_mib, None, None, None, [])
-        for tick_id, card_id, process_id, memory_mib, sm_percent in usages:
-            process, type_ = people[process_id]
-            processes[tick_id][process.pid] = process
-            cards[tick_id][card_id].usages.append(Usage(process.pid, type_, memory_mib, sm_percent))
-        return [
-            Tick(ts_ms, interval, Boot(*boot), driver, nvml_ms, error, list(cards[key].values()), processes[key], [])
-            for key, ts_ms, interval, *boot, driver, nvml_ms, error in ticks
-        ]
 
     def write(self, keyed: Iterable[tuple[Tick, int]], ticks: Iterable[Tick]) -> None:
         """Add ticks whose keys are not stored yet, then ticks without a key, in one transaction.
@@ -206,11 +160,6 @@ class Writer:
             return False
         check_tables(self._connection, self._path, schema.TABLE_NAMES)
         return True
-
-    def _card_facts(self) -> str:
-        """SQL that selects a card's facts, with NULL for columns that an older gua did not write."""
-        lacking = schema.find_missing(self._connection, schema.ADDED).get("card", [])
-        return ", ".join("NULL" if column in lacking else column for column in CardFacts._fields)
 
     def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
         self._deadline.allow(TICK_SECONDS)
@@ -285,6 +234,16 @@ class Writer:
             " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
         )
+
+
+@contextmanager
+def open_to_read(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection for queries that all see the same state of a partition. Raises StoreError for all its errors."""
+    with Writer(path) as writer, writer._reading():
+        if not writer._is_begun():
+            raise EmptyPartition(f"{path} has only just been created")
+        writer._execute("BEGIN")
+        yield writer._connection
 
 
 def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ number is NaN, which compares as false.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,8 +26,16 @@ STATUS_OK = "ok"
 LONGEST_GAP_INTERVALS = 2.5
 # A tick without a stored interval takes the median gap of this many ticks around it.
 TICKS_AROUND = 20
+# A longer gap is a hole and does not count as an interval: a day of two ticks has a gap, but may have no interval.
+LONGEST_INTERVAL_MS = 7_200_000
 # The timer's interval, for a history of a single tick, which has no gaps.
 DEFAULT_INTERVAL_MS = 30_000
+
+# What a tick tells of a process on a card, as bits of one number.
+HOLDS = 1  # it is large, or small processes hold the card together
+RESTS = 2  # see `rests`
+AT_0 = 4  # its SM utilization is 0
+WORKS = 8  # its SM utilization is above 0
 
 NAN = float("nan")
 
@@ -113,18 +122,39 @@ def card_state(card: Card, policy: Policy = DEFAULT) -> str:
     return next(state for state in STATES if states[state])
 
 
-def process_states(card: Card, state: str, was_at_0: list[bool], policy: Policy = DEFAULT) -> list[tuple[str, bool]]:
-    """The state of each process on a card in that state, and whether the process holds the card or works on it."""
+def unattributed_mib(card: Card, policy: Policy = DEFAULT) -> int | None:
+    """The memory in use on an idle-held card that no process shows; None if that is little or unknown."""
+    known = [usage.memory_mib for usage in card.usages if usage.memory_mib is not None]
+    if card.memory_used_mib is None or len(known) < len(card.usages) or card_state(card, policy) != IDLE_HELD:
+        return None
+    held_mib = sum(known)
+    return card.memory_used_mib - held_mib if is_unattributed(card.memory_used_mib, held_mib, policy) else None
+
+
+def describe_process(memory_mib: Any, sm_percent: Any, policy: Policy) -> Any:
+    """The bits of a process, as far as it tells them by itself: it may also hold the card together with others."""
+    large, resting = is_large(memory_mib, policy), rests(memory_mib, sm_percent, policy)
+    return HOLDS * large + RESTS * resting + AT_0 * (sm_percent == 0) + WORKS * (sm_percent > 0)
+
+
+def describe_processes(card: Card, policy: Policy = DEFAULT) -> list[int]:
+    """The bits of each process on a card."""
     memories = [NAN if usage.memory_mib is None else float(usage.memory_mib) for usage in card.usages]
-    large = [is_large(memory, policy) for memory in memories]
-    total, card_has_large = sum(memories), any(large)
-    found = []
-    for usage, memory, own_large, at_0 in zip(card.usages, memories, large, was_at_0, strict=True):
-        holder = own_large | hold_together(total, card_has_large, policy)
-        own = state
-        if is_idle(state == IDLE_HELD, holder, rests(memory, usage.sm_percent, policy), at_0):
-            own = IDLE_HELD
-        elif state == IDLE_HELD:
-            own = TRULY_IDLE  # such as a desktop beside an idle notebook, which holds the card
-        found.append((own, holder or bool(usage.sm_percent)))
-    return found
+    loads = [NAN if usage.sm_percent is None else usage.sm_percent for usage in card.usages]
+    found = [describe_process(memory, load, policy) for memory, load in zip(memories, loads, strict=True)]
+    together = hold_together(sum(memories), any(bits & HOLDS for bits in found), policy)
+    return [bits | HOLDS * together for bits in found]
+
+
+def process_state(state: str, bits: int, bits_before: int) -> str:
+    """The state of a process on a card in that state. `bits_before`: at the last tick that saw it, 0 if long ago."""
+    if is_idle(state == IDLE_HELD, bool(bits & HOLDS), bool(bits & RESTS), bool(bits_before & AT_0)):
+        return IDLE_HELD
+    # A small process, such as a desktop, does not hold a card that somebody else's idle notebook holds.
+    return TRULY_IDLE if state == IDLE_HELD else state
+
+
+def typical_gap(times_ms: list[int], longest_ms: float = LONGEST_INTERVAL_MS) -> float:
+    """The median gap between ticks, oldest first. Importing `statistics` would take longer than all of this."""
+    gaps = sorted(later - earlier for earlier, later in pairwise(times_ms) if later - earlier <= longest_ms)
+    return (gaps[(len(gaps) - 1) // 2] + gaps[len(gaps) // 2]) / 2 if gaps else DEFAULT_INTERVAL_MS

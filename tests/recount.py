@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gua_report.people.identities import resolve
 from gua_report.rollups.reader import Day
 from gua_sample.partition_names import DAY_MS
-from gua_sample.policy import STATES, card_state, process_states
+from gua_sample.policy import AT_0, HOLDS, STATES, WORKS, card_state, describe_processes, process_state
 from gua_sample.records import Tick
 from tests.lab import HOUR_MS
 
@@ -74,7 +74,9 @@ class Recount:
                 keys = [(card.facts.uuid, usage.pid) for usage in card.usages]
                 near = [key in last and tick.ts_ms <= last[key][0] for key in keys]
                 at_0 = [is_near and last[key][1] == 0 for key, is_near in zip(keys, near, strict=True)]
-                states |= dict(zip(keys, process_states(card, card_state(card), at_0), strict=True))
+                for key, bits, was_at_0 in zip(keys, describe_processes(card), at_0, strict=True):
+                    state = process_state(card_state(card), bits, AT_0 * was_at_0)
+                    states[key] = state, bool(bits & (HOLDS | WORKS))
                 last |= {
                     key: (tick.ts_ms + 2.5 * interval, usage.sm_percent)
                     for key, usage in zip(keys, card.usages, strict=True)

@@ -17,7 +17,7 @@ from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
 from gua_report.machine import units
 from gua_report.machine.as_owner import ask_as_owner
-from gua_report.ticks.newest import History, Newest, find_newest, list_history
+from gua_report.ticks.newest import Files, Newest, find_newest, list_history
 from gua_sample import console, settings
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import samples_dir
@@ -127,7 +127,7 @@ def examine(data_dir: str, installed: units.Found, driver_seconds: float) -> tup
 
 def look_into(
     data_dir: str, now_ms: int, start: str, roll_up: str
-) -> tuple[History, Newest | None, list[Finding], list[Finding]]:
+) -> tuple[Files, Newest | None, list[Finding], list[Finding]]:
     """The files of the data folder, the newest tick, and the findings about clock and files.
 
     As root, a child that becomes the folder's owner for good reads them.
@@ -145,9 +145,9 @@ def look_into(
         history, newest, *findings = ask_as_owner(data_dir, look)
     except StoreError as problem:
         trouble = error(data.FOLDER, f"{data_dir} can't be looked into: {problem}", shell("ls", "-la", data_dir))
-        return History(samples, [], [], str(problem)), None, [], [trouble]
+        return Files(samples, [], [], str(problem)), None, [], [trouble]
     clock, files = ([Finding(*finding) for finding in group] for group in findings)
-    return History(*history), Newest(*newest) if newest else None, clock, files
+    return Files(*history), Newest(*newest) if newest else None, clock, files
 
 
 def ask_driver(user: users.User, seconds: float) -> driver.Look:

@@ -7,7 +7,7 @@ import os
 
 from gua_report.console.arguments import positive
 from gua_report.live.cards_now import CardSeen, Observer, Scene, add_options
-from gua_report.live.text import spell_run
+from gua_report.live.text import spell_since
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
 from gua_report.reservations.cards import AVAILABLE, UNUSED, Validation
 from gua_sample import console
@@ -111,8 +111,8 @@ def spell_holders(held: list[CardSeen], now_ms: int) -> list[str]:
     Unattributed memory is shown with the card's own duration.
     """
     longest: dict[str, str] = {}
-    runs = [(user.name, user.run) for seen in held for user in seen.users if user.is_idle]
-    runs += [(user.name, seen.run) for seen in held for user in seen.users if user.name == UNATTRIBUTED]
-    for name, run in sorted(runs, key=lambda item: item[1].since_ms if item[1] else now_ms):
-        longest.setdefault(printable(name), f" for {spell_run(run, now_ms)}" if run else "")
+    told = [(user.name, user.since) for seen in held for user in seen.users if user.is_idle]
+    told += [(user.name, seen.since) for seen in held for user in seen.users if user.name == UNATTRIBUTED]
+    for name, since in sorted(told, key=lambda item: item[1].ts_ms if item[1] else now_ms):
+        longest.setdefault(printable(name), f" for {spell_since(since, now_ms)}" if since else "")
     return [name + length for name, length in longest.items()]

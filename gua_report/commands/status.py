@@ -91,8 +91,8 @@ def show(observer: Observer, options: argparse.Namespace) -> str:
 
 
 def look_at(observer: Observer, scene: Scene) -> Sampling:
-    newest, history, now_ms = scene.newest, scene.history, scene.tick.ts_ms
+    newest, files, now_ms = scene.newest, scene.files, scene.tick.ts_ms
     if observer.seed is None:
-        return look_at_sampling(observer.data_dir, history, newest, now_ms)
+        return look_at_sampling(observer.data_dir, files, newest, now_ms)
     is_fresh = newest is not None and not newest.is_stale(now_ms)
-    return Sampling(None, None, newest.ts_ms if newest else None, None, None, bool(history.partitions), is_fresh)
+    return Sampling(None, None, newest.ts_ms if newest else None, None, None, bool(files.partitions), is_fresh)

@@ -6,7 +6,7 @@ import os
 
 from gua_report.doctor.driver import COMMANDS, OTHER_COMMAND
 from gua_report.doctor.findings import Finding, as_root, duration, error, moment, named, ok, plural, sudo, warning
-from gua_report.ticks.newest import CLOCKS_DIFFER_MS, History, Newest
+from gua_report.ticks.newest import AHEAD_MS, Files, Newest
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import EARLIEST_MS, day_of, partition_path
@@ -16,7 +16,7 @@ NEWEST = "newest tick"
 CLOCK = "clock"
 
 
-def check_newest(history: History, newest: Newest | None, now_ms: int, start: str, journal: str) -> Finding:
+def check_newest(history: Files, newest: Newest | None, now_ms: int, start: str, journal: str) -> Finding:
     """A finding about the newest tick. `start` and `journal`: commands that take a tick by hand and show the log."""
     if history.hidden:
         return warning(NEWEST, f"{history.folder} can't be looked into ({history.hidden})", as_root(history.data_dir))
@@ -52,11 +52,11 @@ def explain(name: str) -> str:
     return str(driver_error(name))
 
 
-def check_clock(history: History, now_ms: int) -> list[Finding]:
+def check_clock(history: Files, now_ms: int) -> list[Finding]:
     if now_ms < EARLIEST_MS:
         text = f"it says {moment(now_ms)}: nothing is recorded until it is set"
         return [error(CLOCK, text, "timedatectl")]
-    today, latest = (partition_path(history.folder, day_of(ms)) for ms in (now_ms, now_ms + CLOCKS_DIFFER_MS))
+    today, latest = (partition_path(history.folder, day_of(ms)) for ms in (now_ms, now_ms + AHEAD_MS))
     future = [
         warning(
             CLOCK,
@@ -77,7 +77,7 @@ def _count_ahead(path: str, now_ms: int) -> int:
     sql = "SELECT count(*) FROM tick WHERE ts_ms > ?"
     try:
         with open_partition(path) as connection:
-            count: int = connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS,)).fetchone()[0]
+            count: int = connection.execute(sql, (now_ms + AHEAD_MS,)).fetchone()[0]
     except StoreError:  # reported by check_partitions
         return 0
     return count

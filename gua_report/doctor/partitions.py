@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, error, named, ok, plural, shell, size, sudo, warning
-from gua_report.ticks.newest import History, modified
+from gua_report.ticks.newest import Files, modified
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition_names import JOURNAL_SUFFIX, PENDING_SUFFIX, SUFFIX, day_of, is_partition, partition_path
@@ -18,7 +18,7 @@ LIVE_SECONDS = 10  # a younger journal belongs to a run in progress
 Progress = Callable[[int, int], None]
 
 
-def check_partitions(history: History, now_ms: int, start: str, progress: Progress | None = None) -> list[Finding]:
+def check_partitions(history: Files, now_ms: int, start: str, progress: Progress | None = None) -> list[Finding]:
     """Open and check each partition. `start`: the command that takes a tick by hand."""
     if history.hidden:
         return []  # reported by check_newest
@@ -41,7 +41,7 @@ def check_partitions(history: History, now_ms: int, start: str, progress: Progre
     ]
 
 
-def _summary(history: History) -> Finding:
+def _summary(history: Files) -> Finding:
     days = [os.path.basename(path)[: -len(SUFFIX)] for path in history.partitions]
     if not days:
         return ok(PARTITIONS, "none")
@@ -86,7 +86,7 @@ def _check_strange(path: str, today: str) -> Finding:
     return problem(PARTITIONS, text, sudo("mv", "-T", path, path + ".strange"))
 
 
-def _check_others(history: History, start: str) -> Iterator[Finding]:
+def _check_others(history: Files, start: str) -> Iterator[Finding]:
     """Findings about files beside the partitions that should not stay there."""
     aside = [name for name in history.others if ".corrupt" in name and not name.endswith(JOURNAL_SUFFIX)]
     if aside:

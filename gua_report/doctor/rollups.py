@@ -6,7 +6,7 @@ import os
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, ok, plural, shell, size, warning
 from gua_report.rollups.index import path_of, read_index
-from gua_report.ticks.newest import History
+from gua_report.ticks.newest import Files
 from gua_sample.errors import EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition_names import DAY_MS, SUFFIX, day_of
 
@@ -14,7 +14,7 @@ ROLLUPS = "rollups"
 DAYS_TO_WAIT = 2  # for the ticks after a day, and for the timer
 
 
-def check_rollups(history: History, now_ms: int, start: str) -> list[Finding]:
+def check_rollups(history: Files, now_ms: int, start: str) -> list[Finding]:
     """Findings about rollups; none if there is nothing to roll up yet. `start`: the command that rolls up by hand."""
     path = path_of(history.data_dir)
     days = [os.path.basename(partition)[: -len(SUFFIX)] for partition in history.partitions]

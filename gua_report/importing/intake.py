@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from hashlib import blake2b
-from itertools import groupby, pairwise
-from statistics import median
+from itertools import groupby
 from typing import NamedTuple
 
 from gua_report.console.terminal import progress_bar, tracked
@@ -18,8 +17,8 @@ from gua_report.ticks.open_partition import open_partition
 from gua_sample import store
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition_file import Writer
-from gua_sample.partition_names import day_of, list_partitions, partition_path, samples_dir
-from gua_sample.policy import DEFAULT_INTERVAL_MS
+from gua_sample.partition_names import DAY_MS, day_of, list_partitions, partition_path, samples_dir
+from gua_sample.policy import typical_gap
 from gua_sample.records import Tick
 
 ATTEMPTS = 5  # of a writer, which waits 2 s each time
@@ -170,8 +169,7 @@ def _read_there(path: str) -> There:
 
 
 def _interval(times_ms: list[int], told_ms: int | None) -> float:
-    gaps = [told_ms] if told_ms is not None else [later - earlier for earlier, later in pairwise(times_ms)]
-    return min(median(gaps or [DEFAULT_INTERVAL_MS]), LONGEST_INTERVAL_MS)
+    return min(typical_gap(times_ms, DAY_MS) if told_ms is None else told_ms, LONGEST_INTERVAL_MS)
 
 
 def _is_near(ts_ms: int, times_ms: list[int], reach_ms: float) -> bool:

@@ -4,22 +4,22 @@
 import argparse
 import time
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any, NamedTuple
 
 from gua_report.config import Config, load_config
 from gua_report.console.arguments import add_place, mebibytes
-from gua_report.live import since_when, snapshot
+from gua_report.live import snapshot
 from gua_report.live.last_tick import fill_in, read_recent, restore_recent
-from gua_report.live.since_when import Past, Run
-from gua_report.live.state_history import Timeline, read_rows, situation_of
 from gua_report.machine.as_owner import ask_as_owner
 from gua_report.people.identities import UNATTRIBUTED, UNKNOWN, apply_mapping, resolve
 from gua_report.reservations.cards import CardNow, Holder, Validation
-from gua_report.ticks.newest import History, Newest, find_newest, list_history
+from gua_report.ticks.newest import AHEAD_MS, Files, Newest, find_newest, list_history
+from gua_report.ticks.open_partition import open_partition
 from gua_sample import console, settings
+from gua_sample.idleness import NOTHING, CardTrace, Carried, Key, Trace, follow, sight_of
 from gua_sample.partition_names import DAY_MS, samples_dir
-from gua_sample.policy import ACTIVE, IDLE_HELD, NAN, TRULY_IDLE, Policy, card_state, is_unattributed
+from gua_sample.past_ticks import Past, find_last_use, look_back
+from gua_sample.policy import ACTIVE, IDLE_HELD, unattributed_mib
 from gua_sample.records import Card, Source, Tick, Usage
 from gua_sample.rights import check_folder
 
@@ -27,6 +27,13 @@ DRIVER_TIMEOUT = "10s"
 # Limits of looking back: days of history, and seconds that a person is willing to wait.
 LOOK_BACK_DAYS = 7
 LOOK_BACK_SECONDS = 0.5
+
+
+class Since(NamedTuple):
+    """The beginning of a state that lasts."""
+
+    ts_ms: int
+    is_exact: bool  # whether the beginning was seen; else the state may have lasted longer
 
 
 class ProcessNow(NamedTuple):
@@ -38,7 +45,7 @@ class ProcessNow(NamedTuple):
     memory_mib: int | None
     sm_percent: int | None
     state: str
-    run: Run | None  # since when it idle-holds the card, if it does and the history tells
+    since: Since | None  # since when it idle-holds the card, if it does and the history tells
 
 
 class UserNow(NamedTuple):
@@ -46,19 +53,19 @@ class UserNow(NamedTuple):
 
     name: str
     is_idle: bool
-    run: Run | None  # of the process that has been idle for longest
+    since: Since | None  # of the process that has been idle for longest
 
 
 class CardSeen(NamedTuple):
     card: Card
     state: str
-    run: Run | None
+    since: Since | None  # None: the history does not tell
     users: list[UserNow]  # those who have held it for longest first
     processes: list[ProcessNow]  # the largest first
 
     def told(self) -> CardNow:
         holders = [Holder(one.user, one.pid, one.command, one.memory_mib) for one in self.processes]
-        since_ms, is_exact = (self.run.since_ms, self.run.began) if self.run else (None, True)
+        since_ms, is_exact = self.since or (None, True)
         return CardNow(self.card.facts.gpu_index, self.card.facts.uuid, holders, self.state, since_ms, is_exact)
 
 
@@ -66,7 +73,7 @@ class Scene(NamedTuple):
     tick: Tick
     cards: list[CardSeen]  # by index
     newest: Newest | None
-    history: History
+    files: Files
 
 
 def add_options(parser: console.Parser) -> None:
@@ -99,7 +106,7 @@ class Observer:
         self.source: Source | None = None if self.seed is not None else snapshot.machine()
         if self.data_dir and (warning := check_folder(self.data_dir)):
             complain(f"warning: {warning}")
-        self.past = since_when.NOTHING
+        self.known = NOTHING
         self._complain = complain
         self._said: set[str] = set()
 
@@ -113,10 +120,10 @@ class Observer:
     def look(self) -> Scene:
         """The cards now, without durations from the history."""
         now_ms = self.now_ms()
-        history, newest, recent = History("", [], [], None), None, None
+        files, newest, recent = Files("", [], [], None), None, None
         if self.data_dir:
             answer = ask_as_owner(self.data_dir, lambda: self.read_newest(now_ms))
-            history = History(*answer[0])
+            files = Files(*answer[0])
             newest = Newest(*answer[1]) if answer[1] else None
             recent = restore_recent(*answer[2]) if answer[2] else None
         if self.source is None:
@@ -124,50 +131,45 @@ class Observer:
         else:
             tick = snapshot.take(self.source, recent.previous if recent else None, now_ms, self.seconds)
         tick = fill_in(tick, recent, newest.stale_ms if newest else 0)
-        return Scene(tick, self.see_cards(tick, since_when.NOTHING), newest, history)
+        alone = follow(NOTHING, sight_of(tick, self.config.policy), lambda earlier, later: False)
+        return Scene(tick, self.see_cards(tick, alone), newest, files)
 
     def read_newest(self, now_ms: int) -> list[Any]:
         """The files of the history, its newest tick, and the newest with cards: plain lists that a child can send."""
-        history = list_history(samples_dir(self.data_dir))
-        return [history, find_newest(history, now_ms), read_recent(history.partitions, now_ms)]
+        files = list_history(samples_dir(self.data_dir))
+        return [files, find_newest(files, now_ms), read_recent(files.partitions, now_ms)]
 
     def look_back(self, scene: Scene) -> Scene:
         """The scene, completed with durations from the history."""
         tick = scene.tick
-        now = situation_of(tick, self.config.policy)
-        told = self.ask_timeline(
-            scene,
-            set(tick.processes),
-            lambda timeline: since_when.to_plain(
-                since_when.look_back(timeline, now, tick.ts_ms, tick.boot.id, self.past)
-            ),
-        )
-        self.past = since_when.restore(*told)
-        return scene._replace(cards=self.see_cards(tick, self.past))
+        now = sight_of(tick, self.config.policy)
+
+        def find(past: Past) -> list[Any]:
+            return to_plain(look_back(past, now, set(tick.processes), find_lasting, self.known))
+
+        self.known = restore(self.ask_past(scene, find))
+        return scene._replace(cards=self.see_cards(tick, self.known))
 
     def find_last_use(self, scene: Scene, uuids: set[str]) -> dict[str, int]:
-        found: dict[str, int] = self.ask_timeline(
-            scene, set(), lambda timeline: since_when.find_last_use(timeline, uuids)
-        )
+        found: dict[str, int] = self.ask_past(scene, lambda past: find_last_use(past, uuids))
         return found
 
-    def ask_timeline(self, scene: Scene, pids: set[int], question: Callable[[Timeline], Any]) -> Any:
-        """The answer to a question about earlier ticks and the processes of `pids`; read errors are reported once."""
-        now_ms, partitions = scene.tick.ts_ms, scene.history.partitions
-        reach = (now_ms - LOOK_BACK_DAYS * DAY_MS, now_ms)
+    def ask_past(self, scene: Scene, question: Callable[[Past], Any]) -> Any:
+        """The answer to a question about past ticks; read errors are reported once."""
+        now_ms, partitions, policy = scene.tick.ts_ms, scene.files.partitions, self.config.policy
+        reach = (now_ms - LOOK_BACK_DAYS * DAY_MS, now_ms + AHEAD_MS + 1)
 
         def answer() -> list[Any]:
             problems: list[str] = []
-            rows = read_rows(partitions, self.config.policy, pids, reach, LOOK_BACK_SECONDS, problems.append)
-            with closing(Timeline(rows)) as timeline:
-                return [question(timeline), problems]
+            past = Past(partitions, open_partition, policy, reach, problems.append, LOOK_BACK_SECONDS)
+            return [question(past), problems]
 
         told, problems = ask_as_owner(self.data_dir, answer) if self.data_dir else answer()
         for problem in problems:
             self.complain_once(problem)
         return told
 
-    def see_cards(self, tick: Tick, told: Past) -> list[CardSeen]:
+    def see_cards(self, tick: Tick, told: Carried) -> list[CardSeen]:
         cards = [see_card(card, tick, told, self.config) for card in tick.cards]
         return sorted(cards, key=lambda seen: (seen.card.facts.gpu_index, seen.card.facts.mig_index or 0))
 
@@ -186,24 +188,48 @@ class Observer:
             self._complain(f"warning: {text}")
 
 
-def see_card(card: Card, tick: Tick, told: Past, config: Config) -> CardSeen:
-    uuid, state = card.facts.uuid, card_state(card, config.policy)
-    processes = [see_process(usage, uuid, state, tick, told, config) for usage in card.usages]
+def find_lasting(carried: Carried, edge_ms: int) -> tuple[set[str], set[Key]]:
+    """The cards that are in their state, and the processes that idle-hold one, since that time or longer."""
+    held = {key: trace.held_since_ms for key, trace in carried.traces.items() if trace.held_since_ms is not None}
+    cards = {uuid for uuid, card in carried.cards.items() if card.since_ms <= edge_ms}
+    return cards, {key for key, since_ms in held.items() if since_ms <= edge_ms}
+
+
+def to_plain(carried: Carried) -> list[Any]:
+    """The state as plain lists, for JSON."""
+    *others, traces, cards, unbroken_ms = carried
+    return [*others, list(traces.items()), cards, unbroken_ms]
+
+
+def restore(plain: list[Any]) -> Carried:
+    boot_id, times_ms, success_ms, errors, traces, cards, unbroken_ms = plain
+    return Carried(
+        boot_id,
+        times_ms,
+        success_ms,
+        errors,
+        {(uuid, pid, start): Trace(*trace) for (uuid, pid, start), trace in traces},
+        {uuid: CardTrace(*card) for uuid, card in cards.items()},
+        unbroken_ms,
+    )
+
+
+def see_card(card: Card, tick: Tick, told: Carried, config: Config) -> CardSeen:
+    uuid = card.facts.uuid
+    state, since_ms = told.cards[uuid]
+    since = tell_since(told, since_ms, since_ms != told.unbroken_ms)
+    processes = [see_process(usage, uuid, tick, told, config) for usage in card.usages]
     processes.sort(key=lambda one: (-(one.memory_mib or 0), one.pid))
     users = gather_users(processes)
-    if state == IDLE_HELD and has_unattributed(card, config.policy):
+    if unattributed_mib(card, config.policy) is not None:
         users.append(UserNow(UNATTRIBUTED, False, None))
-    return CardSeen(card, state, told.cards.get(uuid), users, processes)
+    return CardSeen(card, state, since, users, processes)
 
 
-def see_process(usage: Usage, uuid: str, state: str, tick: Tick, told: Past, config: Config) -> ProcessNow:
+def see_process(usage: Usage, uuid: str, tick: Tick, told: Carried, config: Config) -> ProcessNow:
     facts = tick.processes[usage.pid]
     identity = resolve(facts.uid, facts.login_uid, facts.user, facts.login_user, facts.cgroup)
-    key = (uuid, usage.pid, facts.start_time_ms)
-    if key in told.idle:
-        state = IDLE_HELD
-    elif state == IDLE_HELD:
-        state = TRULY_IDLE  # a desktop beside somebody's idle notebook holds nothing
+    trace = told.traces[uuid, usage.pid, facts.start_time_ms]
     return ProcessNow(
         usage.pid,
         facts.start_time_ms,
@@ -212,9 +238,14 @@ def see_process(usage: Usage, uuid: str, state: str, tick: Tick, told: Past, con
         usage.type,
         usage.memory_mib,
         usage.sm_percent,
-        state,
-        told.idle.get(key),
+        trace.state,
+        tell_since(told, trace.held_since_ms, trace.began),
     )
+
+
+def tell_since(told: Carried, since_ms: int | None, is_exact: bool) -> Since | None:
+    """The beginning of a state, unless this tick comes after a hole, with nothing before that it could be joined to."""
+    return None if since_ms is None or told.unbroken_ms == told.success_ms else Since(since_ms, is_exact)
 
 
 def gather_users(processes: list[ProcessNow]) -> list[UserNow]:
@@ -223,14 +254,8 @@ def gather_users(processes: list[ProcessNow]) -> list[UserNow]:
         own = [one for one in processes if one.user == name]
         idle = [one for one in own if one.state == IDLE_HELD]
         is_idle = bool(idle) and all(one.state != ACTIVE for one in own)
-        runs = [one.run for one in idle if one.run]
-        users.append(UserNow(name, is_idle, min(runs) if runs and is_idle else None))
+        told = [one.since for one in idle if one.since]
+        users.append(UserNow(name, is_idle, min(told) if told and is_idle else None))
     # Idle users of unknown duration come first: theirs may be the longest.
-    users.sort(key=lambda user: (not user.is_idle, user.run.since_ms if user.run else 0, user.name))
+    users.sort(key=lambda user: (not user.is_idle, user.since.ts_ms if user.since else 0, user.name))
     return users
-
-
-def has_unattributed(card: Card, policy: Policy) -> bool:
-    used = NAN if card.memory_used_mib is None else card.memory_used_mib
-    known = [NAN if usage.memory_mib is None else usage.memory_mib for usage in card.usages]
-    return bool(is_unattributed(used, sum(known), policy))

@@ -6,9 +6,8 @@ import json
 import os
 from typing import Any
 
-from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, UserNow
+from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling
-from gua_report.live.since_when import Run
 from gua_report.reservations.cards import Validation
 from gua_sample.policy import Policy
 
@@ -45,7 +44,7 @@ def card(seen: CardSeen, validation: Validation | None, now_ms: int) -> dict[str
         "name": facts.name,
         "status": facts.status,
         "state": seen.state,
-        **run(seen.run, now_ms, ""),
+        **since(seen.since, now_ms, ""),
         "utilization_percent": seen.card.utilization_percent,
         "utilization_source": seen.card.utilization_source,
         "memory_used_mib": seen.card.memory_used_mib,
@@ -61,7 +60,7 @@ def check(found: Validation) -> dict[str, Any]:
 
 
 def user(one: UserNow, now_ms: int) -> dict[str, Any]:
-    return {"user": one.name, "is_idle": one.is_idle, **run(one.run, now_ms, "idle_")}
+    return {"user": one.name, "is_idle": one.is_idle, **since(one.since, now_ms, "idle_")}
 
 
 def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:
@@ -74,13 +73,13 @@ def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:
         "memory_mib": one.memory_mib,
         "sm_percent": one.sm_percent,
         "state": one.state,
-        **run(one.run, now_ms, "idle_"),
+        **since(one.since, now_ms, "idle_"),
     }
 
 
-def run(told: Run | None, now_ms: int, prefix: str) -> dict[str, Any]:
+def since(told: Since | None, now_ms: int, prefix: str) -> dict[str, Any]:
     return {
-        f"{prefix}since_ms": told.since_ms if told else None,
-        f"{prefix}seconds": max(0, now_ms - told.since_ms) / 1000 if told else None,
-        f"{prefix}since_is_exact": told.began if told else None,
+        f"{prefix}since_ms": told.ts_ms if told else None,
+        f"{prefix}seconds": max(0, now_ms - told.ts_ms) / 1000 if told else None,
+        f"{prefix}since_is_exact": told.is_exact if told else None,
     }

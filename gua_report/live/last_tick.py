@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Any, NamedTuple
 
-from gua_report.ticks.newest import CLOCKS_DIFFER_MS
+from gua_report.ticks.newest import AHEAD_MS
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import StoreError
 from gua_sample.partition_file import check_types
@@ -36,7 +36,7 @@ def _read(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
         " FROM tick t JOIN session n ON n.id = t.session_id"
         " WHERE t.ts_ms <= ? AND EXISTS (SELECT 1 FROM card_sample s WHERE s.tick_id = t.id)"
         " ORDER BY t.ts_ms DESC LIMIT 1",
-        (now_ms + CLOCKS_DIFFER_MS,),
+        (now_ms + AHEAD_MS,),
     ).fetchone()
     if found is None:
         return None

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from gua_report.console.spelling import duration
 from gua_report.machine import units
-from gua_report.ticks.newest import History, Newest
+from gua_report.ticks.newest import Files, Newest
 
 NOT_INSTALLED = "not installed"
 SIMULATED = "simulated"
@@ -20,7 +20,7 @@ class Sampling(NamedTuple):
     is_alive: bool
 
 
-def look_at_sampling(data_dir: str, history: History, newest: Newest | None, now_ms: int) -> Sampling:
+def look_at_sampling(data_dir: str, files: Files, newest: Newest | None, now_ms: int) -> Sampling:
     found = units.find_units(data_dir)
     feeds = found.units is not None and found.units.feed(data_dir)
     problem = found.problem
@@ -33,8 +33,8 @@ def look_at_sampling(data_dir: str, history: History, newest: Newest | None, now
         problem,
         newest.ts_ms if newest else None,
         newest.error if newest else None,
-        history.hidden,
-        bool(history.partitions),
+        files.hidden,
+        bool(files.partitions),
         newest is not None and newest.error is None and not newest.is_stale(now_ms),
     )
 

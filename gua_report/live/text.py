@@ -8,9 +8,8 @@ import time
 
 from gua_report.console import terminal
 from gua_report.console.spelling import duration, gpu, to_ascii
-from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, UserNow
+from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling, sampling_text
-from gua_report.live.since_when import Run
 from gua_report.reservations.cards import Validation
 from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK
 from gua_sample.processes import printable
@@ -100,7 +99,7 @@ def row_of(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
         gpu(facts.gpu_index, facts.mig_index),
         style.fit((facts.name or NOT_KNOWN).removeprefix("NVIDIA "), LONGEST_MODEL),
         seen.state,
-        style.clean(spell_run(seen.run, now_ms)),
+        style.clean(spell_since(seen.since, now_ms)),
         f"{gib(seen.card.memory_used_mib)}/{gib(facts.memory_total_mib)}",
         percent(seen.card.utilization_percent),
         style.clean(", ".join(spell_user(user, now_ms) for user in seen.users)),
@@ -131,7 +130,7 @@ def details(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
 
 def process_line(process: ProcessNow, now_ms: int, style: Style) -> str:
     """`pid command GiB SM user`. The command is the first to be shortened, the user the last."""
-    who = UserNow(process.user, style.verbose and process.state == IDLE_HELD, process.run)
+    who = UserNow(process.user, style.verbose and process.state == IDLE_HELD, process.since)
     user = style.clean(spell_user(who, now_ms))
     before, after = f"{INDENT}{process.pid:>7}  ", f"  {gib(process.memory_mib):>5}  {percent(process.sm_percent):>4}  "
     room = style.width - len(before) - len(after) - columns(user)
@@ -165,15 +164,15 @@ def fold(text: str, style: Style) -> list[str]:
 def spell_user(user: UserNow, now_ms: int) -> str:
     if not user.is_idle:
         return user.name
-    return f"{user.name} (idle {spell_run(user.run, now_ms)})" if user.run else f"{user.name} (idle)"
+    return f"{user.name} (idle {spell_since(user.since, now_ms)})" if user.since else f"{user.name} (idle)"
 
 
-def spell_run(run: Run | None, now_ms: int) -> str:
+def spell_since(since: Since | None, now_ms: int) -> str:
     """The duration of a state, with `≥` if its beginning was not seen: it may be longer."""
-    if run is None:
+    if since is None:
         return NOT_TOLD
-    length = duration(max(0, now_ms - run.since_ms) / 1000)
-    return length if run.began else f"≥ {length}"
+    length = duration(max(0, now_ms - since.ts_ms) / 1000)
+    return length if since.is_exact else f"≥ {length}"
 
 
 def gib(mib: float | None) -> str:

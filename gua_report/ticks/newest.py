@@ -4,7 +4,6 @@
 import os
 import stat
 import time
-from itertools import pairwise
 from typing import NamedTuple
 
 from gua_report.ticks.open_partition import open_partition
@@ -12,12 +11,11 @@ from gua_sample.errors import StoreError
 from gua_sample.partition_file import check_types
 from gua_sample.partition_names import PENDING_SUFFIX, SIDECARS, is_partition
 from gua_sample.pending import NOT_UNDERSTOOD, load_one
-from gua_sample.policy import LONGEST_GAP_INTERVALS
+from gua_sample.policy import DEFAULT_INTERVAL_MS, LONGEST_GAP_INTERVALS, TICKS_AROUND, typical_gap
 
-TICKS = 20  # number of gaps whose median is the interval
-# For the timer's 30 s, if there are no gaps; also the least, so that runs by hand, seconds apart, are not stale soon.
-SHORTEST_STALE_MS = 75_000
-CLOCKS_DIFFER_MS = 5_000
+# The least, so that runs by hand, seconds apart, are not stale soon.
+SHORTEST_STALE_MS = round(LONGEST_GAP_INTERVALS * DEFAULT_INTERVAL_MS)
+AHEAD_MS = 5_000  # a tick that is newer than now by no more than this is not in the future
 
 
 class Newest(NamedTuple):
@@ -31,7 +29,7 @@ class Newest(NamedTuple):
         return now_ms - self.ts_ms > self.stale_ms and self.due_ms is None
 
 
-class History(NamedTuple):
+class Files(NamedTuple):
     folder: str
     partitions: list[str]  # oldest first
     others: list[str]  # names of the other files in the folder
@@ -43,7 +41,7 @@ class History(NamedTuple):
         return os.path.dirname(self.folder)
 
 
-def list_history(folder: str) -> History:
+def list_history(folder: str) -> Files:
     """List the history's files, without those that are not regular, which must not be opened.
 
     The caller may be root, and the sampler's user may have put a pipe or a link to a device there.
@@ -51,14 +49,14 @@ def list_history(folder: str) -> History:
     try:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
-        return History(folder, [], [], None)
+        return Files(folder, [], [], None)
     except OSError as problem:
-        return History(folder, [], [], problem.strerror or str(problem))
+        return Files(folder, [], [], problem.strerror or str(problem))
     strange = [name for name in names if is_ours(name) and not is_regular(os.path.join(folder, name))]
     shunned = {*strange, *(name[: -len(suffix)] for name in strange for suffix in SIDECARS if name.endswith(suffix))}
     paths = [os.path.join(folder, name) for name in names if is_partition(name) and name not in shunned]
     others = [name for name in names if not is_partition(name) and name not in shunned]
-    return History(folder, paths, others, None, tuple(strange))
+    return Files(folder, paths, others, None, tuple(strange))
 
 
 def is_ours(name: str) -> bool:
@@ -74,43 +72,35 @@ def is_regular(path: str) -> bool:
         return False
 
 
-def find_newest(history: History, now_ms: int) -> Newest | None:
+def find_newest(history: Files, now_ms: int) -> Newest | None:
     """The newest tick that is not in the future; unreadable files are skipped."""
     rows: list[tuple[int, int | None, str | None]] = []
     for path in reversed(history.partitions):
         rows += _read_newest(path, now_ms)
-        if len(rows) > TICKS:
+        if len(rows) > TICKS_AROUND:
             break
     waiting_ms = _newest_waiting(history, now_ms)
     if not rows:
         return Newest(waiting_ms, None, SHORTEST_STALE_MS, True) if waiting_ms else None
     ts_ms, interval_ms, problem = rows[0]
-    stale_ms = _stale_after([row[0] for row in rows[: TICKS + 1]], interval_ms)
+    stale_ms = _stale_after([row[0] for row in rows[TICKS_AROUND::-1]], interval_ms)
     if waiting_ms and waiting_ms > ts_ms:
         return Newest(waiting_ms, None, stale_ms, True)
     return Newest(ts_ms, problem, stale_ms, False)
 
 
 def _stale_after(times_ms: list[int], interval_ms: int | None) -> int:
-    """The age after which the newest tick is stale, from its interval or the latest times, newest first."""
+    """The age after which the newest tick is stale, from its interval or the latest times, oldest first."""
     if interval_ms:
         return round(LONGEST_GAP_INTERVALS * interval_ms)
-    gaps = [later - earlier for later, earlier in pairwise(times_ms)]
-    return max(SHORTEST_STALE_MS, round(LONGEST_GAP_INTERVALS * median(gaps)) if gaps else 0)
-
-
-def median(values: list[int]) -> float:
-    """The median of at least one value. Importing `statistics` takes longer than this whole module needs."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return max(SHORTEST_STALE_MS, round(LONGEST_GAP_INTERVALS * typical_gap(times_ms, float("inf"))))
 
 
 def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | None]]:
     sql = "SELECT ts_ms, interval_ms, error FROM tick WHERE ts_ms <= ? ORDER BY ts_ms DESC LIMIT ?"
     try:
         with open_partition(path) as connection:
-            rows = connection.execute(sql, (now_ms + CLOCKS_DIFFER_MS, TICKS + 1)).fetchall()
+            rows = connection.execute(sql, (now_ms + AHEAD_MS, TICKS_AROUND + 1)).fetchall()
             for row in rows:
                 check_types(row, int, (int, None), (str, None))
             return rows
@@ -118,7 +108,7 @@ def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | No
         return []
 
 
-def _newest_waiting(history: History, now_ms: int) -> int | None:
+def _newest_waiting(history: Files, now_ms: int) -> int | None:
     """The time of the newest kept tick, as far as this version understands it."""
     paths = [os.path.join(history.folder, name) for name in history.others if name.endswith(PENDING_SUFFIX)]
     if not paths:
@@ -127,7 +117,7 @@ def _newest_waiting(history: History, now_ms: int) -> int | None:
         ts_ms = load_one(max(paths, key=modified)).tick.ts_ms
     except (OSError, StoreError, *NOT_UNDERSTOOD):  # taken in meanwhile, or no kept tick
         return None
-    return ts_ms if ts_ms <= now_ms + CLOCKS_DIFFER_MS else None
+    return ts_ms if ts_ms <= now_ms + AHEAD_MS else None
 
 
 def modified(path: str) -> float:

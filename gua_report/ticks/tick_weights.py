@@ -15,13 +15,10 @@ import pandas as pd
 from gua_report.window import HOUR_MS
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import DEFAULT_INTERVAL_MS as DEFAULT_INTERVAL_MS
-from gua_sample.policy import LONGEST_GAP_INTERVALS
+from gua_sample.policy import LONGEST_GAP_INTERVALS, LONGEST_INTERVAL_MS
 from gua_sample.policy import TICKS_AROUND as TICKS_AROUND
 
 Integers = npt.NDArray[np.int64]
-
-# A longer gap is a hole and does not count as an interval: a day of two ticks has a gap, but may have no interval.
-LONGEST_INTERVAL_MS = 2 * HOUR_MS
 
 
 class Pieces(NamedTuple):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gua_sample.idleness import NOTHING, follow
+from gua_sample.idleness import NOTHING, follow_tick
 from gua_sample.metrics import FAMILIES, describe
 from gua_sample.records import Tick
 from tests import lab, repository
@@ -21,8 +21,8 @@ PAGE = repository.page("metrics.md")
 def page(ticks: list[Tick], **environment: str) -> str:
     carried = NOTHING
     for one in ticks:
-        carried, seen = follow(carried, one)
-    return describe(ticks[-1], carried, seen, environment)
+        carried = follow_tick(carried, one)
+    return describe(ticks[-1], carried, environment)
 
 
 def page_of(*gpus: Gpu, ticks: int = 3, **environment: str) -> str:
@@ -202,8 +202,8 @@ def test_a_failed_run_tells_that_and_nothing_of_cards() -> None:
 
 
 def test_a_run_that_could_not_store_its_tick_does_not_pass_for_one() -> None:
-    carried, _ = follow(NOTHING, tick(MONDAY_MS, held(ALICE)))
-    text = describe(None, carried, [], {})
+    carried = follow_tick(NOTHING, tick(MONDAY_MS, held(ALICE)))
+    text = describe(None, carried, {})
     assert values(text, "gua_tick_error") == {'error="not_stored"': 1}
     assert values(text, "gua_last_tick_timestamp_seconds") == {"": MONDAY_MS / 1000}
     assert "gua_card" not in text

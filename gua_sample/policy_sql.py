@@ -28,6 +28,12 @@ class Expression:
         # The rules write `x != x` to ask whether a number is missing.
         return Expression(f"({self} IS NULL)") if other is self else self._compare("<>", other)
 
+    def __rmul__(self, other: int) -> Expression:
+        return Expression(f"{other} * {self}")
+
+    def __add__(self, other: Expression) -> Expression:
+        return Expression(f"({self} + {other})")
+
     def __sub__(self, other: Expression) -> Expression:
         return Expression(f"({self} - {other})")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gua_report.live import since_when, state_history
+from gua_report.live.cards_now import CardSeen, Since, find_lasting, restore, see_card, to_plain
 from gua_report.live.last_tick import fill_in, read_recent
-from gua_report.live.policy_sql import Expression
-from gua_report.live.since_when import Past, Run
-from gua_report.live.state_history import Situation, Timeline, read_rows, situation_of
 from gua_report.ticks.newest import list_history
+from gua_report.ticks.open_partition import open_partition
+from gua_sample import past_ticks
+from gua_sample.idleness import NOTHING, CardTrace, Carried, sight_of
 from gua_sample.partition_names import samples_dir
-from gua_sample.policy import DEFAULT, NAN, STATES, Policy, card_states
+from gua_sample.past_ticks import Past
+from gua_sample.policy import DEFAULT, IDLE_HELD
 from gua_sample.records import Boot, Process, Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import (
     ALICE,
     BOB,
+    CONFIG,
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
@@ -42,32 +43,43 @@ from tests.lab import (
 )
 
 
-def look_back(
-    folder: Path | str, now: Tick, known: Past = since_when.NOTHING, days: int = 7, policy: Policy = DEFAULT
-) -> Past:
+def carry(folder: Path | str, now: Tick, known: Carried = NOTHING, days: int = 7, seconds: float = 60) -> Carried:
+    """The state at the moment of a tick that is not in the history."""
+    past = past_of(folder, now, days, seconds)
+    return past_ticks.look_back(past, sight_of(now), set(now.processes), find_lasting, known)
+
+
+def look_back(folder: Path | str, now: Tick, days: int = 7, seconds: float = 60) -> list[CardSeen]:
     """What is told at the moment of a tick that is not in the history."""
-    timeline = timeline_of(folder, now, days, policy)
-    return since_when.look_back(timeline, situation_of(now, policy), now.ts_ms, now.boot.id, known)
+    return see(now, carry(folder, now, days=days, seconds=seconds))
 
 
-def timeline_of(folder: Path | str, now: Tick, days: int = 7, policy: Policy = DEFAULT) -> Timeline:
+def see(now: Tick, carried: Carried) -> list[CardSeen]:
+    return [see_card(card, now, carried, CONFIG) for card in now.cards]
+
+
+def past_of(folder: Path | str, now: Tick, days: int = 7, seconds: float = 60) -> Past:
     partitions = list_history(samples_dir(str(folder))).partitions
     reach = (now.ts_ms - days * DAY_MS, now.ts_ms)
-    return Timeline(read_rows(partitions, policy, now.processes, reach, 60, lambda text: None))
+    return Past(partitions, open_partition, DEFAULT, reach, print, seconds)
 
 
 def at(minute: float, *gpus: Gpu, boot: str = "boot-1") -> Tick:
     return tick(MONDAY_MS + round(minute * MINUTE_MS), *gpus, boot=boot)
 
 
-def since(told: Past, uuid: str = "GPU-0") -> tuple[float, bool] | None:
+def minute(since: Since | None) -> tuple[float, bool] | None:
     """Since which minute, and whether the beginning was seen."""
-    run = told.cards[uuid]
-    return run and ((run.since_ms - MONDAY_MS) / MINUTE_MS, run.began)
+    return since and ((since.ts_ms - MONDAY_MS) / MINUTE_MS, since.is_exact)
 
 
-def idle(told: Past) -> dict[int, tuple[float, bool] | None]:
-    return {pid: run and ((run.since_ms - MONDAY_MS) / MINUTE_MS, run.began) for (_, pid, _), run in told.idle.items()}
+def since(told: list[CardSeen]) -> tuple[float, bool] | None:
+    return minute(told[0].since)
+
+
+def idle(told: list[CardSeen]) -> dict[int, tuple[float, bool] | None]:
+    """The processes that idle-hold a card, and since when."""
+    return {one.pid: minute(one.since) for seen in told for one in seen.processes if one.state == IDLE_HELD}
 
 
 def test_a_state_lasts_since_the_first_tick_of_it(tmp_path: Path) -> None:
@@ -139,14 +151,13 @@ def test_no_further_than_so_many_days(tmp_path: Path) -> None:
     every = 30
     write(tmp_path, series(MONDAY_MS, 3 * 24 * 60 // every, held(), every_ms=every * MINUTE_MS))
     now = tick(MONDAY_MS + 3 * DAY_MS, held())
-    run = look_back(tmp_path, now, days=2).cards["GPU-0"]
-    assert run == Run(MONDAY_MS + DAY_MS, False)
+    assert look_back(tmp_path, now, days=2)[0].since == Since(MONDAY_MS + DAY_MS, False)
 
 
 def test_no_longer_than_so_many_seconds(tmp_path: Path) -> None:
     write(tmp_path, minutes(0, 30, held()))
-    partitions = list_history(samples_dir(str(tmp_path))).partitions
-    assert list(read_rows(partitions, DEFAULT, [], (0, MONDAY_MS + DAY_MS), -1, print)) == []
+    assert since(look_back(tmp_path, at(30.5, held()))) == (0, False)
+    assert since(look_back(tmp_path, at(30.5, held()), seconds=-1)) is None
 
 
 def test_an_idle_process_beside_a_busy_one_is_found(tmp_path: Path) -> None:
@@ -180,16 +191,32 @@ def test_small_processes_hold_a_card_together_and_a_desktop_beside_a_notebook_ho
 
 
 def test_what_was_told_before_is_taken_over(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 30, held()))
-    now = at(30.5, held())
-    known = look_back(tmp_path, now)
+    write(tmp_path, minutes(0, 90, held()))
+    now = at(90.5, held())
+    known = carry(tmp_path, now)
     # Something that the ticks don't say: so it must come from there.
-    claimed = known._replace(cards={"GPU-0": Run(5, True)}, idle={key: Run(6, True) for key in known.idle})
-    assert look_back(tmp_path, now, claimed) == claimed
-    write(tmp_path, minutes(31, 40, held()))
-    assert look_back(tmp_path, at(40.5, held()), claimed).cards == claimed.cards
-    write(tmp_path, minutes(41, 42, busy()) + minutes(42, 43, held()))
-    assert since(look_back(tmp_path, at(43.5, held()), claimed)) == (42, True)
+    cards = {"GPU-0": CardTrace(IDLE_HELD, 5)}
+    traces = {key: trace._replace(held_since_ms=6, began=True) for key, trace in known.traces.items()}
+    claimed = restore(to_plain(known._replace(cards=cards, traces=traces, unbroken_ms=1)))
+
+    def told(minute: float) -> tuple[CardTrace, list[int | None], int | None]:
+        carried = carry(tmp_path, at(minute, held()), claimed)
+        return carried.cards["GPU-0"], [trace.held_since_ms for trace in carried.traces.values()], carried.unbroken_ms
+
+    assert told(90.5) == (cards["GPU-0"], [6], 1)
+    write(tmp_path, minutes(91, 100, held()))
+    assert told(100.5) == (cards["GPU-0"], [6], 1)
+    write(tmp_path, minutes(101, 102, busy()) + minutes(102, 103, held()))
+    changed = at(103.5, held())
+    assert since(see(changed, carry(tmp_path, changed, claimed))) == (102, True)
+
+
+def test_what_was_told_before_a_hole_is_not_taken_over(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 90, held()))
+    known = carry(tmp_path, at(90.5, held()))
+    write(tmp_path, minutes(100, 190, held()))
+    now = at(190.5, held())
+    assert since(see(now, carry(tmp_path, now, known))) == (100, False)
 
 
 def test_the_last_use_is_the_newest_tick_that_saw_one_across_holes(tmp_path: Path) -> None:
@@ -197,7 +224,7 @@ def test_the_last_use_is_the_newest_tick_that_saw_one_across_holes(tmp_path: Pat
     idle_ones = [free(index) for index in range(4)]
     write(tmp_path, minutes(0, 10, *gpus) + minutes(10, 11, busy(), *idle_ones[1:]) + minutes(50, 60, *idle_ones))
     now = at(60.5, *idle_ones)
-    found = since_when.find_last_use(timeline_of(tmp_path, now), {f"GPU-{index}" for index in range(4)})
+    found = past_ticks.find_last_use(past_of(tmp_path, now), {f"GPU-{index}" for index in range(4)})
     assert found == {"GPU-0": MONDAY_MS + 10 * MINUTE_MS, "GPU-1": MONDAY_MS + 9 * MINUTE_MS}
 
 
@@ -209,8 +236,8 @@ def ongoing(folder: Path | str, newest_ms: int) -> dict[tuple[str, int], int]:
     return {(uuid, pid): start for uuid, pid, start in rows}
 
 
-def starts(told: Past) -> dict[tuple[str, int], int]:
-    return {key[:2]: run.since_ms for key, run in told.idle.items() if run}
+def starts(told: list[CardSeen]) -> dict[tuple[str, int], int]:
+    return {(seen.card.facts.uuid, one.pid): one.since.ts_ms for seen in told for one in seen.processes if one.since}
 
 
 def test_a_simulated_laboratory_idles_since_when_the_report_says(tmp_path: Path) -> None:
@@ -273,44 +300,3 @@ def test_whatever_happened_it_agrees_with_the_report(steps: list[tuple[int, Gpu 
             told = look_back(folder, newest._replace(ts_ms=ts_ms + 1))
             # The moment after is a tick more: what begins with it the report can't know yet.
             assert {key: ms for key, ms in starts(told).items() if ms <= ts_ms} == ongoing(folder, ts_ms)
-
-
-VALUES = st.none() | st.sampled_from([0.0, 5.0, 9.99, 10.0, 99.0, 100.0, 101.0, 1024.0, 1124.0, 1125.0, 5000.0])
-
-
-@given(VALUES, st.booleans(), VALUES, VALUES)
-def test_the_rules_say_the_same_in_sql(
-    utilization: float | None, failed: bool, process_memory: float | None, used: float | None
-) -> None:
-    columns = {"utilization": utilization, "failed": failed, "process_memory": process_memory, "used": used}
-    names = ", ".join(f":{name} AS {name}" for name in columns)
-    one, two, three, four = map(Expression, columns)
-    expressions = card_states(one, two, three, four, DEFAULT)
-    numbers = [NAN if value is None else value for value in columns.values()]
-    values = card_states(numbers[0], failed, numbers[2], numbers[3], DEFAULT)
-    connection = sqlite3.connect(":memory:")
-    row = connection.execute(
-        f"SELECT {', '.join(str(expressions[state]) for state in STATES)} FROM (SELECT {names})", columns
-    ).fetchone()
-    connection.close()
-    assert [bool(value) for value in row] == [bool(values[state]) for state in STATES]
-
-
-def test_an_expression_is_not_to_be_decided_in_python() -> None:
-    with pytest.raises(TypeError):
-        bool(Expression("x") > 1)
-    with pytest.raises(TypeError):
-        Expression("x") ^ False
-
-
-def test_a_tick_of_the_history_has_the_codes_of_the_same_tick_now(tmp_path: Path) -> None:
-    jobs: tuple[Job, ...] = (Job(1, memory_mib=None, sm_percent=0), Job(2, memory_mib=5, sm_percent=3))
-    jobs += (Job(3, sm_percent=0), Job(4, memory_mib=100, sm_percent=None), Job(5, memory_mib=101, sm_percent=None))
-    gpus = [Gpu(index, utilization, jobs[: index + 1]) for index, utilization in enumerate((0.0, None, 9.9, 10.0, 0.0))]
-    gpus += [lost(7), Gpu(8, 0.0, (Job(6, memory_mib=60), Job(7, memory_mib=60)))]
-    now = at(0, *gpus)
-    write(tmp_path, [now])
-    row = timeline_of(tmp_path, at(1, *gpus)).row(0)
-    assert row
-    assert row.situation() == situation_of(now, DEFAULT)
-    assert Situation({"a": state_history.TOGETHER + 1}, {}).state("a") == STATES[1]
