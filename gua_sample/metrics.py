@@ -112,7 +112,7 @@ def carry(data_dir: str, before: Carried, tick: Tick) -> Carried:
     """Follow the state that the last run left up to this tick, which is stored or kept already."""
     if idleness.continues(before, tick):
         return idleness.follow_tick(before, tick)
-    from gua_sample.past_ticks import recall  # imported here because few runs need it
+    from gua_sample.look_back import recall  # imported here because few runs need it
 
     carried = recall(data_dir, tick)
     return carried._replace(success_ms=carried.success_ms or before.success_ms, errors=before.errors + (not tick.cards))

@@ -17,8 +17,9 @@ from gua_report.ticks.newest import AHEAD_MS, Files, Newest, find_newest, list_h
 from gua_report.ticks.open_partition import open_partition
 from gua_sample import console, settings
 from gua_sample.idleness import NOTHING, CardTrace, Carried, Key, Trace, follow, sight_of
+from gua_sample.look_back import find_last_use, look_back
 from gua_sample.partition_names import DAY_MS, samples_dir
-from gua_sample.past_ticks import Past, find_last_use, look_back
+from gua_sample.past_ticks import Past
 from gua_sample.policy import ACTIVE, IDLE_HELD, unattributed_mib
 from gua_sample.records import Card, Source, Tick, Usage
 from gua_sample.rights import check_folder
@@ -202,16 +203,9 @@ def to_plain(carried: Carried) -> list[Any]:
 
 
 def restore(plain: list[Any]) -> Carried:
-    boot_id, times_ms, success_ms, errors, traces, cards, unbroken_ms = plain
-    return Carried(
-        boot_id,
-        times_ms,
-        success_ms,
-        errors,
-        {(uuid, pid, start): Trace(*trace) for (uuid, pid, start), trace in traces},
-        {uuid: CardTrace(*card) for uuid, card in cards.items()},
-        unbroken_ms,
-    )
+    *others, traces, cards, unbroken_ms = plain
+    found = {(uuid, pid, start): Trace(*trace) for (uuid, pid, start), trace in traces}
+    return Carried._make([*others, found, {uuid: CardTrace(*card) for uuid, card in cards.items()}, unbroken_ms])
 
 
 def see_card(card: Card, tick: Tick, told: Carried, config: Config) -> CardSeen:

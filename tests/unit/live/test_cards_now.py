@@ -13,7 +13,7 @@ from gua_report.live.cards_now import CardSeen, Since, find_lasting, restore, se
 from gua_report.live.last_tick import fill_in, read_recent
 from gua_report.ticks.newest import list_history
 from gua_report.ticks.open_partition import open_partition
-from gua_sample import past_ticks
+from gua_sample import look_back as looking
 from gua_sample.idleness import NOTHING, CardTrace, Carried, sight_of
 from gua_sample.partition_names import samples_dir
 from gua_sample.past_ticks import Past
@@ -46,7 +46,7 @@ from tests.lab import (
 def carry(folder: Path | str, now: Tick, known: Carried = NOTHING, days: int = 7, seconds: float = 60) -> Carried:
     """The state at the moment of a tick that is not in the history."""
     past = past_of(folder, now, days, seconds)
-    return past_ticks.look_back(past, sight_of(now), set(now.processes), find_lasting, known)
+    return looking.look_back(past, sight_of(now), set(now.processes), find_lasting, known)
 
 
 def look_back(folder: Path | str, now: Tick, days: int = 7, seconds: float = 60) -> list[CardSeen]:
@@ -224,7 +224,7 @@ def test_the_last_use_is_the_newest_tick_that_saw_one_across_holes(tmp_path: Pat
     idle_ones = [free(index) for index in range(4)]
     write(tmp_path, minutes(0, 10, *gpus) + minutes(10, 11, busy(), *idle_ones[1:]) + minutes(50, 60, *idle_ones))
     now = at(60.5, *idle_ones)
-    found = past_ticks.find_last_use(past_of(tmp_path, now), {f"GPU-{index}" for index in range(4)})
+    found = looking.find_last_use(past_of(tmp_path, now), {f"GPU-{index}" for index in range(4)})
     assert found == {"GPU-0": MONDAY_MS + 10 * MINUTE_MS, "GPU-1": MONDAY_MS + 9 * MINUTE_MS}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gua_sample import idleness, metrics
 from gua_sample.idleness import NOTHING, Carried, Trace, follow_tick
-from gua_sample.past_ticks import recall
+from gua_sample.look_back import recall
 from gua_sample.policy import AT_0, HOLDS, IDLE_HELD, RESTS
 from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory

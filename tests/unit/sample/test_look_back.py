@@ -1,0 +1,155 @@
+"""Since when, found in past ticks: as if each of them had been followed, and as reports tell it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gua_report.live.cards_now import find_lasting
+from gua_sample import look_back as looking
+from gua_sample import past_ticks
+from gua_sample.idleness import NOTHING, Carried, Key, follow, sight_of
+from gua_sample.look_back import Times, look_back
+from gua_sample.partition_file import open_to_read
+from gua_sample.partition_names import list_partitions, samples_dir
+from gua_sample.past_ticks import Past
+from gua_sample.policy import DEFAULT
+from gua_sample.records import Tick
+from tests.histories import many
+from tests.lab import (
+    ALICE,
+    BOB,
+    HIDDEN,
+    HOUR_MS,
+    MINUTE_MS,
+    MONDAY_MS,
+    SECOND_MS,
+    Gpu,
+    Job,
+    busy,
+    free,
+    held,
+    lost,
+    report_of,
+    tick,
+    write,
+    written,
+)
+
+SMALL = [Job(pid, memory_mib=60, sm_percent=0) for pid in (301, 302)]
+GPUS = [
+    *(busy(), held(), free(), lost(), HIDDEN),
+    *(busy(ALICE, BOB), busy(ALICE._replace(sm_percent=None), BOB), busy(ALICE._replace(sm_percent=3), BOB)),
+    *(busy(BOB), held(ALICE, BOB), held(*SMALL), held(SMALL[0], ALICE), held(SMALL[0], Job(memory_mib=None))),
+    *(Gpu(utilization=None, jobs=(ALICE,)), Gpu(utilization=4.0, jobs=(ALICE, BOB))),
+    None,  # no such card
+]
+
+
+class Stretch(NamedTuple):
+    """Ticks that all see the same."""
+
+    gpus: tuple[int, int]  # positions in GPUS, one for each card
+    failed: bool  # the driver failed instead
+    gap: float  # in intervals, before the first
+    ticks: int
+    told: bool
+    reboots: bool
+
+
+STRETCHES = st.builds(
+    Stretch,
+    st.tuples(st.sampled_from([*range(len(GPUS)), 5, 5]), st.sampled_from([1, 5, len(GPUS) - 1])),
+    st.sampled_from([False] * 9 + [True]),
+    st.sampled_from([1, 1, 1, 1, 0.5, 2, 2.4, 2.6, 9, 100]),
+    st.sampled_from([1, 1, 2, 3, 5, 30]),
+    st.booleans(),
+    st.sampled_from([False] * 9 + [True]),
+)
+
+
+def history_of(stretches: list[Stretch], every_ms: int) -> list[Tick]:
+    ts_ms, boot, ticks = MONDAY_MS - 20 * MINUTE_MS, 1, []
+    for stretch in stretches:
+        boot += stretch.reboots
+        gpus = []
+        for index, kind in enumerate(stretch.gpus):
+            if gpu := GPUS[kind]:
+                jobs = tuple(job._replace(start_time_ms=boot) for job in gpu.jobs)
+                gpus.append(gpu._replace(place=index, jobs=jobs))
+        failed = stretch.failed or not gpus
+        for number in range(stretch.ticks):
+            ts_ms += every_ms if number else round(stretch.gap * every_ms)
+            ticks.append(
+                tick(
+                    ts_ms,
+                    *([] if failed else gpus),
+                    interval_ms=every_ms if stretch.told else None,
+                    boot=f"boot-{boot}",
+                    error="timeout" if failed else None,
+                )
+            )
+    return ticks
+
+
+def past_of(folder: Path | str, end_ms: int) -> Past:
+    partitions = list_partitions(samples_dir(str(folder)))
+    return Past(partitions, open_to_read, DEFAULT, (end_ms - 7 * 24 * HOUR_MS, end_ms), print)
+
+
+def follow_each(folder: str, now: Tick) -> Carried:
+    """The state by the plain way: every past tick is read and followed."""
+    past, times, carried = past_of(folder, now.ts_ms), Times(), NOTHING
+    rows = past.read((now.ts_ms - 7 * 24 * HOUR_MS, now.ts_ms), None, None)[::-1]
+    times.put_before(rows)
+    for row in rows:
+        carried = follow(carried, row.sight(), times.joins)
+    return follow(carried, sight_of(now), times.joins)
+
+
+def findings(told: Carried) -> tuple[object, ...]:
+    """What there is to be found: the states of cards and processes, since when, and whether that is exact."""
+    exact = {uuid: card.since_ms != told.unbroken_ms for uuid, card in told.cards.items()}
+    return told.cards, exact, told.traces, told.success_ms, told.boot_id
+
+
+def find_all(carried: Carried, edge_ms: int) -> tuple[set[str], set[Key]]:
+    return find_lasting(carried, edge_ms)[0], looking._find_idle(carried, edge_ms)[1]
+
+
+@many
+@given(st.lists(STRETCHES, min_size=1, max_size=10), st.sampled_from([30, 60]))
+def test_any_history_is_told_as_if_every_tick_had_been_followed_and_as_in_reports(
+    stretches: list[Stretch], seconds: int
+) -> None:
+    ticks = history_of(stretches, seconds * SECOND_MS)
+    while len(ticks) > 1 and not ticks[-1].cards:
+        ticks.pop()
+    newest = ticks[-1]
+    now = newest._replace(ts_ms=newest.ts_ms + 1)
+    with written(ticks) as folder:
+        # Portions are short, so that there are some.
+        with mock.patch.object(past_ticks, "FIRST_PORTION_MS", 5 * MINUTE_MS):
+            told = look_back(past_of(folder, now.ts_ms), sight_of(now), None, find_all)
+        assert findings(told) == findings(follow_each(folder, now))
+        since = {key[:2]: trace.held_since_ms for key, trace in told.traces.items() if trace.seen_ms == now.ts_ms}
+        # The moment after is a tick more: what begins with it the report can't know yet.
+        assert {key: ms for key, ms in since.items() if ms is not None and ms <= newest.ts_ms} == {
+            (one.gpu_uuid, one.pid): one.start_ms
+            for one in report_of(folder, newest.ts_ms - HOUR_MS, now.ts_ms).episodes.itertuples()
+            if one.ongoing
+        }
+
+
+def test_a_partition_that_cannot_be_read_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, [tick(MONDAY_MS, held())])
+    path = tmp_path / "samples" / "2026-11-16.sqlite"
+    path.write_bytes(b"x" * 5000)
+    look_back(past_of(tmp_path, MONDAY_MS + 9 * HOUR_MS), sight_of(tick(MONDAY_MS, held())), None, find_all)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"skipped: {path} is not usable")
