@@ -119,7 +119,7 @@ class Observer:
         return EXAMPLE_END_MS
 
     def look(self) -> Scene:
-        """The cards now, without durations from the history."""
+        """The cards now, as this look alone shows them."""
         now_ms = self.now_ms()
         files, newest, recent = Files("", [], [], None), None, None
         if self.data_dir:
