@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     from gua_report.config import RECLAIM_AFTER, Reservations, load_config
     from gua_report.window import parse_window
 
-    name = choose(options.format or "text", "format", tuple(render.FORMATS))
+    name = choose(options.format or "text", "format", render.FORMATS)
     sections = tuple(choose(section, "section", render.SECTIONS) for section in options.section or render.SECTIONS)
     display = render.Options(
         sections,

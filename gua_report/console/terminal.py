@@ -25,6 +25,11 @@ def use_color() -> bool:
     return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
+def paint(text: str, code: str, color: bool) -> str:
+    """The text, in the colour of that code if colour is wanted."""
+    return f"\x1b[{code}m{text}\x1b[0m" if color and code and text else text
+
+
 def progress_bar(verb: str = "reading") -> Progress | None:
     """A function that shows progress once the work takes a while; None in a pipe and in a mail."""
     if not is_terminal(sys.stderr):

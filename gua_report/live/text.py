@@ -6,7 +6,8 @@ import os
 import sys
 import time
 
-from gua_report.console import terminal
+from gua_report.console import fitting, terminal
+from gua_report.console.fitting import columns
 from gua_report.console.spelling import duration, gpu, to_ascii
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling, sampling_text
@@ -35,19 +36,13 @@ class Style:
 
     def fit(self, text: str, size: int) -> str:
         """The text cut to `size` columns and cleaned, so that a name chosen by a user can't control the terminal."""
-        text = self.clean(text)
-        if columns(text) <= size:
-            return text
-        ellipsis = ("..." if self.ascii else "…")[:size]
-        while columns(text) > size - len(ellipsis):
-            text = text[:-1]
-        return text + ellipsis
+        return fitting.fit(self.clean(text), size, self.ascii)
 
     def clean(self, text: str) -> str:
         return to_ascii(printable(text)) if self.ascii else printable(text)
 
     def paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
+        return terminal.paint(text, code, self.color)
 
 
 def screen_width() -> int:
@@ -57,15 +52,6 @@ def screen_width() -> int:
         except OSError:
             pass
     return WIDTH
-
-
-def columns(text: str) -> int:
-    """The number of terminal columns that the text takes."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import east_asian_width
-
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def render(scene: Scene, validations: dict[str, Validation], sampling: Sampling, style: Style) -> str:
@@ -107,12 +93,9 @@ def row_of(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
 
 
 def join(row: list[str], sizes: list[int], style: Style, state: str | None) -> str:
-    cells = []
-    for name, cell, size in zip(HEADER, row, [*sizes, 0], strict=True):
-        blanks = " " * (size - columns(cell))
-        shown = style.paint(cell, terminal.STATE_COLORS[state]) if state and name == "state" else cell
-        cells.append(blanks + shown if name in RIGHT else shown + blanks)
-    return "  ".join(cells).rstrip()
+    painted = style.paint(state, terminal.STATE_COLORS[state]) if state else "state"
+    cells = [painted if name == "state" else cell for name, cell in zip(HEADER, row, strict=True)]
+    return fitting.join(cells, [*sizes, 0], [name in RIGHT for name in HEADER])
 
 
 def details(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
@@ -155,10 +138,7 @@ def wrap(items: list[str], style: Style) -> list[str]:
 
 def fold(text: str, style: Style) -> list[str]:
     """The sentence, wrapped into lines."""
-    import textwrap
-
-    room = style.width - len(INDENT)
-    return [INDENT + style.fit(line, room) for line in textwrap.wrap(style.clean(text), room, break_on_hyphens=False)]
+    return [INDENT + line for line in fitting.wrap(style.clean(text), style.width - len(INDENT))]
 
 
 def spell_user(user: UserNow, now_ms: int) -> str:

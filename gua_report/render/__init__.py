@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from gua_report.summary.build import Report
 
 SECTIONS = ("headline", "capacity", "gpus", "identities", "heatmap", "episodes", "coverage", "reservations")
-# Format to module: only the renderer that is used is imported.
-FORMATS = {name: f"{__name__}.{name}" for name in ("text", "markdown", "json", "csv", "html")}
+FORMATS = ("text", "markdown", "json", "csv", "html")
 
 
 class Options(NamedTuple):
@@ -27,6 +27,12 @@ DEFAULTS = Options()
 
 
 def renderer(name: str) -> Callable[[Report, Options], str]:
-    """The `render` function of one of FORMATS. Its result ends with a newline."""
-    render: Callable[[Report, Options], str] = importlib.import_module(FORMATS[name]).render
+    """The `render` function of one of FORMATS, from the module of that name. Its result ends with a newline."""
+    render: Callable[[Report, Options], str] = importlib.import_module(f"{__name__}.{name}").render
     return render
+
+
+def chosen_sections(options: Options) -> dict[str, ModuleType]:
+    """The modules of the requested sections by name, in the order of the report."""
+    wanted = [name for name in SECTIONS if name in options.sections]
+    return {name: importlib.import_module(f"{__name__}.sections.{name}") for name in wanted}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gua_report.console.spelling import duration
+
 if TYPE_CHECKING:
     from gua_report.summary.build import Report
 
@@ -19,7 +21,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     The window begins no earlier than the first tick of the history, so a fresh install is not called unobserved.
     """
     # Imported here because it loads pandas, and --help needs the constants above.
-    from gua_report.render.words import clean, count, duration, gpu, percent
+    from gua_report.render.words import clean, count, gpu, percent
 
     found = []
     lengths_ms = report.episodes["end_ms"] - report.episodes["start_ms"]

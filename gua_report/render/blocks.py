@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
+from gua_report.render.words import amount, clean
 from gua_sample.policy import STATES
 
 
@@ -21,20 +23,25 @@ class Heatmap(NamedTuple):
     shares: list[list[float | None]]  # 7 days from Monday on, 24 hours each; None: unknown
 
 
+Cell: TypeAlias = "str | Bar | State"
+Row: TypeAlias = "dict[Any, Any]"
+
+
 class Column(NamedTuple):
     title: str
+    cell: Callable[[Row], Cell]
     right: bool = False
     least: int = 0  # least width when space is short; 0: never shortened
     keep_end: bool = False  # shorten in the middle: the end of a name tells a MIG instance
     may_go: bool = False  # may be left out when space is short
 
 
-Cell: TypeAlias = "str | Bar | State"
-
-
 class Table(NamedTuple):
     columns: list[Column]
-    rows: list[list[Cell]]
+    rows: list[Row]
+
+    def cells(self) -> list[list[Cell]]:
+        return [[column.cell(row) for column in self.columns] for row in self.rows]
 
 
 Block: TypeAlias = "str | Bar | Table | Heatmap"  # a str is a paragraph
@@ -47,6 +54,25 @@ class Section(NamedTuple):
     blocks: list[Block]
 
 
+STATE = Column("state", lambda row: State(row["state"]))
+
+
+def figure(title: str, key: str, spell: Callable[[Any], str] = amount) -> Column:
+    """A column of numbers, aligned right."""
+    return Column(title, lambda row: spell(row[key]), right=True)
+
+
+def label(title: str, key: str, least: int = 8) -> Column:
+    """A column of names, which are made clean and are shortened when space is short."""
+    return Column(title, lambda row: clean(row[key]), least=least)
+
+
+def bar_of(parts: list[float]) -> Bar:
+    """A bar of amounts (hours) in the order of STATES."""
+    total = sum(parts)
+    return Bar(tuple(part / total for part in parts) if total else (0.0,) * len(STATES))
+
+
 def spread(shares: tuple[float, ...], cells: int) -> list[int]:
     """The number of cells for each share. The numbers add up; the largest remainders are rounded up."""
     exact = [share * cells if share == share else 0.0 for share in shares]
@@ -55,12 +81,6 @@ def spread(shares: tuple[float, ...], cells: int) -> list[int]:
     for position in by_remainder[: round(sum(exact)) - sum(whole)]:
         whole[position] += 1
     return whole
-
-
-def bar_of(parts: list[float]) -> Bar:
-    """A bar of amounts (hours) in the order of STATES."""
-    total = sum(parts)
-    return Bar(tuple(part / total for part in parts) if total else (0.0,) * len(STATES))
 
 
 def shade(share: float, shades: int) -> int:

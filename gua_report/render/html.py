@@ -6,7 +6,7 @@ from html import escape
 
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Section, State, Table
-from gua_report.render.sections import attention, build_sections, header, title
+from gua_report.render.page import build_page
 from gua_report.render.words import WEEKDAYS, percent
 from gua_report.summary.build import Report
 from gua_sample.policy import STATES
@@ -35,10 +35,10 @@ STYLE = """\
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
-    paragraphs = [f"<p><strong>{escape(title(report))}</strong></p>"]
-    paragraphs += [f"<p>{escape(line)}</p>" for line in [*attention(options), *header(report)]]
-    sections = [_section(section) for section in build_sections(report, options)]
-    parts = ['<div class="gua-report">', f"<style>\n{STYLE}</style>", *paragraphs, *sections, "</div>"]
+    page = build_page(report, options)
+    parts = ['<div class="gua-report">', f"<style>\n{STYLE}</style>", f"<p><strong>{escape(page.title)}</strong></p>"]
+    parts += [f"<p>{escape(line)}</p>" for line in page.attention + page.header]
+    parts += [*map(_section, page.sections), "</div>"]
     text = "\n".join(parts) + "\n"
     # Plain ASCII: a fragment can't declare its encoding, and a browser may guess wrong.
     return text.encode("ascii", "xmlcharrefreplace").decode()
@@ -76,7 +76,7 @@ def _table(table: Table) -> str:
     titles = "".join(_tagged("th", column, escape(column.title)) for column in table.columns)
     rows = [
         "<tr>" + "".join(_tagged("td", *pair) for pair in zip(table.columns, map(_cell, row), strict=True)) + "</tr>"
-        for row in table.rows
+        for row in table.cells()
     ]
     return "\n".join(["<table>", f"<tr>{titles}</tr>", *rows, "</table>"])
 

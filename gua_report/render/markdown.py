@@ -8,8 +8,8 @@ from tabulate import tabulate
 
 from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table
-from gua_report.render.sections import attention, build_sections, header, title
+from gua_report.render.blocks import Bar, Block, Cell, Heatmap, State, Table
+from gua_report.render.page import build_page
 from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
 from gua_report.summary.build import Report
 
@@ -20,19 +20,13 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]|~$])")
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     options = options._replace(color=False)
-    parts = [f"# {escape(title(report))}", *(escape(line) for line in [*attention(options), *header(report)])]
-    for section in build_sections(report, options):
-        parts += _section(section, options)
+    page = build_page(report, options)
+    parts = [f"# {escape(page.title)}", *map(escape, page.attention + page.header)]
+    for section in page.sections:
+        parts += [f"## {escape(section.title)}", f"*{escape(section.caption)}*"]
+        parts += [_block(block, options) for block in section.blocks]
     text = "\n\n".join(parts) + "\n"
     return to_ascii(text) if options.ascii else text
-
-
-def _section(section: Section, options: Options) -> list[str]:
-    return [
-        f"## {escape(section.title)}",
-        f"*{escape(section.caption)}*",
-        *(_block(block, options) for block in section.blocks),
-    ]
 
 
 def _block(block: Block, options: Options) -> str:
@@ -47,7 +41,7 @@ def _block(block: Block, options: Options) -> str:
 
 def _table(table: Table, options: Options) -> str:
     return tabulate(
-        [[_cell(cell, options) for cell in row] for row in table.rows],
+        [[_cell(cell, options) for cell in row] for row in table.cells()],
         [escape(column.title) for column in table.columns],
         tablefmt="pipe",
         disable_numparse=True,

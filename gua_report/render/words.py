@@ -9,7 +9,6 @@ import pandas as pd
 
 from gua_report.console import spelling
 from gua_sample.console import plural
-from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN, Policy
 from gua_sample.processes import printable
 
 count = plural
@@ -65,13 +64,6 @@ def number(value: float) -> str:
     return f"{value:.10g}"
 
 
-def duration(seconds: Any) -> str:
-    """A duration in its two largest units: 1d 3h, 2h 05m, 12m, 30s."""
-    if is_missing(seconds):
-        return MISSING
-    return spelling.duration(seconds)
-
-
 def moment(ts_ms: Any, zone: tzinfo) -> str:
     """A short time for tables: 13 Nov 11:34. The header names the zone."""
     local = datetime.fromtimestamp(ts_ms / 1000, zone)
@@ -83,17 +75,3 @@ def gpu(index: Any, mig_index: Any) -> str:
     if is_missing(index):
         return NOT_KNOWN
     return spelling.gpu(int(index), None if is_missing(mig_index) else int(mig_index))
-
-
-def gpu_name(name: Any) -> str:
-    return clean(name).removeprefix("NVIDIA ")
-
-
-def meanings(policy: Policy) -> dict[str, str]:
-    """The meaning of each state, with the thresholds in force."""
-    return {
-        ACTIVE: f"at work: utilization {number(policy.utilization_percent)}% or more",
-        IDLE_HELD: f"no work, but over {number(policy.process_memory_mib)} MiB held",
-        TRULY_IDLE: "no work, and no memory held",
-        UNKNOWN: "the driver did not tell",
-    }

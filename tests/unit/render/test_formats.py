@@ -20,10 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gua_report.console.spelling import duration
 from gua_report.render import FORMATS, SECTIONS, Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.blocks import spread
-from gua_report.render.words import amount, duration, percent, points
+from gua_report.render.words import amount, percent, points
 from gua_report.summary.build import Report
 from gua_report.window import HOUR_MS
 from gua_sample.errors import UsageError
@@ -323,10 +324,9 @@ def test_a_bar_is_always_full(parts: list[float], cells: int) -> None:
         (7500, "2h 05m"),
         (86_400, "1d"),
         (97_200, "1d 3h"),
-        (None, "—"),
     ],
 )
-def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> None:
+def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 

@@ -1,0 +1,61 @@
+"""Fit text to the columns of a terminal: a wide character takes two of them, an escape sequence none."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+ESCAPE = re.compile(r"\x1b\[\d*m")
+SEPARATOR = "  "  # between the columns of a table
+# Follows each wide character while textwrap counts characters. No text contains it, as it is not printable.
+FILLER = "\0"
+
+
+def columns(text: str) -> int:
+    """The number of terminal columns that the text takes."""
+    text = ESCAPE.sub("", text)
+    return len(text) if text.isascii() else len(_fill(text))
+
+
+def fit(text: str, size: int, ascii_only: bool = False, keep_end: bool = False) -> str:
+    """The text, cut to `size` columns with an ellipsis: at its end or, with `keep_end`, in its first half."""
+    if columns(text) <= size:
+        return text
+    text = ESCAPE.sub("", text)
+    ellipsis = ("..." if ascii_only else "…")[:size]
+    room = size - len(ellipsis)
+    tail = room * 2 // 3 if keep_end else 0
+    return _start(text, room - tail) + ellipsis + _start(text[::-1], tail)[::-1]
+
+
+def wrap(text: str, size: int) -> list[str]:
+    """The lines of a paragraph, none longer than `size` columns."""
+    filled = _fill(text)
+    # A wide character that is torn from its filler makes a line one column longer.
+    size -= filled != text
+    return [line.replace(FILLER, "") for line in textwrap.wrap(filled, size, break_on_hyphens=False)]
+
+
+def join(cells: list[str], sizes: list[int], right: list[bool]) -> str:
+    """The line of a table: each cell padded to the size of its column, on the left if it is aligned right."""
+    padded = []
+    for cell, size, is_right in zip(cells, sizes, right, strict=True):
+        blanks = " " * (size - columns(cell))
+        padded.append(blanks + cell if is_right else cell + blanks)
+    return SEPARATOR.join(padded).rstrip()
+
+
+def _start(text: str, size: int) -> str:
+    text = text[:size]
+    while columns(text) > size:
+        text = text[:-1]
+    return text
+
+
+def _fill(text: str) -> str:
+    """The text with a filler after each wide character, so that its length is its number of columns."""
+    if text.isascii():
+        return text
+    from unicodedata import east_asian_width  # imported late: names are rarely wide
+
+    return "".join(c + FILLER if east_asian_width(c) in "WF" else c for c in text)

@@ -1,0 +1,53 @@
+"""A report as people read it: title, opening paragraphs and sections, for the formats to lay out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gua_report.console.spelling import duration
+from gua_report.render import Options, chosen_sections
+from gua_report.render.blocks import Section
+from gua_report.render.words import clean, count, moment, percent
+from gua_report.summary.build import Report
+from gua_report.window import show
+
+# If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
+STALE_MS = 300_000
+
+
+class Page(NamedTuple):
+    title: str
+    attention: list[str]  # a paragraph on what to act on, if there is anything
+    header: list[str]  # paragraphs: the machine, the window, and reasons to doubt the rest
+    sections: list[Section]
+
+
+def build_page(report: Report, options: Options) -> Page:
+    attention = [f"To act on: {'; '.join(options.attention)}"] if options.attention else []
+    modules = chosen_sections(options).values()
+    sections = [section for module in modules for section in module.show(report, options)]
+    return Page(f"GPU use on {clean(report.host)}", attention, _header(report), sections)
+
+
+def _header(report: Report) -> list[str]:
+    zone = report.window.zone
+    start, end = show(report.window.start_ms, zone), show(report.window.end_ms, zone)
+    drivers = ", ".join(clean(version) for version in report.driver_versions) or "not known"
+    lines = [
+        f"{_cards(report)}, driver {drivers}",
+        f"{start} to {end} {clean(report.timezone)}, {percent(report.coverage_share)} observed",
+    ]
+    if report.window.start_ms > report.requested.start_ms:
+        lines.append(f"Asked for since {show(report.requested.start_ms, zone)}; the oldest sample is younger.")
+    late_ms = report.window.end_ms - report.newest_ms
+    if late_ms > STALE_MS:
+        newest = moment(report.newest_ms, zone)
+        lines.append(f"The sampler seems to have stopped: no tick since {newest}, {duration(late_ms / 1000)} earlier.")
+    return lines
+
+
+def _cards(report: Report) -> str:
+    indexes = report.gpus["index"]
+    cards = indexes.nunique() + int(indexes.isna().sum())
+    instances = int(report.gpus["mig_index"].notna().sum())
+    return count(cards, "GPU") + (f" ({count(instances, 'MIG instance')})" if instances else "")

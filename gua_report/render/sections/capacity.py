@@ -1,0 +1,63 @@
+"""§2: idle capacity by state, its energy and cost, and what reclaim rules would have freed."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from gua_report.console.spelling import duration
+from gua_report.render import Options
+from gua_report.render.blocks import STATE, Block, Column, Section, Table, figure
+from gua_report.render.values import by_state, records, value
+from gua_report.render.words import amount, clean, is_missing, number, percent
+from gua_report.summary.build import Report
+from gua_sample.policy import IDLE_HELD
+
+COLUMNS = ["state", "gpu_hours", "equivalent_gpus", "energy_kwh", "cost", "currency"]
+
+
+def frame(report: Report) -> pd.DataFrame:
+    return report.capacity.assign(currency=_currency(report)).rename_axis("state").reset_index()
+
+
+def document(report: Report) -> dict[str, object]:
+    return {
+        "states": by_state(frame(report), COLUMNS[1:-1]),
+        "energy_known_share": value("share", report.energy_known_share),
+        "currency": _currency(report),
+        "reclaim": records(report.reclaim, ["after_seconds", "freed_gpu_hours"]),
+    }
+
+
+def show(report: Report, options: Options) -> list[Section]:
+    columns = [STATE, figure("GPU-hours", "gpu_hours"), figure("GPUs", "equivalent_gpus"), figure("kWh", "energy_kwh")]
+    if priced := _currency(report):
+        columns.append(figure(priced, "cost"))
+    blocks: list[Block] = [Table(columns, frame(report).to_dict("records"))]
+    if len(report.reclaim):
+        held = report.capacity["gpu_hours"][IDLE_HELD]
+        rule = [
+            Column("reclaim after", lambda row: f"{duration(row['after_seconds'])} idle"),
+            figure("would have freed", "freed_gpu_hours", lambda hours: f"{amount(hours)} GPU-hours"),
+            figure("of idle-held", "freed_gpu_hours", lambda hours: percent(hours / held if held else None)),
+        ]
+        blocks.append(Table(rule, report.reclaim.to_dict("records")))
+    return [Section("capacity", "§2 Idle capacity", _caption(report), blocks)]
+
+
+def _currency(report: Report) -> str | None:
+    """The currency; None without a price, as there is no cost then."""
+    config = report.config
+    priced = config.price_per_gpu_hour is not None or config.price_per_kwh is not None
+    return clean(config.currency) if priced else None
+
+
+def _caption(report: Report) -> str:
+    config = report.config
+    prices = [
+        f"{number(price)} {_currency(report)} a {unit}"
+        for price, unit in ((config.price_per_gpu_hour, "GPU-hour"), (config.price_per_kwh, "kWh"))
+        if price is not None
+    ]
+    known = report.energy_known_share
+    measured = "not measured" if is_missing(known) or not known else f"measured for {percent(known)} of the time"
+    return "; ".join(["GPUs: GPU-hours over observed hours", f"kWh: {measured}", *prices]) + "."

@@ -1,0 +1,68 @@
+"""§7: how much of the window was observed, and why the rest was not."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from gua_report.console.spelling import duration
+from gua_report.render import Options
+from gua_report.render.blocks import Block, Column, Section, Table, figure, label
+from gua_report.render.values import iso, records, value
+from gua_report.render.words import clean, count, is_missing, moment, percent
+from gua_report.summary.build import Report
+
+COLUMNS = ["from", "to", "seconds", "kind"]
+
+
+def frame(report: Report) -> pd.DataFrame:
+    """The gaps."""
+    start, end, zone = report.gaps["start_ms"], report.gaps["end_ms"], report.window.zone
+    times = {name: [iso(ms, zone) for ms in column.tolist()] for name, column in (("from", start), ("to", end))}
+    return report.gaps.assign(**times, seconds=(end - start) / 1000)
+
+
+def document(report: Report) -> dict[str, object]:
+    return {
+        "share": value("share", report.coverage_share),
+        "observed_seconds": value("seconds", report.observed_seconds),
+        "gaps": records(frame(report), ["from", "to", "kind"]),
+    }
+
+
+def show(report: Report, options: Options) -> list[Section]:
+    observed, length = report.observed_seconds, report.window.length_ms / 1000
+    ticks, rollups = report.from_ticks_seconds, report.from_rollups_seconds
+    sources = f"{duration(ticks)} from ticks" + (f", {duration(rollups)} from rollups" if rollups else "")
+    known = report.energy_known_share
+    energy = "not known" if is_missing(known) else f"known for {percent(known)} of the card time"
+    blocks: list[Block] = [
+        f"Observed: {percent(report.coverage_share)}, {duration(observed)} of {duration(length)} ({sources}).",
+        f"Energy: {energy}.",
+    ]
+    if len(report.driver_versions) > 1:
+        blocks.append(f"Drivers: {', '.join(clean(version) for version in report.driver_versions)}.")
+    blocks += _gaps(report, options.top) if len(report.gaps) else ["No gaps."]
+    blocks += [f"Warning: {clean(warning)}" for warning in report.warnings]
+    blocks += [f"Note: {clean(note)}" for note in report.notes]
+    caption = "Observed time over window time; what no tick covers is a gap, never idle."
+    return [Section("coverage", "§7 Coverage and data quality", caption, blocks)]
+
+
+def _gaps(report: Report, top: int) -> list[Block]:
+    gaps, zone = frame(report), report.window.zone
+    by_kind = [
+        label("gaps by kind", "kind", least=12),
+        figure("gaps", "count", "{:,}".format),
+        figure("total", "sum", duration),
+        figure("longest", "max", duration),
+    ]
+    totals = gaps.groupby("kind", sort=True)["seconds"].agg(["count", "sum", "max"]).reset_index()
+    each = [
+        Column("from", lambda row: moment(row["start_ms"], zone)),
+        Column("to", lambda row: moment(row["end_ms"], zone)),
+        figure("length", "seconds", duration),
+        label("kind", "kind", least=12),
+    ]
+    longest = gaps.sort_values(["seconds", "start_ms"], ascending=[False, True]).head(top).sort_values("start_ms")
+    blocks: list[Block] = [Table(by_kind, totals.to_dict("records")), Table(each, longest.to_dict("records"))]
+    return blocks + ([f"and {count(len(gaps) - top, 'shorter gap')}"] if len(gaps) > top else [])

@@ -1,0 +1,48 @@
+"""§3: the time of each card by state."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from gua_report.render import Options
+from gua_report.render.blocks import Bar, Block, Column, Section, Table, figure
+from gua_report.render.values import records
+from gua_report.render.words import clean, gpu, percent
+from gua_report.summary.build import Report
+from gua_sample.policy import STATES
+
+CARD = ["uuid", "index", "mig_index", "name", "gpu_hours"]
+PREFIXES = {state: state.replace("-", "_") for state in STATES}
+SHARES = {state: f"{prefix}_share" for state, prefix in PREFIXES.items()}
+HOURS = {state: f"{prefix}_gpu_hours" for state, prefix in PREFIXES.items()}
+COLUMNS = CARD + [column for state in STATES for column in (HOURS[state], SHARES[state])]
+
+
+def frame(report: Report) -> pd.DataFrame:
+    return report.gpus
+
+
+def document(report: Report) -> list[dict[str, object]]:
+    return [
+        {
+            **{name: row[name] for name in CARD},
+            "states": {state: {"share": row[SHARES[state]], "gpu_hours": row[HOURS[state]]} for state in STATES},
+        }
+        for row in records(report.gpus, COLUMNS)
+    ]
+
+
+def show(report: Report, options: Options) -> list[Section]:
+    columns = [
+        Column("gpu", lambda row: gpu(row["index"], row["mig_index"])),
+        Column("name", lambda row: clean(row["name"]).removeprefix("NVIDIA "), least=6, keep_end=True),
+        Column("", lambda row: Bar(tuple(row[share] for share in SHARES.values())), may_go=True),
+        *(figure(state, share, percent) for state, share in SHARES.items()),
+        figure("GPU-h", "gpu_hours"),
+    ]
+    rows = report.gpus.to_dict("records")
+    blocks: list[Block] = [Table(columns, rows)] if rows else ["No card was seen in this window."]
+    caption = "Each card's observed time by state"
+    if report.gpus["mig_index"].notna().any():
+        caption += "; a MIG instance weighs its share of the card's memory"
+    return [Section("gpus", "§3 Per GPU", f"{caption}.", blocks)]

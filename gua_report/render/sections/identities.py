@@ -1,0 +1,59 @@
+"""§4: who used the cards, and who held them without work."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from gua_report.people.identities import UNATTRIBUTED
+from gua_report.render import Options
+from gua_report.render.blocks import Block, Column, Row, Section, Table, bar_of, figure, label
+from gua_report.render.values import Value, records
+from gua_report.render.words import number, percent
+from gua_report.summary.build import Report
+from gua_report.summary.tables import IDENTITY_COLUMNS as COLUMNS
+from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
+
+ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS = "active_gpu_hours", "idle_held_gpu_hours", "unknown_gpu_hours"
+
+
+def frame(report: Report) -> pd.DataFrame:
+    return report.identities
+
+
+def document(report: Report) -> list[dict[str, Value]]:
+    return records(report.identities, COLUMNS)
+
+
+def show(report: Report, options: Options) -> list[Section]:
+    found, policy = report.identities, report.policy
+    columns = [
+        label("who", "identity"),
+        Column("", lambda row: bar_of([row[ACTIVE_HOURS], row[HELD_HOURS], 0.0, row[UNKNOWN_HOURS]]), may_go=True),
+        figure(IDLE_HELD, HELD_HOURS),
+        figure(ACTIVE, ACTIVE_HOURS),
+    ]
+    if (found[UNKNOWN_HOURS] > 0).any():
+        columns.append(figure(UNKNOWN, UNKNOWN_HOURS))
+    columns.append(Column("idle-held share", _held_share, right=True))
+    rows = top_and_rest(found, options.top, [ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS])
+    blocks: list[Block] = [Table(columns, rows)] if rows else ["Nobody used a card."]
+    if (found["identity"] == UNATTRIBUTED).any():
+        hidden = number(policy.unattributed_memory_mib)
+        blocks.append(f"{UNATTRIBUTED}: over {hidden} MiB in use that no process shows.")
+    held = number(policy.process_memory_mib)
+    caption = f"GPU-hours of each on any card; idle-held: over {held} MiB and no work done."
+    return [Section("identities", "§4 Top identities, by idle-held GPU-hours", caption, blocks)]
+
+
+def _held_share(row: Row) -> str:
+    used = row[ACTIVE_HOURS] + row[HELD_HOURS]
+    return percent(row[HELD_HOURS] / used if used else None)
+
+
+def top_and_rest(found: pd.DataFrame, top: int, sums: list[str]) -> list[Row]:
+    """The first rows of a table of identities, and one with the sums of all others."""
+    rows = found.head(top).to_dict("records")
+    rest = found.iloc[top:]
+    if len(rest):
+        rows.append({"identity": f"and {len(rest):,} more", **rest[sums].sum(skipna=False).to_dict()})
+    return rows
