@@ -1,15 +1,14 @@
-"""Reservations in a CSV file: gpu,user,from,to,note. Invalid rows are named in complaints, and the others count."""
+"""Read reservations from a CSV file: gpu,user,from,to,note. Invalid rows are named in complaints; the others count."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import tzinfo
-from typing import NamedTuple
 
 from gua_report.console.bounded_file import NoRegularFile, read_bounded
-from gua_report.reservations.reservation import FOREVER_MS, FewLines, Reservation, moment_ms, shown
+from gua_report.reservations.reservation import FOREVER_MS, BadEntry, Book, FewLines, Reservation, moment_ms, shown
 
 # Enough for thirty years with a reservation a day on each of nine cards.
 MOST_ROWS = 100_000
@@ -19,75 +18,49 @@ COLUMNS = ("gpu", "user", "from", "to", "note")
 OPTIONAL = ("note",)
 A_TIME = "a time such as 2026-11-16 or 2026-11-16T08:30, or epoch seconds"
 
-Complain = Callable[[str], None]
 
-
-class BadValue(Exception):
-    """An invalid row; the text says why. `gpu`: the row's card, if known."""
-
-    def __init__(self, text: str, gpu: str | None = None) -> None:
-        super().__init__(text)
-        self.gpu = gpu
-
-
-class Rows(NamedTuple):
-    reservations: list[Reservation]
-    unreadable: set[str]  # cards of invalid rows
-    is_complete: bool  # False: any card may have reservations that could not be read
-
-
-def read(path: str, zone: tzinfo, complain: Complain) -> Rows | None:
-    """The file's reservations; None, with a complaint, if nothing in the file can be used."""
+def read(path: str, zone: tzinfo, book: Book) -> None:
+    """Add the file's reservations to the book."""
     try:
         content = read_bounded(path, MOST_BYTES)
         # A truncated row may say something else than the whole one.
         data = content.data if content.is_whole else content.data[: content.data.rfind(b"\n") + 1]
-        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
-        return _read_rows(path, text, content.is_whole, zone, complain)
+        data.decode()  # all of it, before any row counts
     except NoRegularFile as error:
-        complain(f"reservations can't be read from {path}: {error.strerror}")
+        book.give_up(f"reservations can't be read from {path}: {error.strerror}")
     except OSError as error:
-        complain(f"reservations can't be read from {path} ({error.strerror}): check [reservations] in the config")
+        book.give_up(f"reservations can't be read from {path} ({error.strerror}): check [reservations] in the config")
     except UnicodeDecodeError:
-        complain(f"{path}: expected a CSV file in UTF-8")
-    return None
+        book.give_up(f"{path}: expected a CSV file in UTF-8")
+    else:
+        _read_rows(path, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""), content.is_whole, zone, book)
 
 
-def _read_rows(path: str, file: Iterator[str], is_whole: bool, zone: tzinfo, complain: Complain) -> Rows | None:
+def _read_rows(path: str, file: Iterator[str], is_whole: bool, zone: tzinfo, book: Book) -> None:
     names: list[str] = []
-    found = Rows([], set(), True)
-    bad = FewLines(complain, f"more rows in {path} make no sense")
+    bad = FewLines(book.complain, f"more rows in {path} make no sense")
     count = 0
     for where, fields in _split(path, file, bad):
         if fields is None:
-            found = found._replace(is_complete=False)
+            book.is_complete = False
         elif not names:
             names = [field.strip().lower() for field in fields]
-            if not _is_header(where, names, complain):
-                return None
+            if not _is_header(where, names, book):
+                return
         elif count == MOST_ROWS:
             is_whole = False
             break
         else:
             count += 1
-            try:
-                found.reservations.append(_reservation(names, fields, where, zone))
-            except BadValue as error:
-                bad.say(f"{where}: {error}")
-                if error.gpu is None:
-                    found = found._replace(is_complete=False)
-                else:
-                    found.unreadable.add(error.gpu)
+            _add_row(names, fields, where, zone, book, bad)
     bad.finish()
     if not is_whole:
-        complain(
+        book.give_up(
             f"{path}: only its first {count:,} rows are read, as there are more than {MOST_ROWS:,} or"
             f" {MOST_BYTES >> 20} MiB: take out those of the past; a card that these do not name may be reserved"
         )
-        found = found._replace(is_complete=False)
     elif not names:
-        complain(f"{path} is empty: expected a first line {','.join(COLUMNS)}")
-    return found if names else None
+        book.give_up(f"{path} is empty: expected a first line {','.join(COLUMNS)}")
 
 
 def _split(path: str, file: Iterator[str], bad: FewLines) -> Iterator[tuple[str, list[str] | None]]:
@@ -106,10 +79,10 @@ def _split(path: str, file: Iterator[str], bad: FewLines) -> Iterator[tuple[str,
             yield f"{path} line {rows.line_num}", fields
 
 
-def _is_header(where: str, names: list[str], complain: Complain) -> bool:
+def _is_header(where: str, names: list[str], book: Book) -> bool:
     """Whether each required column is there, and none twice. Unknown columns are named in a complaint and ignored."""
     if len(names) > MOST_COLUMNS:
-        complain(f"{where}: {len(names):,} columns: expected {','.join(COLUMNS)}")
+        book.give_up(f"{where}: {len(names):,} columns: expected {','.join(COLUMNS)}")
         return False
     unknown = [shown(name) for name in names if name not in COLUMNS]
     missing = [name for name in COLUMNS if name not in names and name not in OPTIONAL]
@@ -118,27 +91,46 @@ def _is_header(where: str, names: list[str], complain: Complain) -> bool:
     said += [f"unknown column {', '.join(unknown)}"] if unknown else []
     said += [f"column {', '.join(twice)} twice"] if twice else []
     if said:
-        complain(f"{where}: {'; '.join(said)}: expected {','.join(COLUMNS)}")
+        book.complain(f"{where}: {'; '.join(said)}: expected {','.join(COLUMNS)}")
+    if missing or twice:
+        book.is_complete = False
     return not missing and not twice
 
 
-def _reservation(names: list[str], fields: list[str], where: str, zone: tzinfo) -> Reservation:
-    if len(fields) > len(names):
-        raise BadValue(f"{len(fields)} values, but {len(names)} columns: put a text with commas in double quotes")
-    row = {name: field.strip() for name, field in zip(names, fields, strict=False)}
-    gpu, user = row.get("gpu", ""), row.get("user", "")
-    if gpu.isascii() and gpu.isdigit():
-        gpu = gpu.lstrip("0") or "0"
-    elif not gpu.startswith(("GPU-", "MIG-")):
-        raise BadValue(f"bad gpu {shown(gpu)}: expected the index of a card, or its uuid")
+def _add_row(names: list[str], fields: list[str], where: str, zone: tzinfo, book: Book, bad: FewLines) -> None:
+    gpu = ""
+    try:
+        if len(fields) > len(names):
+            raise BadEntry(f"{len(fields)} values, but {len(names)} columns: put a text with commas in double quotes")
+        row = {**dict.fromkeys(COLUMNS, ""), **dict(zip(names, map(str.strip, fields), strict=False))}
+        gpu = _gpu(row["gpu"])
+        book.reservations.append(_reservation(gpu, row, where, zone))
+    except BadEntry as error:
+        bad.say(f"{where}: {error}")
+        if gpu:
+            book.unreadable.add(gpu)
+        else:
+            book.is_complete = False
+
+
+def _gpu(text: str) -> str:
+    if text.isascii() and text.isdigit():
+        return text.lstrip("0") or "0"
+    if not text.startswith(("GPU-", "MIG-")):
+        raise BadEntry(f"bad gpu {shown(text)}: expected the index of a card, or its uuid")
+    return text
+
+
+def _reservation(gpu: str, row: dict[str, str], where: str, zone: tzinfo) -> Reservation:
+    user, start, end = row["user"], row["from"], row["to"]
     if not user:
-        raise BadValue("no user: expected the name of whoever reserved the card", gpu)
-    start_ms = moment_ms(row.get("from", ""), zone)
+        raise BadEntry("no user: expected the name of whoever reserved the card")
+    start_ms = moment_ms(start, zone)
     if start_ms is None:
-        raise BadValue(f"bad from {shown(row.get('from', ''))}: expected {A_TIME}", gpu)
-    end_ms = moment_ms(row["to"], zone) if row.get("to") else FOREVER_MS
+        raise BadEntry(f"bad from {shown(start)}: expected {A_TIME}")
+    end_ms = moment_ms(end, zone) if end else FOREVER_MS
     if end_ms is None:
-        raise BadValue(f"bad to {shown(row['to'])}: expected {A_TIME}, or nothing", gpu)
+        raise BadEntry(f"bad to {shown(end)}: expected {A_TIME}, or nothing")
     if end_ms <= start_ms:
-        raise BadValue(f"bad to {shown(row['to'])}: expected a time after {shown(row['from'])}", gpu)
-    return Reservation(gpu, user, start_ms, end_ms, "file", row.get("note", ""), where)
+        raise BadEntry(f"bad to {shown(end)}: expected a time after {shown(start)}")
+    return Reservation(gpu, user, start_ms, end_ms, "file", row["note"], where)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import socket
-import threading
 import time
-from collections.abc import Iterable
-from types import TracebackType
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gua_report.reservations.redis_url import Address
+from gua_report.reservations.reservation import abandon_after
 from gua_sample.processes import printable
 
 CONVERSATION_SECONDS = 2.0
@@ -34,28 +34,25 @@ class ErrorAnswer(Exception):
     """An error that the server sent instead of a value."""
 
 
+@contextmanager
+def converse(address: Address) -> Iterator[Conversation]:
+    """Connect, log in and, at the end, disconnect: `with converse(address) as server: server.ask("GET", "key")`."""
+    deadline = time.monotonic() + CONVERSATION_SECONDS
+    with _connect(address, deadline) as plain, _secure(plain, address, deadline) as connection:
+        server = Conversation(connection, deadline)
+        if address.user or address.password:
+            server.ask("AUTH", *filter(None, [address.user]), address.password)
+        if address.database:
+            server.ask("SELECT", address.database)
+        yield server
+
+
 class Conversation:
-    """A conversation with one server, within the limits:
-    `with Conversation(address) as server: server.ask("GET", "key")`."""
+    """A conversation with one server, within the limits."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._deadline = time.monotonic() + CONVERSATION_SECONDS
-
-    def __enter__(self) -> Conversation:
-        self._socket = self._connect()
-        try:
-            self._answers = io.BufferedReader(_Answers(self._socket, self._deadline), 1 << 16)
-            self._begin()
-        except BaseException:
-            self._socket.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._socket.close()
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._socket, self._deadline = connection, deadline
+        self._answers = io.BufferedReader(_Answers(connection, deadline), 1 << 16)
 
     def ask(self, *command: object) -> Any:
         (answer,) = self.ask_all([command])
@@ -69,41 +66,6 @@ class Conversation:
         self._socket.settimeout(_remaining(self._deadline))
         self._socket.sendall(b"".join(map(_encode, commands)))
         return [self._read_answer() for _ in commands]
-
-    def _connect(self) -> socket.socket:
-        if self._address.scheme == "unix":
-            places: list[Any] = [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", self._address.host)]
-        else:
-            places = _resolve(self._address.host, self._address.port, _remaining(self._deadline))
-        failure: OSError | None = None
-        for family, kind, protocol, _, place in places:
-            found = socket.socket(family, kind, protocol)
-            try:
-                found.settimeout(_remaining(self._deadline))
-                found.connect(place)
-                return self._with_tls(found) if self._address.scheme == "rediss" else found
-            except OSError as error:
-                found.close()
-                failure = error
-        raise failure or OSError("it has no address")
-
-    def _with_tls(self, plain: socket.socket) -> socket.socket:
-        import ssl
-
-        options = self._address.tls
-        context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
-        if options.get("ssl_cert_reqs") == "none":
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if "ssl_certfile" in options:
-            context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"))
-        plain.settimeout(_remaining(self._deadline))
-        return context.wrap_socket(plain, server_hostname=self._address.host)
-
-    def _begin(self) -> None:
-        if self._address.user or self._address.password:
-            self.ask("AUTH", *filter(None, [self._address.user]), self._address.password)
-        if self._address.database:
-            self.ask("SELECT", self._address.database)
 
     def _read_answer(self) -> Any:
         kind, text = self._read_line()
@@ -161,27 +123,47 @@ def _remaining(deadline: float) -> float:
     return seconds
 
 
-def _resolve(host: str, port: int, seconds: float) -> list[Any]:
-    """The addresses of a host. A thread asks and is abandoned at the timeout, as a resolver has timeouts of its own."""
-    found: list[Any] = []
+def _connect(address: Address, deadline: float) -> socket.socket:
+    """Connect in a thread that is abandoned at the deadline, as looking up a name has timeouts of its own."""
+    seconds = _remaining(deadline)
+    connected: list[socket.socket] = []
     failed: list[OSError] = []
 
-    def ask() -> None:
+    def connect() -> None:
         try:
-            found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            if address.scheme != "unix":
+                connected.append(socket.create_connection((address.host, address.port), seconds))
+                return
+            local = socket.socket(socket.AF_UNIX)
+            local.settimeout(seconds)
+            local.connect(address.host)
+            connected.append(local)
         except OSError as error:
             failed.append(error)
         except UnicodeError:
             failed.append(OSError("no such name can be"))
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(seconds)
+    abandon_after(seconds, connect)
     if failed:
         raise failed[0]
-    if not found:
+    if not connected:
         raise TimeoutError
-    return found
+    return connected[0]
+
+
+def _secure(plain: socket.socket, address: Address, deadline: float) -> socket.socket:
+    """The connection with TLS, if the address wants it."""
+    if address.scheme != "rediss":
+        return plain
+    import ssl
+
+    context = ssl.create_default_context(cafile=address.tls.get("ssl_ca_certs"))
+    if address.tls.get("ssl_cert_reqs") == "none":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if "ssl_certfile" in address.tls:
+        context.load_cert_chain(address.tls["ssl_certfile"], address.tls.get("ssl_keyfile"))
+    plain.settimeout(_remaining(deadline))
+    return context.wrap_socket(plain, server_hostname=address.host)
 
 
 def _encode(command: tuple[object, ...]) -> bytes:

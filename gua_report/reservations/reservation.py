@@ -1,9 +1,11 @@
-"""A reservation, whatever its source, and the times in it."""
+"""A reservation, whatever its source, the book of all of them, and what the readers of sources share."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import tzinfo
 from typing import NamedTuple
 
@@ -21,6 +23,9 @@ MOST_LINES = 20
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 
 
+Complain = Callable[[str], None]
+
+
 class Reservation(NamedTuple):
     gpu: str  # the index of a card, or its uuid
     user: str  # the name in the source
@@ -31,19 +36,30 @@ class Reservation(NamedTuple):
     source: str  # the place of the reservation, for messages
 
 
-class Book(NamedTuple):
-    """The contents of all sources. If any entry of a card is unreadable, it is unknown whether the card is reserved."""
+class Book:
+    """The reservations from all sources, to which each reader adds. Every problem is one complaint."""
 
-    reservations: list[Reservation]
-    released_ms: dict[str, int]  # by card: when its last reservation was released, if known
-    unreadable: set[str]  # cards with invalid entries in a source
-    is_complete: bool  # whether every source could be read
+    def __init__(self, complain: Complain) -> None:
+        self.complain = complain
+        self.reservations: list[Reservation] = []
+        self.released_ms: dict[str, int] = {}  # by card: when its last reservation was released, if known
+        self.unreadable: set[str] = set()  # cards with invalid entries: it is unknown whether they are reserved
+        self.is_complete = True  # False: any card may have reservations that could not be read
+
+    def give_up(self, problem: str) -> None:
+        """Complain of a source that could not be read, or not as a whole."""
+        self.complain(problem)
+        self.is_complete = False
+
+
+class BadEntry(Exception):
+    """An entry of a source that makes no sense; the text says what was expected."""
 
 
 class FewLines:
     """Complaints of one kind: the first are passed on and the rest counted, as a bad file may cause very many."""
 
-    def __init__(self, complain: Callable[[str], None], more: str) -> None:
+    def __init__(self, complain: Complain, more: str) -> None:
         self._complain, self._more, self._count = complain, more, 0
 
     def say(self, line: str) -> None:
@@ -54,6 +70,14 @@ class FewLines:
     def finish(self) -> None:
         if self._count > MOST_LINES:
             self._complain(f"{self._count - MOST_LINES:,} {self._more}")
+
+
+def abandon_after(seconds: float, work: Callable[[], None]) -> None:
+    """Let a thread do the work, and leave it behind after so many seconds: a look-up of a name may hang for minutes."""
+    thread = threading.Thread(target=work, daemon=True)
+    with suppress(RuntimeError):  # the system is out of threads
+        thread.start()
+        thread.join(seconds)
 
 
 def moment_ms(value: object, zone: tzinfo) -> int | None:

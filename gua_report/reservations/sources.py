@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import pwd
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 
 from gua_report.config import Config
 from gua_report.people.identities import apply_mapping
 from gua_report.reservations import csv_file
-from gua_report.reservations.reservation import FOREVER_MS, MOST_LINES, Book, FewLines, Reservation, shown
+from gua_report.reservations.reservation import (
+    FOREVER_MS,
+    MOST_LINES,
+    Book,
+    Complain,
+    FewLines,
+    Reservation,
+    abandon_after,
+    shown,
+)
 from gua_report.window import parse_zone, show
 from gua_sample.processes import ANSWER_SECONDS, printable
 
@@ -18,7 +25,6 @@ MOST_OVERLAPS = 5
 # canhazgpu cuts the start of a reservation to the second, but not the end of the one before.
 ROUNDED_MS = 1000
 
-Complain = Callable[[str], None]
 Indexes = Mapping[str, int | None]  # of cards, by uuid
 
 
@@ -28,24 +34,13 @@ def is_configured(config: Config) -> bool:
 
 def read_book(config: Config, history_since_ms: int | None, complain: Complain) -> Book:
     """All reservations. Past ones in Redis are read since that time; without one, not at all."""
-    book = Book([], {}, set(), True)
+    book = Book(complain)
     if config.reservations.file is not None:
-        rows = csv_file.read(config.reservations.file, parse_zone(None), complain)
-        if rows is None:
-            book = book._replace(is_complete=False)
-        else:
-            book.reservations.extend(rows.reservations)
-            book.unreadable.update(rows.unreadable)
-            book = book._replace(is_complete=rows.is_complete)
+        csv_file.read(config.reservations.file, parse_zone(None), book)
     if config.reservations.redis is not None:
         from gua_report.reservations import canhazgpu
 
-        answer = canhazgpu.read(config.reservations.redis, history_since_ms, complain)
-        if answer is None:
-            return book._replace(is_complete=False)
-        book.reservations.extend(answer.reservations)
-        book.released_ms.update(answer.released_ms)
-        book.unreadable.update(answer.unreadable)
+        canhazgpu.read(config.reservations.redis, history_since_ms, book)
     return book
 
 
@@ -100,10 +95,7 @@ def _unknown_to_the_system(names: list[str], most: int) -> list[str]:
                     break
 
     if names:
-        thread = threading.Thread(target=ask, daemon=True)
-        with suppress(RuntimeError):  # the system is out of threads
-            thread.start()
-            thread.join(ANSWER_SECONDS)
+        abandon_after(ANSWER_SECONDS, ask)
     return list(unknown)
 
 

@@ -12,28 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gua_report.reservations import csv_file
-from gua_report.reservations.reservation import FOREVER_MS, Reservation
+from gua_report.reservations.reservation import FOREVER_MS, Book
 from tests.bookings import HEADER
 from tests.lab import at
 
-Read = Callable[[str], tuple[list[Reservation] | None, list[str]]]
+Read = Callable[[str], tuple[Book, list[str]]]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def write_and_read(text: str) -> tuple[list[Reservation] | None, list[str]]:
+    def write_and_read(text: str) -> tuple[Book, list[str]]:
         path = tmp_path / "r.csv"
         path.write_text(text, encoding="utf-8")
         said: list[str] = []
-        rows = csv_file.read(str(path), ZoneInfo("Europe/Berlin"), said.append)
-        found = None if rows is None else rows.reservations
-        return found, [line.removeprefix(f"{path} ") for line in said]
+        book = Book(said.append)
+        csv_file.read(str(path), ZoneInfo("Europe/Berlin"), book)
+        return book, [line.removeprefix(f"{path} ") for line in said]
 
     return write_and_read
 
 
 def test_a_file_is_read_in_the_time_of_the_machine(read: Read) -> None:
-    found, said = read(
+    book, said = read(
         "\ufeffGPU, user ,from,to,note\r\n"
         '0,alice,2026-11-16T08:30,2026-11-16T10:00Z,"a note, with a comma"\r\n'
         "\r\n"
@@ -41,8 +41,8 @@ def test_a_file_is_read_in_the_time_of_the_machine(read: Read) -> None:
         "03,carol,2026-11-16,2026-11-17\r\n"
     )
     assert said == []
-    assert found
-    assert [one[:6] for one in found] == [
+    assert book.is_complete
+    assert [one[:6] for one in book.reservations] == [
         ("0", "alice", at("2026-11-16T07:30"), at("2026-11-16T10:00"), "file", "a note, with a comma"),
         ("GPU-1234", "bob", at("2026-11-15T23:00"), FOREVER_MS, "file", ""),
         ("3", "carol", at("2026-11-15T23:00"), at("2026-11-16T23:00"), "file", ""),
@@ -67,9 +67,9 @@ def test_a_file_is_read_in_the_time_of_the_machine(read: Read) -> None:
     ],
 )
 def test_a_bad_row_is_named_and_the_others_count(read: Read, row: str, said: str) -> None:
-    found, lines = read(f"{HEADER}1,bob,2026-11-16,,\n{row}\n2,bob,2026-11-16,,\n")
-    assert found is not None
-    assert [one.gpu for one in found] == ["1", "2"]
+    book, lines = read(f"{HEADER}1,bob,2026-11-16,,\n{row}\n2,bob,2026-11-16,,\n")
+    assert [one.gpu for one in book.reservations] == ["1", "2"]
+    assert book.unreadable == {"0"} or not book.is_complete
     (line,) = lines
     assert line.startswith(f"line 3: {said}")
     assert line.isprintable()
@@ -86,25 +86,27 @@ def test_a_bad_row_is_named_and_the_others_count(read: Read, row: str, said: str
     ],
 )
 def test_columns_may_be_in_any_order_but_must_be_there(read: Read, header: str, usable: bool, said: list[str]) -> None:
-    found, lines = read(f"{header}\n")
-    assert (found is not None) == usable
+    book, lines = read(f"{header}\n")
+    assert book.is_complete == usable
     assert len(lines) == len(said)
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
 
 
 def test_an_empty_file_and_one_that_is_no_text_are_named(tmp_path: Path, read: Read) -> None:
-    found, (line,) = read("\n\n")
-    assert found is None
+    book, (line,) = read("\n\n")
+    assert not book.is_complete
     assert line.endswith("is empty: expected a first line gpu,user,from,to,note")
-    (tmp_path / "bytes.csv").write_bytes(b"gpu,user,from,to\n0,\xff,2026-11-16,\n")
+    (tmp_path / "bytes.csv").write_bytes(b"gpu,user,from,to\n1,bob,2026-11-16,\n0,\xff,2026-11-16,\n")
     said: list[str] = []
-    assert csv_file.read(str(tmp_path / "bytes.csv"), timezone.utc, said.append) is None
+    book = Book(said.append)
+    csv_file.read(str(tmp_path / "bytes.csv"), timezone.utc, book)
+    assert (book.is_complete, book.reservations) == (False, [])
     assert said == [f"{tmp_path / 'bytes.csv'}: expected a CSV file in UTF-8"]
 
 
 @given(st.text(alphabet="gpuserfomt,\n\r\"0aA-'\x00 2", max_size=80))
 def test_whatever_the_file_holds_is_read_or_complained_of(text: str) -> None:
     said: list[str] = []
-    rows = csv_file._read_rows("f", iter((HEADER + text).splitlines(keepends=True)), True, timezone.utc, said.append)
-    assert rows is not None
+    rows = iter((HEADER + text).splitlines(keepends=True))
+    csv_file._read_rows("f", rows, True, timezone.utc, Book(said.append))
     assert all(line.isprintable() for line in said)
