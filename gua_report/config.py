@@ -82,8 +82,6 @@ TABLES = {
     "retention": {"raw_days": DAYS, "csv_days": DAYS_OR_NONE, "rollup_days": DAYS},
     "reservations": {"file": FILE, "redis": REDIS},
 }
-RESERVATIONS = "reservations"
-HIDDEN = "..."
 PEOPLE = "people"  # its keys are identities, so any key is valid
 
 
@@ -140,7 +138,7 @@ def _check(document: dict[str, Any], path: str) -> None:
             raise UsageError(f"{path}: bad value {table} = {_shown(content)}: expected a table, [{table}]")
         for key, value in content.items():
             rule = PERSON if table == PEOPLE else TABLES[table].get(key)
-            shown = HIDDEN if table == RESERVATIONS else value  # a misplaced value may be a password
+            shown = "..." if table == "reservations" else value  # a misplaced value may be a password
             if rule is None:
                 raise _unknown(path, f"key in [{table}]", key, shown, list(TABLES[table]))
             if not rule.accepts(value):

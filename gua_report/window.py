@@ -60,7 +60,7 @@ def parse_window(
     end_ms = now_ms if end is None else parse_time(end, zone, "--to")
     if start is not None:
         start_ms = parse_time(start, zone, "--from")
-    elif since is not None and _looks_like_a_time(since):
+    elif since is not None and len(since) >= 10 and since[4] == "-":  # a time
         start_ms = parse_time(since, zone, "--since")
     else:
         start_ms = end_ms - duration_ms(DEFAULT_SINCE if since is None else since)
@@ -102,10 +102,6 @@ def show(ts_ms: int, zone: tzinfo, pattern: str = "%Y-%m-%d %H:%M") -> str:
 def zone_name(zone: tzinfo, ts_ms: int) -> str:
     """The zone's name, else its abbreviation at that time."""
     return getattr(zone, "key", None) or datetime.fromtimestamp(ts_ms / 1000, zone).tzname() or "UTC"
-
-
-def _looks_like_a_time(text: str) -> bool:
-    return len(text) >= 10 and text[4:5] == "-"
 
 
 def _local_zone() -> tzinfo:

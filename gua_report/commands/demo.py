@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 
 from gua_report.commands import report
+from gua_report.console import terminal
 from gua_report.console.arguments import positive
 from gua_sample import console, settings
 from gua_sample.errors import UsageError
-from gua_sample.partition_names import DAY_MS, day_of
+from gua_sample.partition_names import DAY_MS
 from gua_sample.records import Tick
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 
@@ -29,6 +29,7 @@ examples:
                                 gua-report --data-dir ./try
 """
 INTERVAL_MS = 30_000
+HOUR_MS = DAY_MS // 24
 MOST_DAYS = 366
 
 
@@ -52,18 +53,16 @@ def run(options: argparse.Namespace) -> int:
     if options.days > MOST_DAYS:
         raise UsageError(f"bad --days {options.days}: expected 1 to {MOST_DAYS}")
     if options.keep and os.path.exists(options.keep) and os.listdir(options.keep):
-        raise UsageError(f"{options.keep} is not empty: made-up ticks do not belong into a real history")
+        raise UsageError(
+            f"{options.keep} is not empty: give a new folder, as made-up ticks do not belong in a real history"
+        )
     end_ms = time.time_ns() // 1_000_000 if options.now else EXAMPLE_END_MS
     with contextlib.ExitStack() as stack:
         folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gua-demo-"))
         simulate(folder, seed, end_ms - options.days * DAY_MS, end_ms)
         iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end_ms / 1000))
-        return report.main(
-            ["--data-dir", folder, "--since", f"{options.days}d", "--to", iso, *([] if options.now else UTC)]
-        )
-
-
-UTC = ["--tz", "UTC"]
+        zone = [] if options.now else ["--tz", "UTC"]
+        return report.main(["--data-dir", folder, "--since", f"{options.days}d", "--to", iso, *zone])
 
 
 def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
@@ -71,16 +70,15 @@ def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
     from gua_sample.simulate import Laboratory
 
     history = Laboratory(seed).history(start_ms, end_ms, INTERVAL_MS)
-    store.append_history(store.prepare(folder), show_progress(history, day_of(end_ms)))
+    store.append_history(store.prepare(folder), show_progress(history, start_ms, end_ms))
 
 
-def show_progress(history: Iterator[Tick], last_day: str) -> Iterator[Tick]:
-    """Yield the ticks; on a terminal, show the day that is being simulated."""
-    day = ""
+def show_progress(history: Iterator[Tick], start_ms: int, end_ms: int) -> Iterator[Tick]:
+    """Yield the ticks; on a terminal, show how much of the time has been simulated."""
+    show = terminal.progress_bar("simulating")
     for tick in history:
-        if sys.stderr.isatty() and day_of(tick.ts_ms) != day:
-            day = day_of(tick.ts_ms)
-            print(f"\rsimulating {day} of {last_day}\x1b[K", end="", file=sys.stderr, flush=True)
+        if show and tick.ts_ms % HOUR_MS < INTERVAL_MS:
+            show(tick.ts_ms - start_ms, end_ms - start_ms)
         yield tick
-    if day:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if show:
+        show(1, 1)

@@ -57,21 +57,13 @@ def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     add_window(parser)
     what = parser.add_argument_group("what")
-    what.add_argument(
-        "--section",
-        metavar="NAME",
-        action="append",
-        help="only this section; may be repeated: " + ", ".join(SECTIONS),
-    )
+    repeated = f"only this section; may be repeated: {', '.join(SECTIONS)}"
+    what.add_argument("--section", metavar="NAME", action="append", help=repeated)
     what.add_argument("--top", metavar="N", type=positive, default=10, help="rows in the longer tables (default 10)")
     what.add_argument("--util-threshold", metavar="PERCENT", type=percent, help="active from this utilization on")
     what.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
-    what.add_argument(
-        "--reclaim-after",
-        metavar="D",
-        action="append",
-        help=f"what such a rule would free (default {' '.join(RECLAIM_AFTER)})",
-    )
+    rules = f"what such a rule would free; may be repeated (default {' '.join(RECLAIM_AFTER)})"
+    what.add_argument("--reclaim-after", metavar="D", action="append", help=rules)
     how = parser.add_argument_group("how")
     how.add_argument("--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default text)")
     how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
@@ -98,22 +90,17 @@ def run(options: argparse.Namespace) -> int:
 
     name = choose(options.format or "text", "format", render.FORMATS)
     sections = tuple(choose(section, "section", render.SECTIONS) for section in options.section or render.SECTIONS)
-    display = render.Options(
-        sections,
-        options.top,
-        check_width(options.width),
-        options.ascii,
-        options.output is None and terminal.use_color(),
-    )
+    if not 60 <= options.width <= 400:
+        raise UsageError(f"bad --width {options.width}: expected 60 to 400 columns")
+    color = options.output is None and terminal.use_color()
+    display = render.Options(sections, options.top, options.width, options.ascii, color)
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
     if "reservations" not in sections:
         config = config._replace(reservations=Reservations())  # reading them takes a while
-    policy = config.policy
-    if options.util_threshold is not None:
-        policy = policy._replace(utilization_percent=options.util_threshold)
-    if options.memory_threshold is not None:
-        policy = policy._replace(process_memory_mib=options.memory_threshold)
+    given = {"utilization_percent": options.util_threshold, "process_memory_mib": options.memory_threshold}
+    thresholds = {name: value for name, value in given.items() if value is not None}
+    config = config._replace(policy=config.policy._replace(**thresholds))
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
     quiet = options.quiet_if_clean is not None
     longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
@@ -127,7 +114,6 @@ def run(options: argparse.Namespace) -> int:
     from gua_report.summary.reserved_hours import read_told
 
     renderer = render.renderer(name)
-    config = config._replace(policy=policy)
     if options.output is not None:
         check_writable(options.output)
     told = read_told(config, window.start_ms) if is_configured(config) else None
@@ -135,9 +121,8 @@ def run(options: argparse.Namespace) -> int:
     def make() -> dict[str, Any]:
         report = build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told)
         attention = tuple(reasons(report, longest_ms)) if quiet else ()
-        text = renderer(
-            report, display._replace(attention=attention)
-        )  # even if nothing is printed: an error must show in a clean week too
+        # Rendered even if nothing is printed: an error must show in a clean week too.
+        text = renderer(report, display._replace(attention=attention))
         warnings = [*report.warnings, *report.reservation_problems]
         return {"text": text, "warnings": warnings, "is_clean": quiet and not attention}
 
@@ -152,12 +137,6 @@ def run(options: argparse.Namespace) -> int:
         with whole_file(options.output) as file:
             file.write((made["text"].rstrip("\n") + "\n").encode())
     return 0
-
-
-def check_width(width: int) -> int:
-    if not 60 <= width <= 400:
-        raise UsageError(f"bad --width {width}: expected 60 to 400 columns")
-    return width
 
 
 def check_writable(path: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,9 +29,3 @@ def renderer(name: str) -> Callable[[Report, Options], str]:
     """The `render` function of one of FORMATS, from the module of that name. Its result ends with a newline."""
     render: Callable[[Report, Options], str] = importlib.import_module(f"{__name__}.{name}").render
     return render
-
-
-def chosen_sections(options: Options) -> dict[str, ModuleType]:
-    """The modules of the requested sections by name, in the order of the report."""
-    wanted = [name for name in SECTIONS if name in options.sections]
-    return {name: importlib.import_module(f"{__name__}.sections.{name}") for name in wanted}

@@ -10,7 +10,7 @@ import csv
 import io
 
 from gua_report.console.spelling import to_ascii
-from gua_report.render import DEFAULTS, SECTIONS, Options, chosen_sections
+from gua_report.render import DEFAULTS, SECTIONS, Options, sections
 from gua_report.render.values import Value, records
 from gua_report.summary.build import Report
 from gua_sample.errors import UsageError
@@ -24,7 +24,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
     """The table of the requested section; all sections mean the GPUs. Raises UsageError for any other selection."""
     if set(options.sections) == set(SECTIONS):
         options = options._replace(sections=(DEFAULT_SECTION,))
-    section, *others = chosen_sections(options).values()
+    section, *others = sections.chosen(options).values()
     if others:
         raise UsageError(f"csv is one table: give exactly one --section, one of {', '.join(SECTIONS)}")
     output = io.StringIO()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from types import ModuleType
 
-from gua_report.render import DEFAULTS, Options, chosen_sections
-from gua_report.render.values import iso, value
+from gua_report.render import DEFAULTS, Options, sections
+from gua_report.render.values import iso, records, value
 from gua_report.render.words import clean
 from gua_report.summary.build import Report
 from gua_report.window import Window
@@ -15,7 +16,7 @@ SCHEMA_VERSION = 1
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     """The document: the frame of every report and the requested sections; `attention` only if there is any."""
-    sections = {name: module.document(report) for name, module in chosen_sections(options).items()}
+    contents = {name: _section(module, report) for name, module in sections.chosen(options).items()}
     document = {
         "schema_version": SCHEMA_VERSION,
         **({"attention": list(options.attention)} if options.attention else {}),
@@ -29,11 +30,15 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
             "from_rollups_seconds": value("seconds", report.from_rollups_seconds),
         },
         "policy": report.policy._asdict(),
-        **{name: content for name, content in sections.items() if content is not None},
+        **{name: content for name, content in contents.items() if content is not None},
         "warnings": [clean(warning) for warning in report.warnings],
         "notes": [clean(note) for note in report.notes],
     }
     return json.dumps(document, indent=2, ensure_ascii=options.ascii, allow_nan=False) + "\n"
+
+
+def _section(module: ModuleType, report: Report) -> object:
+    return module.document(report) if hasattr(module, "document") else records(module.frame(report), module.COLUMNS)
 
 
 def _window(window: Window, timezone: str) -> dict[str, str]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gua_report.console.spelling import duration
-from gua_report.render import Options, chosen_sections
+from gua_report.render import Options, sections
 from gua_report.render.blocks import Section
+from gua_report.render.sections.headline import STALE_MS
 from gua_report.render.words import clean, count, moment, percent
 from gua_report.summary.build import Report
 from gua_report.window import show
-
-# If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
-STALE_MS = 300_000
 
 
 class Page(NamedTuple):
@@ -24,9 +22,8 @@ class Page(NamedTuple):
 
 def build_page(report: Report, options: Options) -> Page:
     attention = [f"To act on: {'; '.join(options.attention)}"] if options.attention else []
-    modules = chosen_sections(options).values()
-    sections = [section for module in modules for section in module.show(report, options)]
-    return Page(f"GPU use on {clean(report.host)}", attention, _header(report), sections)
+    shown = [section for module in sections.chosen(options).values() for section in module.show(report, options)]
+    return Page(f"GPU use on {clean(report.host)}", attention, _header(report), shown)
 
 
 def _header(report: Report) -> list[str]:

@@ -3,5 +3,21 @@
 Each module has
 - `show(report, options)`: the section for people, as blocks; none if there is nothing to say;
 - `frame(report)` and its `COLUMNS`: the section as one table, for CSV;
-- `document(report)`: the section as a value for JSON; None leaves it out.
+- `document(report)`: the section as a value for JSON, None to leave it out. Without this function the value is the
+  table's rows.
 """
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from gua_report.render import SECTIONS, Options
+
+# All are imported at once: a report is rendered in a process that may no longer have the rights to.
+MODULES = {name: importlib.import_module(f"{__name__}.{name}") for name in SECTIONS}
+
+
+def chosen(options: Options) -> dict[str, ModuleType]:
+    """The modules of the requested sections by name, in the order of the report."""
+    return {name: module for name, module in MODULES.items() if name in options.sections}

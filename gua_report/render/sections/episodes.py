@@ -7,7 +7,7 @@ import pandas as pd
 from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Section, Table, figure, label
-from gua_report.render.values import Value, iso, records
+from gua_report.render.values import iso
 from gua_report.render.words import clean, gib, gpu, moment, number
 from gua_report.summary.build import Report
 
@@ -20,10 +20,6 @@ def frame(report: Report) -> pd.DataFrame:
     found, zone = report.episodes, report.window.zone
     start, end = ([iso(ts_ms, zone) for ts_ms in found[name].tolist()] for name in ("start_ms", "end_ms"))
     return found.assign(start=start, end=end)
-
-
-def document(report: Report) -> list[dict[str, Value]]:
-    return records(frame(report), COLUMNS)
 
 
 def show(report: Report, options: Options) -> list[Section]:

@@ -7,13 +7,14 @@ import pandas as pd
 from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
-from gua_report.render.page import STALE_MS
 from gua_report.render.sections.episodes import table_of_episodes
 from gua_report.render.values import Value, by_state
 from gua_report.render.words import amount, moment, number, percent, points
 from gua_report.summary.build import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN, Policy
 
+# If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
+STALE_MS = 300_000
 COLUMNS = ["state", "share", "gpu_hours", "change_share"]
 
 

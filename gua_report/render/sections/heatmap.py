@@ -6,7 +6,6 @@ import pandas as pd
 
 from gua_report.render import Options
 from gua_report.render.blocks import Heatmap, Section
-from gua_report.render.values import Value, records
 from gua_report.render.words import clean, is_missing, number
 from gua_report.summary.build import Report
 
@@ -15,10 +14,6 @@ COLUMNS = ["weekday", "hour", "active_share"]
 
 def frame(report: Report) -> pd.DataFrame:
     return report.heatmap
-
-
-def document(report: Report) -> list[dict[str, Value]]:
-    return records(report.heatmap, COLUMNS)
 
 
 def show(report: Report, options: Options) -> list[Section]:

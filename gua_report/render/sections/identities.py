@@ -7,21 +7,17 @@ import pandas as pd
 from gua_report.people.identities import UNATTRIBUTED
 from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Row, Section, Table, bar_of, figure, label
-from gua_report.render.values import Value, records
 from gua_report.render.words import number, percent
 from gua_report.summary.build import Report
-from gua_report.summary.tables import IDENTITY_COLUMNS as COLUMNS
+from gua_report.summary.tables import IDENTITY_COLUMNS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
+COLUMNS = IDENTITY_COLUMNS
 ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS = "active_gpu_hours", "idle_held_gpu_hours", "unknown_gpu_hours"
 
 
 def frame(report: Report) -> pd.DataFrame:
     return report.identities
-
-
-def document(report: Report) -> list[dict[str, Value]]:
-    return records(report.identities, COLUMNS)
 
 
 def show(report: Report, options: Options) -> list[Section]:
