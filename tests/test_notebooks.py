@@ -12,6 +12,7 @@ import re
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from gua_report import notebook
 from gua_sample.errors import NothingToReport
 from gua_sample.records import Tick
 from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, busy, free, held, series, write
-from tests.repository import DOCS
+from tests.repository import DOCS, ROOT
 
 EXAMPLE = DOCS / "example.ipynb"
 REPORT_FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
@@ -179,12 +180,42 @@ def execute(folder: Path) -> Any:
     return document
 
 
+def keep_jupyter_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "TMPDIR"):
+        (folder / variable).mkdir()
+        monkeypatch.setenv(variable, str(folder / variable))
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_kernel_of_ones_own_finds_what_is_installed(
+    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_jupyter_in(tmp_path, monkeypatch)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    # As make install leaves it: packages, and no pip.
+    installed = tmp_path / "opt" / "gua"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(installed)], check=True)
+    (packages,) = installed.glob("lib/python3*/site-packages")
+    for source in (*Path(sysconfig.get_path("purelib")).iterdir(), ROOT / "gua_sample", ROOT / "gua_report"):
+        if source.suffix != ".pth":
+            (packages / source.name).symlink_to(source)
+    page = (DOCS / "notebooks.md").read_text()
+    commands = page.split("## In your own Jupyter")[1].split("```\n")[1].replace("/opt/gua", str(installed))
+    # Packages come from the folder above instead of an index.
+    offline = commands.replace("-m venv", "-m venv --without-pip").replace("~/gua-notebook/bin/pip install", "true")
+    assert offline.count("--without-pip") == offline.count("true ipykernel") == 1
+    subprocess.run(["bash", "-ec", offline], check=True, capture_output=True)
+    code = f"import gua_report as gua, sys\nprint(sys.prefix, len(gua.report(**{monday(history)!r}).gpus))"
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])  # type: ignore[no-untyped-call]
+    NotebookClient(document, timeout=60, kernel_name="gua", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert [output.text for output in document.cells[0].outputs] == [f"{tmp_path / 'gua-notebook'} 2\n"]
+
+
 # The warnings are Jupyter's own affair.
 @pytest.mark.filterwarnings("default")
 def test_the_example_runs_and_shows_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "TMPDIR"):
-        (tmp_path / variable).mkdir()
-        monkeypatch.setenv(variable, str(tmp_path / variable))
+    keep_jupyter_in(tmp_path, monkeypatch)
     executed = execute(tmp_path)
     shown = list(outputs(executed))
     unexpected = [text for _, kind, text in shown if kind != "text/html"]
