@@ -20,6 +20,12 @@ def duration(seconds: float) -> str:
     return f"{whole // DAY}d {hours}h" if hours else f"{whole // DAY}d"
 
 
+def first_of(names: list[str], most: int) -> str:
+    """The first names and the number of the others: a, b, c and 2 more."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
 def span_of_days(days: list[str]) -> str:
     """The span of ordered days: 2026-11-04, or 2026-11-04 to 2026-11-11 (8 days)."""
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"

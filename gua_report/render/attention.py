@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gua_report.console.spelling import duration
+from gua_report.console.spelling import duration, first_of
 
 if TYPE_CHECKING:
     from gua_report.summary.build import Report
@@ -47,6 +47,4 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
 
 
 def _named(some: list[str]) -> str:
-    rest = len(some) - MOST_NAMED
-    names = ", ".join(some[:MOST_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
-    return f" ({names})" if some else ""
+    return f" ({first_of(some, MOST_NAMED)})" if some else ""

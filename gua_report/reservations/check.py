@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gua_report.config import Config
-from gua_report.console.spelling import duration
+from gua_report.console.spelling import duration, first_of
 from gua_report.people.identities import apply_mapping
 from gua_report.reservations.cards import (
     AVAILABLE,
@@ -79,7 +79,8 @@ class _Case:
         if not self.users and self.owners:
             return UNKNOWN, f"unknown: in use, but no process shows by whom{self._reserved_by()}"
         if self.users and not self.strangers:
-            idle = f", no work for {self._state_for()}" if self.card.state == IDLE_HELD else ""
+            length = "some time" if self.card.since_ms is None else self._spell(self.card.since_ms)
+            idle = f", no work for {length}" if self.card.state == IDLE_HELD else ""
             return CONFIRMED, f"in use by {_listed(self.users)}, confirmed: {self._usage()}{idle}{self._expiry()}"
         who = f"by {_listed(self.users)}" if self.users else "by nobody visible"
         if not self.is_readable:
@@ -109,9 +110,6 @@ class _Case:
         """The time until reservations with a fixed end expire; those of type run end with their program."""
         ends = [one.end_ms for one in self.current if one.kind != "run" and one.end_ms != FOREVER_MS]
         return f", expires in {duration((max(ends) - self.now_ms) / 1000)}" if ends else ""
-
-    def _state_for(self) -> str:
-        return "some time" if self.card.since_ms is None else self._spell(self.card.since_ms)
 
     def _spell(self, since_ms: int) -> str:
         """The duration since then, marked as a minimum if the card's state may be older than the history."""
@@ -158,9 +156,8 @@ def _listed(names: list[str]) -> str:
 
 
 def _processes(holders: list[Holder]) -> str:
-    named = [f"PID {one.pid} ({printable(one.command)}) {_mib(one.memory_mib)}" for one in holders[:MOST_NAMED]]
-    rest = len(holders) - MOST_NAMED
-    return ", ".join(named) + (f" and {rest} more" if rest > 0 else "")
+    named = [f"PID {one.pid} ({printable(one.command)}) {_mib(one.memory_mib)}" for one in holders]
+    return first_of(named, MOST_NAMED)
 
 
 def _sum(holders: list[Holder]) -> float | None:

@@ -141,7 +141,7 @@ def _connect(address: Address, deadline: float) -> socket.socket:
         except OSError as error:
             failed.append(error)
         except UnicodeError:
-            failed.append(OSError("no such name can be"))
+            failed.append(OSError("that is no name of a host"))
 
     abandon_after(seconds, connect)
     if failed:
