@@ -9,39 +9,22 @@ In a notebook:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gua_report.notebook import Frames, ShownReport
+    from gua_report.notebook import load, report
 
 __all__ = ["load", "report"]
 
 
-def report(
-    since: str | None = None,
-    *,
-    start: str | None = None,
-    end: str | None = None,
-    tz: str | None = None,
-    data_dir: str | None = None,
-    config: str | None = None,
-) -> ShownReport:
-    """The report of a time window, as the gua-report command makes it."""
-    from gua_report import notebook  # defers the import of pandas
-
-    return notebook.report(since, start, end, tz, data_dir, config)
-
-
-def load(
-    since: str | None = None,
-    *,
-    start: str | None = None,
-    end: str | None = None,
-    tz: str | None = None,
-    data_dir: str | None = None,
-    config: str | None = None,
-) -> Frames:
-    """The recorded rows of a time window as typed frames, with states, weights and identities."""
+def __getattr__(name: str) -> Any:
+    """Import the notebook interface when it is used, because it needs pandas, which most commands don't wait for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gua_report import notebook
 
-    return notebook.load(since, start, end, tz, data_dir, config)
+    return getattr(notebook, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

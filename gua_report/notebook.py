@@ -12,12 +12,14 @@ import pandas as pd
 
 from gua_report.config import load_config
 from gua_report.summary.build import Report, build_report, nothing
-from gua_report.ticks.classify import Booleans, Classified, classify
+from gua_report.ticks.arrays import Booleans
+from gua_report.ticks.classify import Classified
 from gua_report.ticks.history import History
-from gua_report.ticks.read_partition import Rows
-from gua_report.window import parse_window
+from gua_report.ticks.read_classified import read_classified
+from gua_report.window import midnight_ms, parse_window
 from gua_sample import settings
 from gua_sample.errors import StoreError
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES
 from gua_sample.rights import check_folder, owner_to_become
 
@@ -40,8 +42,15 @@ class ShownReport(Report):
 
 
 def report(
-    since: str | None, start: str | None, end: str | None, tz: str | None, data_dir: str | None, config: str | None
+    since: str | None = None,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    tz: str | None = None,
+    data_dir: str | None = None,
+    config: str | None = None,
 ) -> ShownReport:
+    """The report of a time window, as the gua-report command makes it."""
     window = parse_window(since, start, end, tz)
     built = build_report(find_folder(data_dir), window, load_config(config))
     return ShownReport(**{field.name: getattr(built, field.name) for field in fields(built)})
@@ -57,40 +66,42 @@ def find_folder(data_dir: str | None) -> str:
             " any other but root, or take gua-report --json, which gives up root first"
         )
     if warning := check_folder(folder):
-        warnings.warn(warning, stacklevel=4)
+        warnings.warn(warning, stacklevel=3)
     return folder
 
 
 def load(
-    since: str | None, start: str | None, end: str | None, tz: str | None, data_dir: str | None, config: str | None
+    since: str | None = None,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    tz: str | None = None,
+    data_dir: str | None = None,
+    config: str | None = None,
 ) -> Frames:
+    """The recorded rows of a time window as typed frames, with states, weights and identities."""
     window = parse_window(since, start, end, tz)
     folder = find_folder(data_dir)
     choices = load_config(config)
     history = History(folder)
-    days = history.days_of(window.start_ms, window.end_ms)
-    timeline = history.timeline(days)
     parts: list[Frames] = []
-    for day in days:
-        own = np.flatnonzero((timeline["day"] == day).to_numpy())
-        stretch = history.read(timeline, int(own[0]), int(own[-1]) + 1)
-        if stretch is None:
-            continue
-        found = classify(stretch.rows, stretch.ticks, choices.policy, choices.people)
-        times = stretch.ticks["ts_ms"].to_numpy()
-        inside = (times >= window.start_ms) & (times < window.end_ms)
-        inside[: stretch.inside[0]] = inside[stretch.inside[1] :] = False
-        parts.append(_frames(found, stretch.rows, inside))
+    for day in history.days_of(window.start_ms, window.end_ms):
+        start_ms = midnight_ms(day)
+        found = read_classified(history, start_ms, start_ms + DAY_MS, choices.policy, choices.people)
+        if found is not None:
+            first_ms, end_ms = max(start_ms, window.start_ms), min(start_ms + DAY_MS, window.end_ms)
+            parts.append(_frames(found, found.ticks["ts_ms"].between(first_ms, end_ms - 1).to_numpy()))
     for warning in history.warnings:
-        warnings.warn(warning, stacklevel=3)
+        warnings.warn(warning, stacklevel=2)
     if not parts or not any(len(part.ticks) for part in parts):
         raise nothing(folder, window)
-    ticks, cards, processes = (pd.concat(list(frames), ignore_index=True) for frames in zip(*parts, strict=True))
-    zone = window.zone
-    return Frames(*(_with_time(frame, zone) for frame in (ticks, cards, processes)))
+    whole = (pd.concat(list(frames), ignore_index=True) for frames in zip(*parts, strict=True))
+    return Frames(*(_with_time(frame, window.zone) for frame in whole))
 
 
-def _frames(found: Classified, rows: Rows, inside: Booleans) -> Frames:
+def _frames(found: Classified, inside: Booleans) -> Frames:
+    """The rows of the ticks that are inside."""
+    rows = found.rows
     names = np.array(STATES, dtype=object)
     ticks = found.ticks.assign(ts_ms=found.ticks["ts_ms"].astype("int64"))
     times, weights = ticks["ts_ms"].to_numpy(), ticks["weight_ms"].to_numpy()
@@ -113,15 +124,19 @@ def _frames(found: Classified, rows: Rows, inside: Booleans) -> Frames:
     process = found.process_facts.iloc[found.processes["process"].to_numpy()].reset_index(drop=True)
     card = found.cards.iloc[found.processes["card"].to_numpy()].reset_index(drop=True)
     state = found.processes["state"].to_numpy()
-    processes = process.drop(columns="key").assign(
-        ts_ms=times[tick],
-        weight_ms=weights[tick],
-        gpu_uuid=card["uuid"],
-        gpu_index=card["gpu_index"],
-        memory_mib=found.processes["memory_mib"],
-        sm_percent=found.processes["sm_percent"],
-        state=pd.Series(names[state], dtype="str"),
-    )[inside[tick]]
+    processes = (
+        process.drop(columns="key")
+        .assign(
+            ts_ms=times[tick],
+            weight_ms=weights[tick],
+            gpu_uuid=card["uuid"],
+            gpu_index=card["gpu_index"],
+            memory_mib=found.processes["memory_mib"],
+            sm_percent=found.processes["sm_percent"],
+            state=pd.Series(names[state], dtype="str"),
+        )[inside[tick]]
+        .astype({"gpu_index": "int64"})
+    )  # until here missing for cards that are seen outside only
     return Frames(ticks[inside].drop(columns=["id", "joined", "day"]), cards, processes)
 
 

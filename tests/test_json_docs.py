@@ -130,7 +130,7 @@ def test_the_example_is_a_real_report(week: Path) -> None:
 
 
 def test_every_column_of_every_csv_table_is_documented(week: Path) -> None:
-    report = notebook.report("1h", None, END, "UTC", str(week), None)
+    report = notebook.report("1h", end=END, tz="UTC", data_dir=str(week))
     for section, columns in documented_columns(PAGE.read_text()).items():
         table = csv.reader(io.StringIO(renderer("csv")(report, Options(sections=(section,)))))
         assert next(table) == columns

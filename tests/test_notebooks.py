@@ -48,10 +48,6 @@ def monday(history: Path) -> dict[str, Any]:
     return {"start": "2026-11-16", "end": "2026-11-16T01:00", "tz": "UTC", "data_dir": str(history)}
 
 
-def positional(arguments: dict[str, Any]) -> list[Any]:
-    return [arguments.get(name) for name in ("since", "start", "end", "tz", "data_dir", "config")]
-
-
 def documented(heading: str) -> list[str]:
     """What the first column of the table below that heading names."""
     section = (DOCS / "notebooks.md").read_text().split(f"\n### {heading}\n")[1].split("\n#")[0]
@@ -79,38 +75,38 @@ def test_report_and_load_can_be_called_again_and_again(history: Path) -> None:
 
 @pytest.mark.parametrize("name", REPORT_FRAMES)
 def test_every_column_of_a_report_is_documented(history: Path, name: str) -> None:
-    report = notebook.report(*positional(monday(history)))
+    report = notebook.report(**monday(history))
     assert sorted(names(getattr(report, name))) == sorted(documented(f"report.{name}"))
 
 
 def test_every_plain_value_of_a_report_is_documented(history: Path) -> None:
-    fields = {field.name for field in dataclasses.fields(notebook.report(*positional(monday(history))))}
+    fields = {field.name for field in dataclasses.fields(notebook.report(**monday(history)))}
     assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES, "reservations"})
 
 
 def test_every_column_of_the_reservations_is_documented(history: Path, tmp_path: Path) -> None:
     (tmp_path / "reservations.csv").write_text("gpu,user,from,to,note\n0,alice,2026-11-16,,\n")
     (tmp_path / "gua.toml").write_text(f'[reservations]\nfile = "{tmp_path / "reservations.csv"}"\n')
-    report = notebook.report(*positional({**monday(history), "config": str(tmp_path / "gua.toml")}))
+    report = notebook.report(**monday(history), config=str(tmp_path / "gua.toml"))
     assert report.reservations is not None
     assert names(report.reservations) == documented("report.reservations")
     assert len(report.reservations) == 1
-    assert notebook.report(*positional(monday(history))).reservations is None
+    assert notebook.report(**monday(history)).reservations is None
 
 
 @pytest.mark.parametrize("name", notebook.Frames._fields)
 def test_every_column_of_the_rows_is_documented(history: Path, name: str) -> None:
-    frames = notebook.load(*positional(monday(history)))
+    frames = notebook.load(**monday(history))
     assert sorted(names(getattr(frames, name))) == sorted(documented(f"load().{name}"))
 
 
 @pytest.mark.parametrize("ticks", [series(MONDAY_MS, 5, free()), series(MONDAY_MS, 5, error="driver_not_loaded")])
 def test_the_columns_are_the_same_when_nothing_is_on_the_cards(tmp_path: Path, ticks: list[Tick]) -> None:
     write(tmp_path, ticks)
-    report = notebook.report(*positional(monday(tmp_path)))
+    report = notebook.report(**monday(tmp_path))
     for name in set(REPORT_FRAMES) - {"before"}:
         assert sorted(names(getattr(report, name))) == sorted(documented(f"report.{name}"))
-    frames = notebook.load(*positional(monday(tmp_path)))
+    frames = notebook.load(**monday(tmp_path))
     for name in frames._fields:
         assert sorted(names(getattr(frames, name))) == sorted(documented(f"load().{name}"))
 
@@ -123,8 +119,8 @@ def test_every_argument_is_documented() -> None:
 
 
 def test_the_weights_of_the_rows_come_to_what_the_report_says(history: Path) -> None:
-    report = notebook.report(*positional(monday(history)))
-    cards = notebook.load(*positional(monday(history))).cards
+    report = notebook.report(**monday(history))
+    cards = notebook.load(**monday(history)).cards
     hours = (cards["weight_ms"] * cards["gpu_share"] / HOUR_MS).groupby(cards["state"]).sum()
     assert hours.to_dict() == pytest.approx({"idle-held": 1.0, "truly-idle": 1.0})
     assert report.headline["gpu_hours"][list(hours.index)].to_dict() == pytest.approx(hours.to_dict())
@@ -132,7 +128,7 @@ def test_the_weights_of_the_rows_come_to_what_the_report_says(history: Path) -> 
 
 def test_times_are_in_the_zone_asked_for(history: Path) -> None:
     arguments = {"since": "10m", "end": "2026-11-16T01:00+00:00", "tz": "Asia/Kolkata", "data_dir": str(history)}
-    for frame in notebook.load(*positional(arguments)):
+    for frame in notebook.load(**arguments):
         assert frame["time"].iloc[0].isoformat() == "2026-11-16T06:20:00+05:30"
         assert frame["ts_ms"].iloc[0] == MONDAY_MS + 50 * MINUTE_MS
 
@@ -141,11 +137,11 @@ def test_a_window_without_ticks_is_said_to_have_none(history: Path) -> None:
     arguments = {**monday(history), "start": "2026-11-17", "end": "2026-11-18"}
     for function in (notebook.report, notebook.load):
         with pytest.raises(NothingToReport, match="no ticks from 2026-11-17 00:00"):
-            function(*positional(arguments))
+            function(**arguments)
 
 
 def test_a_report_shows_itself(history: Path) -> None:
-    html = notebook.report(*positional(monday(history)))._repr_html_()
+    html = notebook.report(**monday(history))._repr_html_()
     assert "50.0% of the GPU time was idle-held" in html
 
 

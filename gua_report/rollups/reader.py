@@ -12,10 +12,11 @@ import pandas as pd
 
 from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, Rollup
 from gua_report.rollups.index import ROLLUPS
+from gua_report.ticks.arrays import Integers
 from gua_report.ticks.coverage import SPAN_COLUMNS
 from gua_report.ticks.episodes import COLUMNS as EPISODE_COLUMNS
 from gua_report.ticks.open_partition import open_database
-from gua_report.ticks.read_partition import NOT_KNOWN, Integers, check_range, read_columns
+from gua_report.ticks.read_partition import NOT_KNOWN, check_range, read_columns
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES

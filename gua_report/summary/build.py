@@ -7,23 +7,27 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.console.spelling import span_of_days
 from gua_report.reservations.sources import is_configured
 from gua_report.rollups.hourly_sums import empty_rollup
+from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
-from gua_report.summary.gather import Progress, Sums
+from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
+from gua_report.summary.intervals import overlap
+from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.reclaim import freed_gpu_hours
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
-from gua_report.summary.usable_days import TICKS, Archive, Segment
-from gua_report.ticks.coverage import EXPIRED, find_gaps, mark_unreadable
+from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
-from gua_report.window import HOUR_MS, Window, midnight_ms, show, zone_name
+from gua_report.window import Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, GuaError, NothingToReport, StoreError
-from gua_sample.partition_names import DAY_MS, day_of
+from gua_sample.partition_names import day_of
 from gua_sample.policy import Policy
 from gua_sample.settings import duration_ms
 
@@ -68,6 +72,16 @@ class Report:
         return f"<Report of {self.host}, {start} to {end} {self.timezone}>"
 
 
+class Request(NamedTuple):
+    """A report that is asked for."""
+
+    window: Window
+    config: Config
+    reclaim_after_ms: tuple[int, ...]
+    progress: Progress | None
+    told: Told | None  # the reservations, if a source of them is configured
+
+
 def build_report(
     data_dir: str,
     requested: Window,
@@ -79,83 +93,61 @@ def build_report(
     """Build a report. Raises NothingToReport if no tick is in the window. `told`: reservations, if already read."""
     if told is None and is_configured(config):
         told = read_told(config, requested.start_ms)
-    for attempt in range(ATTEMPTS):
+    request = Request(requested, config, reclaim_after_ms, progress, told)
+    for attempts_left in reversed(range(ATTEMPTS)):
         history = History(data_dir)
         try:
-            archive = Archive(data_dir, history.paths, config.policy, history.first_ms)
-            history.forget(archive.expired)
-            report = _from(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
-        except GuaError:
-            if attempt == ATTEMPTS - 1 or not history.has_shrunk():
-                raise
-        else:
-            if attempt == ATTEMPTS - 1 or not history.has_shrunk():
+            report = _build_from(history, request)
+            if not attempts_left or not history.has_shrunk():
                 return report
+        except GuaError:
+            if not attempts_left or not history.has_shrunk():
+                raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _from(
-    history: History,
-    archive: Archive,
-    data_dir: str,
-    requested: Window,
-    config: Config,
-    reclaim_after_ms: tuple[int, ...],
-    progress: Progress | None,
-    told: Told | None,
-) -> Report:
-    try:
-        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
-    except CorruptPartition as error:  # of the rollups: corrupt partitions are skipped
-        archive.close_days(error)
-    try:
-        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
-    except CorruptPartition as error:
-        archive.close(error)
-        return _build(history, archive, data_dir, requested, config, reclaim_after_ms, progress, told)
+def _build_from(history: History, request: Request) -> Report:
+    plan = make_plan(history, request.config.policy)
+    history.forget(plan.expired)
+    for make_smaller in (DayPlan.without_damaged, DayPlan.without_rollups):
+        try:
+            return _build(history, plan, request)
+        except CorruptPartition as error:  # of the rollups: corrupt partitions are skipped
+            plan = make_smaller(plan, error)
+    return _build(history, plan, request)
 
 
-def _build(
-    history: History,
-    archive: Archive,
-    data_dir: str,
-    requested: Window,
-    config: Config,
-    reclaim_after_ms: tuple[int, ...],
-    progress: Progress | None,
-    told: Told | None,
-) -> Report:
-    oldest_ms, newest_ms = _outermost(history, archive)
-    if oldest_ms is None or newest_ms is None or not oldest_ms < requested.end_ms:
-        raise unreadable(history) if history.warnings else nothing(data_dir, requested)
-    window = requested._replace(start_ms=max(requested.start_ms, oldest_ms))
-    before = requested.before()
-    has_before = oldest_ms < before.end_ms
-    grid = _grid(window._replace(start_ms=window.before().start_ms))
-    sums = Sums(history, archive, config, [before, window] if has_before else [window], grid)
-    spans = sums.spans()
-    if not ((spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)).any():
-        notes = _left_out(archive, window)
-        raise NothingToReport("; ".join(notes)) if notes else nothing(data_dir, requested)
-    sums.add(progress)
-    report = _put_together(sums, spans, history, requested, window, before, newest_ms, config, reclaim_after_ms)
-    if told is None:
+def _build(history: History, plan: DayPlan, request: Request) -> Report:
+    outermost_ms = _outermost_ms(history, plan)
+    if not outermost_ms or min(outermost_ms) >= request.window.end_ms:
+        raise unreadable(history) if history.warnings else nothing(history.data_dir, request.window)
+    window = request.window._replace(start_ms=max(request.window.start_ms, min(outermost_ms)))
+    before = request.window.before()
+    grid = find_grid(window._replace(start_ms=window.before().start_ms))
+    windows = [before, window] if min(outermost_ms) < before.end_ms else [window]
+    scope = Scope(history, plan.for_grid(grid), request.config, windows, grid)
+    spans = gather_spans(scope)
+    if not _in_window(spans, window).any():
+        notes = _left_out(plan, window)
+        raise NothingToReport("; ".join(notes)) if notes else nothing(history.data_dir, request.window)
+    gathered = gather(scope, spans, request.progress)
+    if not gathered.rollups[window] and history.warnings:
+        raise unreadable(history)
+    report = _add_up(request, scope, gathered, spans, max(outermost_ms))
+    if request.told is None:
         return report
-    people = report.identities["identity"].tolist()
-    hours, problems = reserved_hours(history, window, config, told, report.gpus, people, archive.expired)
+    hours, problems = reserved_hours(scope, request.told, report.gpus, report.identities["identity"].tolist())
     return replace(report, reservations=hours, reservation_problems=problems)
 
 
-def _outermost(history: History, archive: Archive) -> tuple[int | None, int | None]:
-    """The times of the oldest and the newest tick; for an expired day, by its spans."""
-    times = [ms for ms in (history.oldest_ms(), history.newest_ms()) if ms is not None]
-    times += [midnight_ms(day) for day in archive.lost]
-    expired = sorted(archive.expired & archive.days)
+def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
+    """The times of ticks with the oldest and the newest among them; for an expired day, by its spans."""
+    times = history.outermost_ms() + [midnight_ms(day) for day in plan.lost]
+    expired = sorted(plan.expired & plan.days)
     for day in expired[:1] + expired[-1:]:
-        found = archive.read_spans(midnight_ms(day), midnight_ms(day))
-        if found is not None and len(found):
-            times += [int(found["start_ms"].min()), int(found["end_ms"].max()) - 1]
-    return min(times, default=None), max(times, default=None)
+        spans = read_spans(plan.path, day, day)
+        times += [int(ms) for ms in (*spans["start_ms"], *(spans["end_ms"] - 1))]
+    return times
 
 
 def unreadable(history: History) -> StoreError:
@@ -170,110 +162,72 @@ def nothing(data_dir: str, window: Window) -> NothingToReport:
     )
 
 
-def _put_together(
-    sums: Sums,
-    spans: pd.DataFrame,
-    history: History,
-    requested: Window,
-    window: Window,
-    before: Window,
-    newest_ms: int,
-    config: Config,
-    reclaim_after_ms: tuple[int, ...],
-) -> Report:
-    if not sums.rollups[window] and history.warnings:
-        raise unreadable(history)
+def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest_ms: int) -> Report:
+    """The report of what was gathered."""
+    window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
     # There are no rollups if only the end of a run that failed late reaches into the window.
-    rollups = sums.rollups[window] or [empty_rollup()]
-    cards = tables.concat([rollup.cards for rollup in rollups])
-    facts = tables.concat([rollup.card_facts for rollup in rollups]).groupby("uuid", sort=False).last().reset_index()
-    holds = tables.concat([rollup.holds for rollup in rollups])
-    all_episodes = sums.episodes
+    rollups = gathered.rollups[window] or [empty_rollup()]
+    cards, identities, holds, card_facts = (tables.concat(list(frames)) for frames in zip(*rollups, strict=True))
+    facts = card_facts.groupby("uuid", sort=False).last().reset_index()
+    earlier = [rollup.cards for other in scope.windows[:-1] for rollup in gathered.rollups[other] if len(rollup.cards)]
     # A day with readable ticks but unreadable rows was not observed.
-    spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - sums.archive.days)]
-    gaps = mark_unreadable(find_gaps(spans, window.start_ms, window.end_ms), _whole_days(history.unreadable))
-    gaps = mark_unreadable(gaps, _whole_days(sums.archive.lost), EXPIRED)
+    spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - plan.days)]
+    kinds = {**dict.fromkeys(plan.lost, EXPIRED), **dict.fromkeys(history.unreadable, NOT_READABLE)}
+    gaps = mark_days(find_gaps(spans, window.start_ms, window.end_ms), kinds)
     observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
-    from_rollups_ms = _observed_from(sums.segments, gaps, window)
-    headline = tables.headline(cards)
-    earlier = tables.concat([rollup.cards for rollup in sums.rollups.get(before, [])])
-    in_window = spans[(spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)]
+    from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
     return Report(
         host=socket.gethostname(),
-        driver_versions=sorted(set(in_window["driver_version"].dropna())),
-        requested=requested,
+        driver_versions=sorted(set(spans[_in_window(spans, window)]["driver_version"].dropna())),
+        requested=request.window,
         window=window,
         timezone=zone_name(window.zone, window.end_ms),
         newest_ms=newest_ms,
         policy=config.policy,
         config=config,
-        headline=headline,
-        before=tables.headline(earlier) if len(earlier) else None,
+        headline=tables.headline(cards),
+        before=tables.headline(tables.concat(earlier)) if earlier else None,
         capacity=tables.capacity(cards, observed_ms, config),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
-        reclaim=freed_gpu_hours(holds, all_episodes, window, reclaim_after_ms),
+        reclaim=freed_gpu_hours(holds, gathered.episodes, window, request.reclaim_after_ms),
         gpus=tables.gpus(cards, facts),
-        identities=tables.identities(tables.concat([rollup.identities for rollup in rollups])),
+        identities=tables.identities(identities),
         heatmap=tables.heatmap(cards, window),
-        episodes=tables.episodes(all_episodes, window, newest_ms, facts),
+        episodes=tables.episodes(gathered.episodes, window, newest_ms, facts),
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
         observed_seconds=observed_ms / 1000,
         from_ticks_seconds=(observed_ms - from_rollups_ms) / 1000,
         from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
-        notes=[*sums.archive.warnings, *_inexact(sums, window)],
+        notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window)],
     )
 
 
-def _whole_days(days: Iterable[str]) -> list[tuple[int, int]]:
-    return [(midnight_ms(day), midnight_ms(day) + DAY_MS) for day in sorted(days)]
+def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:
+    return (spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)
 
 
-def _inexact(sums: Sums, window: Window) -> list[str]:
-    """Notes on figures that are no longer exact, since ticks have expired."""
+def _left_out(plan: DayPlan, window: Window) -> list[str]:
+    """Notes on the window's days that are missing, or no longer exact, since ticks have expired."""
+
+    def touched(days: Iterable[str]) -> list[str]:
+        return sorted(day for day in days if day_of(window.start_ms) <= day <= day_of(window.end_ms - 1))
+
     notes = []
-    if sums.cut_hours:
-        hours = ", ".join(show(ms, window.zone) for ms in sums.cut_hours)
-        notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
-    return notes + _left_out(sums.archive, window) + sums.notes
-
-
-def _left_out(archive: Archive, window: Window) -> list[str]:
-    touched = (day_of(window.start_ms), day_of(window.end_ms - 1))
-    lost = {day: why for day, why in archive.lost.items() if touched[0] <= day <= touched[1]}
-    notes = []
-    for reason in dict.fromkeys(lost.values()):
-        days = span_of_days(sorted(day for day, why in lost.items() if why == reason))
-        notes.append(f"left out: {days}, {reason}, and the ticks have expired")
-    inexact = sorted(day for day in archive.inexact if touched[0] <= day <= touched[1])
-    if inexact:
+    for reason in dict.fromkeys(plan.lost.values()):
+        if lost := touched(day for day, why in plan.lost.items() if why == reason):
+            notes.append(f"left out: {span_of_days(lost)}, {reason}, and the ticks have expired")
+    if inexact := touched(plan.inexact):
         notes.append(f"not exact at midnight, as ticks beside them are gone or came late: {', '.join(inexact)}")
-    late = [day for day in archive.late if touched[0] <= day <= touched[1]]
-    if late:
+    if late := touched(plan.late):
         notes.append(f"ticks of {span_of_days(late)} came when those of the day had expired: they are not counted")
     return notes
 
 
-def _observed_from(segments: list[Segment], gaps: pd.DataFrame, window: Window) -> int:
+def _observed_from_rollups_ms(parts: list[WindowPart], gaps: pd.DataFrame, window: Window) -> int:
     """The observed milliseconds of the window that are not from ticks."""
-    total = 0
-    for start, end, source in segments:
-        start, end = max(start, window.start_ms), min(end, window.end_ms)
-        if source != TICKS and start < end:
-            missing = gaps["end_ms"].clip(start, end) - gaps["start_ms"].clip(start, end)
-            total += end - start - int(missing.sum())
-    return total
-
-
-def _grid(window: Window) -> tuple[int, int]:
-    """The offset of the zone's hours from UTC's, and the length to cut by: if offsets differ, quarters of an hour."""
-    offsets = {_offset_ms(ts_ms, window) for ts_ms in (*range(window.start_ms, window.end_ms, DAY_MS), window.end_ms)}
-    begins = {-offset % HOUR_MS for offset in offsets}
-    return (begins.pop(), HOUR_MS) if len(begins) == 1 else (0, HOUR_MS // 4)
-
-
-def _offset_ms(ts_ms: int, window: Window) -> int:
-    offset = datetime.fromtimestamp(ts_ms / 1000, window.zone).utcoffset()
-    return round(offset.total_seconds() * 1000) if offset else 0
+    stored = [part[:2] for part in parts if part.source != FROM_TICKS]
+    start, end = np.clip(np.array(stored, np.int64).reshape(-1, 2).T, window.start_ms, window.end_ms)
+    return int((end - start - overlap(gaps[["start_ms", "end_ms"]].to_numpy(np.int64), start, end)).sum())

@@ -2,178 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from itertools import groupby, pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from gua_report.config import Config
-from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, roll_up
-from gua_report.rollups.reader import Day
-from gua_report.summary.usable_days import PROPORTION, TICKS, Archive, Segment
-from gua_report.summary.whole_episodes import Trail, map_people
-from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans, observed_ms
+from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, empty_rollup, roll_up
+from gua_report.rollups.reader import read_days, read_spans, read_states
+from gua_report.summary.intervals import overlap
+from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
+from gua_report.summary.tables import concat
+from gua_report.summary.whole_episodes import Known, find_known, follow_episodes, map_people
+from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans
 from gua_report.ticks.history import History
-from gua_report.window import HOUR_MS, Window, midnight_ms
-from gua_sample.partition_names import day_of
+from gua_report.ticks.read_classified import read_classified
+from gua_report.window import HOUR_MS, Window, midnight_ms, number_of, show
+from gua_sample.partition_names import DAY_MS, day_of
 
 # Days that are read at a time, to bound the memory; more if they have few ticks, since each part needs some ticks
 # before and after it, which may span as many days.
 DAYS_AT_A_TIME = 8
 TICKS_AT_A_TIME = 2000
 Progress = Callable[[int, int], None]
-Grid = tuple[int, int]
+Read = TypeVar("Read")
 
 
-class Sums:
-    """The sums of `windows`, which are consecutive, oldest first; episodes are those of the last one."""
+class Gathered(NamedTuple):
+    """All that is added up to a report."""
 
-    def __init__(self, history: History, archive: Archive, config: Config, windows: list[Window], grid: Grid) -> None:
-        self.history, self.archive, self.config, self.windows, self.grid = history, archive, config, windows, grid
-        self.rollups: dict[Window, list[Rollup]] = {window: [] for window in windows}
-        self.start_ms, self.end_ms = windows[0].start_ms, windows[-1].end_ms
-        self.earlier_cards = pd.DataFrame()
-        self.notes: list[str] = []  # figures that are not exact, since ticks have expired
-        self.cut_hours: list[int] = []  # where the window cuts an hour of which only the sum is left
-        self._spans = pd.DataFrame(columns=SPAN_COLUMNS)
-        self.stored = self._read_stored()
-        cuts = [window.start_ms for window in windows] + [self.end_ms]
-        self.segments = archive.segments(self.start_ms, self.end_ms, cuts)
-        self._trail = Trail(history, archive, config, windows[-1])
-        self._trail.parts += [self.stored.episodes] if self.stored else []
-        self.episodes = pd.DataFrame()
+    plan: DayPlan
+    parts: list[WindowPart]
+    rollups: dict[Window, list[Rollup]]
+    episodes: pd.DataFrame  # of the last window
+    notes: list[str]  # figures that are not exact, since ticks have expired
 
-    def spans(self) -> pd.DataFrame:
-        """The spans of all days that the windows touch, and of the nearest days around them."""
-        days = sorted(self.archive.days | set(self.history.days))
-        first, last = day_of(self.start_ms), day_of(self.end_ms)
-        inside = [day for day in days if first <= day <= last]
-        before, after = [day for day in days if day < first][-2:], [day for day in days if day > last][:1]
-        wanted = [*before, *inside, *after]
-        stored = [day for day in wanted if day in self.archive.days]
-        parts = []
-        if stored:
-            found = self.archive.read_spans(midnight_ms(stored[0]), midnight_ms(stored[-1]))
-            assert found is not None
-            parts.append(found)
-        for run in _runs(wanted, self.archive.days):
-            timeline = self.history.timeline([day for day in run if len(self.history.ticks_of(day))])
-            if len(timeline):
-                parts.append(find_spans(timeline, timeline["day"].isin(run).to_numpy()))
-        spans = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SPAN_COLUMNS)
-        self._spans = spans.sort_values("start_ms", kind="stable", ignore_index=True)
-        return self._spans
 
-    def add(self, progress: Progress | None) -> None:
-        parts = {segment: list(self._parts(segment)) for segment in self.segments if segment.source == TICKS}
-        done, total = 0, sum(len(found) for found in parts.values())
-        for segment in self.segments:
-            if segment.source != TICKS:
-                self._add_stored(segment)
-            for timeline, first, last in parts.get(segment, []):
-                self._add_ticks(segment, timeline, first, last)
-                done += 1
-                if progress:
-                    progress(done, total)
-        self.episodes = self._trail.follow()
+def gather_spans(scope: Scope) -> pd.DataFrame:
+    """The spans of all days that the windows touch, and of the nearest days around them."""
+    plan, history = scope.plan, scope.history
+    days = sorted(plan.days | set(history.days))
+    first, last = day_of(scope.windows[0].start_ms), day_of(scope.window.end_ms)
+    before, after = [day for day in days if day < first][-2:], [day for day in days if day > last][:1]
+    wanted = [*before, *(day for day in days if first <= day <= last), *after]
+    stored = [day for day in wanted if day in plan.days]
+    parts = [_only(spans, "start_ms", stored) for spans in _read_stretches(plan, stored, read_spans)]
+    for is_stored, run in groupby(wanted, lambda day: day in plan.days):
+        seen = [] if is_stored else [day for day in run if len(history.ticks_of(day))]
+        parts += [find_spans(history, seen)] if seen else []
+    spans = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SPAN_COLUMNS)
+    return spans.sort_values("start_ms", kind="stable", ignore_index=True)
 
-    # -- from rollups
 
-    def _read_stored(self) -> Day | None:
-        window = self.windows[-1]
-        if self.grid != (0, HOUR_MS):
-            self.archive.days &= self.archive.expired
-        found = self.archive.read(window.start_ms, window.end_ms - 1)
-        if self.grid != (0, HOUR_MS) and found is not None:
-            self.notes.append("ticks have expired: by hour of day, older days are as UTC's full hours cut them")
-        if found is not None:
-            found = self._map_people(found)
-        if len(self.windows) > 1:
-            earlier = self.archive.read_states(self.start_ms, window.start_ms)
-            if earlier is not None:
-                self.earlier_cards = earlier
-        return found
+def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gathered:
+    """Read all days of the windows, each from where the plan says. `spans` are those of `gather_spans`."""
+    plan, stored, known, notes = _read_stored(scope)
+    scope = scope._replace(plan=plan)
+    parts = find_parts(plan, scope.windows)
+    rollups: dict[Window, list[Rollup]] = {window: [] for window in scope.windows}
+    reading = {part: _some_days_each(scope.history, part) for part in parts if part.source == FROM_TICKS}
+    done, total = 0, sum(map(len, reading.values()))
+    cut_hours = []
+    for part in parts:
+        if part.source != FROM_TICKS:
+            for window, start_ms, end_ms in _meet(scope.windows, part.start_ms, part.end_ms):
+                share = _share(spans, start_ms, end_ms) if part.source == IN_PROPORTION else 1.0
+                rollups[window].append(_cut(stored[window], start_ms, end_ms, share))
+                if share < 1 and window is scope.window:
+                    cut_hours.append(show(start_ms, window.zone))
+        for first_ms, last_ms in reading.get(part, []):
+            found = read_classified(scope.history, first_ms, last_ms, scope.config.policy, scope.config.people)
+            if found is not None:
+                known += find_known(scope, found, first_ms)
+                for window, start_ms, end_ms in _meet(scope.windows, first_ms, last_ms):
+                    rollups[window].append(roll_up(found, start_ms, end_ms, scope.grid))
+            done += 1
+            if progress:
+                progress(done, total)
+    if cut_hours:
+        hours = ", ".join(cut_hours)
+        notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
+    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notes)
 
-    def _map_people(self, found: Day) -> Day | None:
-        """The stored days with identities mapped to the people that the configuration names.
 
-        Where two identities of one person are on a card in the same hour, only ticks can tell how much of their time
-        overlaps: such days are then not taken from rollups, unless they have expired.
-        """
-        people, raw = self.config.people, found.rollup.identities
-        mapped = map_people(raw, people)
-        if people and len(raw):
-            named = mapped.assign(raw=raw["identity"])[["hour_ms", "gpu_uuid", "identity", "raw"]].drop_duplicates()
-            shared = named[named.duplicated(["hour_ms", "gpu_uuid", "identity"])]
-            clashes = {day_of(int(ms)) for ms in shared["hour_ms"].unique()}
-            if clashes - self.archive.expired:
-                self.archive.days -= clashes - self.archive.expired
-                again = self.archive.read(self.windows[-1].start_ms, self.windows[-1].end_ms - 1)
-                return None if again is None else self._map_people(again)
-            if clashes:
-                self.notes.append("ticks have expired: where one person had two identities at a time, both count")
-        rollup = found.rollup._replace(identities=mapped)
-        return found._replace(rollup=rollup, episodes=map_people(found.episodes, people))
+def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[Window, int, int]]:
+    """The windows that a time meets, with the start and the end of what they have in common."""
+    for window in windows:
+        start, end = max(start_ms, window.start_ms), min(end_ms, window.end_ms)
+        if start < end:
+            yield window, start, end
 
-    def _add_stored(self, segment: Segment) -> None:
-        for window in self.windows:
-            start, end = max(segment.start_ms, window.start_ms), min(segment.end_ms, window.end_ms)
-            if start >= end:
-                continue
-            if window is self.windows[-1]:
-                if self.stored is None:
-                    continue
-                rollup = self.stored.rollup
-            else:
-                rollup = Rollup(self.earlier_cards, pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
-            share = self._share(start, end) if segment.source == PROPORTION else 1.0
-            if share < 1 and window is self.windows[-1]:
-                self.cut_hours.append(start)
-            self.rollups[window].append(
-                rollup._replace(
-                    cards=_hours(rollup.cards, start, end, share),
-                    identities=_hours(rollup.identities, start, end, share),
-                    holds=clip_holds(rollup.holds, start, end),
-                )
-            )
 
-    def _share(self, start_ms: int, end_ms: int) -> float:
-        """The share of the hour's observed time that lies in this part of it."""
-        hour_ms = start_ms // HOUR_MS * HOUR_MS
-        whole = observed_ms(self._spans, hour_ms, hour_ms + HOUR_MS)
-        return observed_ms(self._spans, start_ms, end_ms) / whole if whole else 0.0
+def _some_days_each(history: History, part: WindowPart) -> list[tuple[int, int]]:
+    """The part divided at midnights into times that are read at once."""
+    cuts, days, ticks = [part.start_ms], 0, 0
+    for day in history.days_of(part.start_ms, part.end_ms):
+        if days >= DAYS_AT_A_TIME and ticks >= TICKS_AT_A_TIME:
+            cuts.append(midnight_ms(day))
+            days = ticks = 0
+        days += 1
+        ticks += len(history.ticks_of(day))
+    return list(pairwise([*cuts, part.end_ms]))
 
-    # -- from ticks
 
-    def _parts(self, segment: Segment) -> Iterable[tuple[pd.DataFrame, int, int]]:
-        """Parts of some whole days: the timeline, and the positions of the ticks that reach into the segment."""
-        timeline = self.history.timeline(self.history.days_of(segment.start_ms, segment.end_ms))
-        reaches = (timeline["ts_ms"] + timeline["weight_ms"]).to_numpy() > segment.start_ms
-        positions = np.flatnonzero(reaches & (timeline["ts_ms"].to_numpy() < segment.end_ms))
-        if not len(positions):
-            return
-        first, last = int(positions[0]), int(positions[-1]) + 1
-        days = timeline["day"].to_numpy()[first:last]
-        midnights = [*(first + np.flatnonzero(days[1:] != days[:-1]) + 1).tolist(), last]
-        for begin, end in pairwise([first, *_some_at_a_time(first, midnights)]):
-            yield timeline, begin, end
+def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Known], list[str]]:
+    """The sums and episodes of the windows' stored days, notes, and the plan without days that can't be used after all.
 
-    def _add_ticks(self, segment: Segment, timeline: pd.DataFrame, first: int, last: int) -> None:
-        stretch = self.history.read(timeline, first, last)
-        if stretch is None:
-            return
-        classified = self._trail.classify(stretch)
-        self._trail.add(classified, stretch)
-        for window in self.windows:
-            start, end = max(segment.start_ms, window.start_ms), min(segment.end_ms, window.end_ms)
-            if start < end:
-                self.rollups[window].append(roll_up(classified, stretch.inside, start, end, self.grid))
+    Where two identities of one person are on a card in the same hour, only ticks can tell how much of their time
+    overlaps: such days are not taken from rollups, unless they have expired.
+    """
+    plan, people, window, notes = scope.plan, scope.config.people, scope.window, []
+    rollups: dict[Window, Rollup] = {}
+    for before in scope.windows[:-1]:
+        states = _read_stretches(plan, plan.find_days(before.start_ms, before.end_ms), read_states)
+        rollups[before] = empty_rollup()._replace(cards=concat(states))
+    # The last tick of the day before may reach into the window, and an episode may end with it.
+    start_ms = window.start_ms - DAY_MS
+    days = _read_stretches(plan, plan.find_days(start_ms, window.end_ms), read_days)
+    if not days:
+        return plan, rollups, [], []
+    stored = Rollup(*(concat(list(frames)) for frames in zip(*(day.rollup for day in days), strict=True)))
+    rollups[window] = stored._replace(identities=map_people(stored.identities, people))
+    clashes = _find_clashes(stored.identities, people).intersection(plan.find_days(window.start_ms, window.end_ms))
+    plan = plan.without(clashes - plan.expired)
+    used = plan.find_days(start_ms, window.end_ms)
+    episodes = map_people(_only(concat([day.episodes for day in days]), "start_ms", used), people)
+    known = [Known(midnight_ms(used[0]), midnight_ms(used[-1]) + DAY_MS - 1, episodes)] if used else []
+    if scope.grid != FULL_HOURS and plan.find_days(window.start_ms, window.end_ms):
+        notes.append("ticks have expired: by hour of day, older days are as UTC's full hours cut them")
+    if clashes & plan.days:
+        notes.append("ticks have expired: where one person had two identities at a time, both count")
+    return plan, rollups, known, notes
+
+
+def _read_stretches(plan: DayPlan, days: list[str], read: Callable[[str, str, str], Read]) -> list[Read]:
+    """Read the stored days, and those between them, in as few stretches as leave out damaged days."""
+    stretches: list[tuple[str, str]] = []
+    for day in days:
+        if stretches and not any(stretches[-1][1] < damaged < day for damaged in plan.damaged):
+            stretches[-1] = (stretches[-1][0], day)
+        else:
+            stretches.append((day, day))
+    return [read(plan.path, first, last) for first, last in stretches]
+
+
+def _find_clashes(identities: pd.DataFrame, people: dict[str, str]) -> set[str]:
+    """The days on which two identities of one person are on a card in the same hour."""
+    if not people:
+        return set()
+    key = ["hour_ms", "gpu_uuid", "identity"]
+    distinct = map_people(identities[key].drop_duplicates(), people)
+    return {day_of(int(ms)) for ms in distinct["hour_ms"][distinct.duplicated(key)].unique()}
+
+
+def _only(frame: pd.DataFrame, column: str, days: list[str]) -> pd.DataFrame:
+    """The rows of these days, by the column with their times."""
+    numbers = np.array([number_of(day) for day in days])
+    return frame[np.isin(frame[column].to_numpy(dtype=np.int64) // DAY_MS, numbers)]
+
+
+def _cut(rollup: Rollup, start_ms: int, end_ms: int, share: float) -> Rollup:
+    """The part of stored sums that lies in a time, and of an hour that is cut this share."""
+    return rollup._replace(
+        cards=_hours(rollup.cards, start_ms, end_ms, share),
+        identities=_hours(rollup.identities, start_ms, end_ms, share),
+        holds=clip_holds(rollup.holds, start_ms, end_ms),
+    )
 
 
 def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.DataFrame:
-    if not len(frame):
-        return frame
     hours = frame["hour_ms"].to_numpy(dtype=np.int64)
     cut = frame.loc[(hours >= start_ms // HOUR_MS * HOUR_MS) & (hours < end_ms)]
     if share == 1.0:
@@ -182,24 +180,9 @@ def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.
     return scaled
 
 
-def _some_at_a_time(first: int, midnights: list[int]) -> Iterator[int]:
-    """The positions at which parts end, each at the end of a day."""
-    begin, count = first, 0
-    for midnight in midnights:
-        count += 1
-        if (count >= DAYS_AT_A_TIME and midnight - begin >= TICKS_AT_A_TIME) or midnight == midnights[-1]:
-            yield midnight
-            begin, count = midnight, 0
-
-
-def _runs(days: list[str], stored: set[str]) -> list[list[str]]:
-    """Runs of consecutive days that are not stored."""
-    runs: list[list[str]] = []
-    for position, day in enumerate(days):
-        if day in stored:
-            continue
-        if runs and position and days[position - 1] not in stored:
-            runs[-1].append(day)
-        else:
-            runs.append([day])
-    return runs
+def _share(spans: pd.DataFrame, start_ms: int, end_ms: int) -> float:
+    """The share of the hour's observed time that lies in this part of it."""
+    observed = spans[pd.isna(spans["kind"])][["start_ms", "end_ms"]].to_numpy(dtype=np.int64)
+    hour_ms = start_ms // HOUR_MS * HOUR_MS
+    part, whole = overlap(observed, np.array([start_ms, hour_ms]), np.array([end_ms, hour_ms + HOUR_MS]))
+    return float(part / whole) if whole else 0.0

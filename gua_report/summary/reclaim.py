@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from gua_report.summary.intervals import overlap, union
 from gua_report.window import HOUR_MS, Window
-
-Intervals = npt.NDArray[np.int64]  # rows of start, end
 
 
 def freed_gpu_hours(
@@ -31,26 +29,3 @@ def freed_gpu_hours(
             freed[number] += float(((anybody - overlap(young, edges[:, 0], edges[:, 1])) * share).sum())
     seconds = [after / 1000 for after in after_ms]
     return pd.DataFrame({"after_seconds": seconds, "freed_gpu_hours": freed / HOUR_MS})
-
-
-def union(intervals: Intervals) -> Intervals:
-    """The union of the intervals, as disjoint ones in order."""
-    if not len(intervals):
-        return intervals
-    ordered = intervals[np.argsort(intervals[:, 0], kind="stable")]
-    reached = np.maximum.accumulate(ordered[:, 1])
-    first = np.append(True, ordered[1:, 0] > reached[:-1])
-    last = np.append(first[1:], True)
-    return np.column_stack((ordered[first, 0], reached[last]))
-
-
-def overlap(intervals: Intervals, start: Intervals, end: Intervals) -> npt.NDArray[np.float64]:
-    """The part of each [start, end) that the disjoint intervals cover."""
-    if not len(intervals):
-        return np.zeros(len(start))
-    # The covered time as a function of time grows within the intervals and is constant between them.
-    covered = np.cumsum(intervals[:, 1] - intervals[:, 0])
-    points = intervals.ravel()
-    values = np.column_stack((np.append(0, covered[:-1]), covered)).ravel()
-    result: npt.NDArray[np.float64] = np.interp(end, points, values) - np.interp(start, points, values)
-    return result

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.ticks.classify import CODES
+from gua_report.ticks.arrays import Integers, pack, unpack
+from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN
 
@@ -26,9 +26,9 @@ IDENTITY_COLUMNS = [
 def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate the frames that have rows: empty ones have no proper types, and would spoil those of the others."""
     filled = [frame for frame in frames if len(frame)]
-    if filled:
+    if len(filled) > 1:
         return pd.concat(filled, ignore_index=True)
-    return frames[0] if frames else pd.DataFrame()
+    return next(iter(filled or frames), pd.DataFrame())
 
 
 def headline(cards: pd.DataFrame) -> pd.DataFrame:
@@ -58,12 +58,12 @@ def _sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
 def _by_state(frame: pd.DataFrame, key: str) -> pd.DataFrame:
     """GPU-hours with a column for each state."""
     number, names = pd.factorize(frame[key], use_na_sentinel=False)
-    cell = number * len(STATES) + _codes(frame)
+    cell = pack((number, _codes(frame)), [len(STATES)])
     sums = np.bincount(cell, weights=frame["gpu_ms"].to_numpy(dtype="float64"), minlength=len(names) * len(STATES))
     return pd.DataFrame(sums.reshape(-1, len(STATES)) / HOUR_MS, index=names, columns=list(STATES))
 
 
-def _codes(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
+def _codes(frame: pd.DataFrame) -> Integers:
     return frame["state"].to_numpy(dtype=np.int64)
 
 
@@ -87,21 +87,13 @@ def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def identities(presences: pd.DataFrame) -> pd.DataFrame:
-    if presences.empty:
-        return pd.DataFrame(columns=IDENTITY_COLUMNS)
     hours = _by_state(presences, "identity")
     used = hours[ACTIVE] + hours[IDLE_HELD]
-    frame = pd.DataFrame(
-        {
-            "identity": hours.index.to_numpy(dtype=object),
-            "gpu_hours": (used + hours[UNKNOWN]).to_numpy(),
-            "active_gpu_hours": hours[ACTIVE].to_numpy(),
-            "idle_held_gpu_hours": hours[IDLE_HELD].to_numpy(),
-            "unknown_gpu_hours": hours[UNKNOWN].to_numpy(),
-            "idle_held_share": (hours[IDLE_HELD] / used.where(used > 0)).to_numpy(),
-        },
-        columns=IDENTITY_COLUMNS,
-    )
+    columns = [used + hours[UNKNOWN], hours[ACTIVE], hours[IDLE_HELD], hours[UNKNOWN]]
+    columns.append(hours[IDLE_HELD] / used.where(used > 0))
+    frame = pd.DataFrame({"identity": hours.index.to_numpy(dtype=object)})
+    for name, values in zip(IDENTITY_COLUMNS[1:], columns, strict=True):
+        frame[name] = values.to_numpy()
     order = ["idle_held_gpu_hours", "gpu_hours", "identity"]
     return frame.sort_values(order, ascending=[False, False, True], ignore_index=True)
 
@@ -114,25 +106,15 @@ def heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
     state, gpu_ms = _codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
     known, active = (
         pd.Series(np.bincount(slot, weights=gpu_ms * counts, minlength=7 * 24))
-        for counts in (state != CODES[UNKNOWN], state == CODES[ACTIVE])
+        for counts in (state != CODE_OF[UNKNOWN], state == CODE_OF[ACTIVE])
     )
-    weekday, hour = np.divmod(np.arange(7 * 24), 24)
+    weekday, hour = unpack(np.arange(7 * 24), [24])
     return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active / known})
 
 
-def episodes(
-    found: pd.DataFrame,
-    window: Window,
-    newest_ms: int,
-    facts: pd.DataFrame,
-) -> pd.DataFrame:
+def episodes(found: pd.DataFrame, window: Window, newest_ms: int, facts: pd.DataFrame) -> pd.DataFrame:
     """The episodes that reach into the window: ongoing ones first, then the longest."""
-    columns = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms", "seconds"]
-    columns += ["peak_memory_mib", "ongoing"]
-    if len(found):
-        found = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
-    if not len(found):
-        return pd.DataFrame(columns=columns)
+    found = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
     known = facts.set_index("uuid").reindex(found["gpu_uuid"])
     frame = pd.DataFrame(
         {
@@ -148,8 +130,7 @@ def episodes(
             "peak_memory_mib": found["peak_memory_mib"].to_numpy(dtype="float64"),
             # An episode that includes the newest tick is taken to be ongoing.
             "ongoing": (found["end_ms"] > newest_ms).to_numpy(dtype=bool),
-        },
-        columns=columns,
+        }
     )
     order = ["ongoing", "seconds", "gpu_uuid", "pid"]
     return frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)

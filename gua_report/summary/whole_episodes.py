@@ -2,131 +2,116 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
-from gua_report.config import Config
 from gua_report.people.identities import apply_mapping
-from gua_report.summary.usable_days import Archive
-from gua_report.ticks.classify import Classified, classify
+from gua_report.rollups.reader import read_days
+from gua_report.summary.plan import Scope
+from gua_report.ticks.classify import ABSENT, Classified
 from gua_report.ticks.episodes import episode_keys, find_episodes, join_episodes, join_to
-from gua_report.ticks.history import History, Stretch
-from gua_report.window import Window, midnight_ms
+from gua_report.ticks.read_classified import read_classified
+from gua_report.window import midnight_ms
 from gua_sample.partition_names import DAY_MS, day_of
 
 
-class Trail:
-    def __init__(self, history: History, archive: Archive, config: Config, window: Window) -> None:
-        self.history, self.archive, self.config, self.window = history, archive, config, window
-        self.parts: list[pd.DataFrame] = []  # the episodes of days or of parts of days
-        # Times of ticks whose episodes are known; between the first and the last, all are known.
-        self._known: list[int] = []
+class Known(NamedTuple):
+    """The episodes of consecutive ticks, from the one at `first_ms` to the one at `last_ms`."""
 
-    def add(self, classified: Classified, stretch: Stretch) -> None:
-        """Add the episodes of ticks that reach into the window, except of stored days, whose episodes are complete."""
-        inside = np.arange(*stretch.inside)
-        ticks = stretch.ticks.iloc[inside]
-        ends = (ticks["ts_ms"] + ticks["weight_ms"]).to_numpy()
-        own = inside[~ticks["day"].isin(self.archive.days).to_numpy() & (ends > self.window.start_ms)]
-        if len(own):
-            self.parts.append(self._find(classified, (int(own[0]), int(own[-1]) + 1)))
-            self._known += stretch.ticks["ts_ms"].iloc[[own[0], own[-1]]].tolist()
+    first_ms: int
+    last_ms: int
+    episodes: pd.DataFrame
 
-    def follow(self) -> pd.DataFrame:
-        """All episodes that reach into the window, from their beginning to their end; and some others."""
-        self._add_tail()
-        found = join_episodes(self.parts)
-        for back in (True, False):
-            count = len(self.parts)
-            self._extend(found, back)
-            if len(self.parts) > count:  # only if needed: joining the many episodes of a year takes a while
-                found = join_episodes(self.parts)
-        return found
 
-    def classify(self, stretch: Stretch) -> Classified:
-        return classify(stretch.rows, stretch.ticks, self.config.policy, self.config.people)
+def find_known(scope: Scope, found: Classified, start_ms: int) -> list[Known]:
+    """The episodes of the ticks whose time in the window begins at `start_ms` or later; nothing without such ticks.
 
-    def _find(self, classified: Classified, inside: tuple[int, int]) -> pd.DataFrame:
-        """Find the episodes of ticks. Where all earlier ticks are gone, the stored day before tells which go on."""
-        found = find_episodes(classified, inside)
-        for day in classified.ticks["day"].iloc[slice(*inside)].unique().tolist():
-            before = max((one for one in {*self.archive.expired, *self.history.paths} if one < day), default=None)
-            if before in self.archive.days and before not in self.history.paths:
-                stored = self.archive.read(midnight_ms(before), midnight_ms(before))
-                if stored is not None and len(found):
-                    found = join_to(stored.episodes, found, self.history.first_ticks_ms(day))
-        return found
+    Ticks of stored days are left out, because the stored episodes are complete.
+    """
+    ticks = found.ticks.iloc[found.inside]
+    times = ticks["ts_ms"].to_numpy()
+    ends = times + ticks["weight_ms"].to_numpy()
+    own = (np.maximum(times, scope.window.start_ms) >= start_ms) & (ends > scope.window.start_ms)
+    own &= ~ticks["day"].isin(scope.plan.days).to_numpy()
+    if not own.any():
+        return []
+    first_ms, last_ms = int(times[own][0]), int(times[own][-1])
+    return [Known(first_ms, last_ms, _find(scope, found, first_ms, last_ms + 1))]
 
-    def _extend(self, found: pd.DataFrame, back: bool) -> None:
-        """Follow the window's episodes beyond the known ticks, on their own cards only."""
-        if not len(found):
-            return
-        inside = found[(found["end_ms"] > self.window.start_ms) & (found["start_ms"] < self.window.end_ms)]
-        direction = "joins_before" if back else "joins_after"
-        going_on = episode_keys(inside[inside[direction].astype(bool)])
-        edge_ms = self._edge(back)
-        while going_on:
-            day = self._day_beyond(edge_ms, back)
-            if day is None:
-                return
-            if day in self.archive.days:
-                stored = self.archive.read(midnight_ms(day), midnight_ms(day))
-                assert stored is not None
-                more = map_people(stored.episodes, self.config.people)
-                edge_ms = midnight_ms(day) if back else midnight_ms(day) + DAY_MS - 1
-            else:
-                timeline = self.history.timeline([day])
-                times, own = timeline["ts_ms"].to_numpy(), np.flatnonzero((timeline["day"] == day).to_numpy())
-                beyond = own[times[own] < edge_ms] if back else own[times[own] > edge_ms]
-                uuids = sorted({uuid for uuid, _, _ in going_on})
-                stretch = self.history.read(timeline, int(beyond[0]), int(beyond[-1]) + 1, uuids)
-                if stretch is None:
-                    return
-                edge_ms = int(times[beyond[0 if back else -1]])
-                classified = self.classify(stretch)
-                if not (classified.states[slice(*stretch.inside)] >= 0).any():
-                    continue  # a day with only driver errors ends no episode
-                more = self._find(classified, stretch.inside)
-            self.parts.append(more)
-            going_on &= episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)])
 
-    def _edge(self, back: bool) -> int:
-        """The time of the first tick whose episodes are known, or of the last."""
-        first, last = day_of(self.window.start_ms), day_of(self.window.end_ms - 1)
-        days = [day for day in self.archive.days if first <= day <= last]
-        known = self._known + [midnight_ms(day) + (0 if back else DAY_MS - 1) for day in days]
-        return (min if back else max)(known, default=self.window.start_ms)
+def follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
+    """All episodes that reach into the window, from their beginning to their end; and some others.
 
-    def _add_tail(self) -> None:
-        """Add the day before if its last tick reaches into the window, since an episode may end with it."""
-        edge_ms = self._edge(back=True)
-        day = self._day_beyond(edge_ms, back=True)
-        if day is None or edge_ms <= self.window.start_ms - DAY_MS:
-            return
-        if day in self.archive.days:
-            stored = self.archive.read(midnight_ms(day), midnight_ms(day))
-            if stored is not None and (stored.spans["end_ms"] > self.window.start_ms).any():
-                self.parts.append(map_people(stored.episodes, self.config.people))
-                self._known.append(midnight_ms(day))
-            return
-        timeline = self.history.timeline([day])
-        times = timeline["ts_ms"].to_numpy()
-        ends = times + timeline["weight_ms"].to_numpy()
-        (reaching,) = np.nonzero(
-            (timeline["day"] == day).to_numpy() & (times < edge_ms) & (ends > self.window.start_ms)
-        )
-        if len(reaching):
-            stretch = self.history.read(timeline, int(reaching[0]), int(reaching[-1]) + 1)
-            if stretch is not None:
-                self.add(self.classify(stretch), stretch)
+    `known` are the episodes of all ticks in the window, and of the day before if that is stored.
+    """
+    start_ms = scope.window.start_ms
+    edge_ms = min((one.first_ms for one in known), default=start_ms)
+    if edge_ms > start_ms - DAY_MS:
+        # The last tick before may reach into the window, and an episode may end with it.
+        reaching = _classify(scope, start_ms, edge_ms)
+        known = known + (find_known(scope, reaching, start_ms) if reaching else [])
+    parts = [one.episodes for one in known]
+    edges_ms = [ms for one in known for ms in one[:2]] or [start_ms]
+    found = join_episodes(parts)
+    for edge_ms, back in ((min(edges_ms), True), (max(edges_ms), False)):
+        more = _extend(scope, found, edge_ms, back)
+        parts += more
+        if more:  # only if needed: joining the many episodes of a year takes a while
+            found = join_episodes(parts)
+    return found
 
-    def _day_beyond(self, edge_ms: int, back: bool) -> str | None:
-        """The nearest day, from ticks or stored, before that time (`back`) or after it."""
-        from_ticks = self.history.day_next_to(edge_ms, back)
-        today = day_of(edge_ms)
-        stored = [day for day in self.archive.days if (day < today if back else day > today)]
-        candidates = [day for day in (from_ticks, (max if back else min)(stored, default=None)) if day is not None]
-        return (max if back else min)(candidates, default=None)
+
+def _extend(scope: Scope, found: pd.DataFrame, edge_ms: int, back: bool) -> list[pd.DataFrame]:
+    """Follow the window's episodes beyond the known ticks, on their own cards only."""
+    inside = found[(found["end_ms"] > scope.window.start_ms) & (found["start_ms"] < scope.window.end_ms)]
+    direction = "joins_before" if back else "joins_after"
+    going_on = set(episode_keys(inside[inside[direction].astype(bool)]))
+    parts = []
+    while going_on and (day := _day_beyond(scope, edge_ms, back)):
+        start_ms, end_ms = midnight_ms(day), midnight_ms(day) + DAY_MS
+        first_ms, last_ms = (start_ms, min(end_ms, edge_ms)) if back else (max(start_ms, edge_ms + 1), end_ms)
+        edge_ms = start_ms if back else end_ms - 1
+        if day in scope.plan.days:
+            more = map_people(read_days(scope.plan.path, day, day).episodes, scope.config.people)
+        else:
+            classified = _classify(scope, first_ms, last_ms, sorted({uuid for uuid, _, _ in going_on}))
+            if classified is None or day in scope.history.unreadable:
+                break
+            own = classified.ticks["ts_ms"].between(first_ms, last_ms - 1).to_numpy()
+            if (classified.states[own] == ABSENT).all():
+                continue  # a day with only driver errors ends no episode
+            more = _find(scope, classified, first_ms, last_ms)
+        parts.append(more)
+        going_on &= set(episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)]))
+    return parts
+
+
+def _classify(scope: Scope, start_ms: int, end_ms: int, uuids: list[str] | None = None) -> Classified | None:
+    return read_classified(scope.history, start_ms, end_ms, scope.config.policy, scope.config.people, uuids)
+
+
+def _find(scope: Scope, found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame:
+    """Find the episodes of ticks. Where all earlier ticks are gone, the stored day before tells which go on."""
+    history, plan = scope.history, scope.plan
+    episodes = find_episodes(found, start_ms, end_ms)
+    for before, day in pairwise(sorted({*plan.expired, *history.paths})):
+        own = day_of(start_ms) <= day <= day_of(end_ms - 1) and len(episodes)
+        if own and before in plan.days and before not in history.paths:
+            stored = read_days(plan.path, before, before)
+            episodes = join_to(stored.episodes, episodes, history.first_ticks_ms(day))
+    return episodes
+
+
+def _day_beyond(scope: Scope, edge_ms: int, back: bool) -> str | None:
+    """The nearest day, from ticks or stored, before that time (`back`) or after it."""
+    today = day_of(edge_ms)
+    candidates = [day for day in scope.plan.days if (day < today if back else day > today)]
+    from_ticks = scope.history.day_next_to(edge_ms, back)
+    candidates += [from_ticks] if from_ticks else []
+    return (max if back else min)(candidates, default=None)
 
 
 def map_people(frame: pd.DataFrame, people: dict[str, str]) -> pd.DataFrame:

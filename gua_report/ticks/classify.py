@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from gua_report.people.identities import apply_mapping, resolve
-from gua_report.ticks.read_partition import Floats, Integers, Rows
+from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, unpack
+from gua_report.ticks.history import Stretch
+from gua_report.ticks.read_partition import Rows
 from gua_sample.policy import (
     IDLE_HELD,
     LONGEST_GAP_INTERVALS,
@@ -27,20 +28,20 @@ from gua_sample.policy import (
 )
 from gua_sample.policy import card_states as decide
 
-Booleans = npt.NDArray[np.bool_]
-
 ABSENT = -1
 # The facts that determine a process's identity.
 IDENTITY_FACTS = ["uid", "login_uid", "user", "login_user", "cgroup"]
-CODES = {state: code for code, state in enumerate(STATES)}
+CODE_OF = {state: code for code, state in enumerate(STATES)}
 RANKS = np.array([-MOST_ACTIVE_FIRST.index(state) for state in STATES])
 
 
 class Classified(NamedTuple):
     """Cards as tables of ticks by cards, processes as columns sorted by process, card and tick."""
 
+    rows: Rows
     ticks: pd.DataFrame  # with interval, weight and joined
-    cards: pd.DataFrame  # uuid, gpu_index, mig_index, name, memory_total_mib, parent_uuid: as last known
+    inside: slice  # the ticks asked for; the others are context
+    cards: pd.DataFrame  # uuid, gpu_index, mig_index, name, ...: as last known inside; missing if not seen there
     states: Integers  # [tick, card]; ABSENT where there was no such card
     shares: Floats  # [tick, card]: of a physical GPU, for MIG instances
     energy_joules: Floats  # [tick, card]: the counter
@@ -50,163 +51,135 @@ class Classified(NamedTuple):
     process_facts: pd.DataFrame  # `process` is a position in it; with identity, and `key` for pid and start
 
 
-def classify(
-    rows: Rows,
-    ticks: pd.DataFrame,
-    policy: Policy,
-    people: Mapping[str, str],
-    inside: tuple[int, int] | None = None,
-) -> Classified:
-    """Classify rows. `ticks` are the rows' ticks with their weights; `people` maps identities to people.
-
-    The facts of cards are taken from the ticks from position inside[0] to before inside[1], if given, else from all.
-    """
-    code, cards = _cards(rows, inside)
+def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Classified:
+    """Classify the rows of a stretch. `people` maps identities to people."""
+    rows, ticks, inside = stretch
+    card_of, cards = _cards(rows, inside)
     shape = len(ticks), len(cards)
-    cell = rows.cards.tick * shape[1] + code[rows.cards.card]
-    process_cell = rows.processes.tick * shape[1] + code[rows.processes.card]
-    utilization, used, energy = (_table(shape, cell, values) for values in rows.cards[2:])
-    failed = np.zeros(shape[0] * shape[1], bool)
-    failed[cell] = (rows.card_facts["status"] != STATUS_OK).to_numpy()[rows.cards.card]
+    cell = pack((rows.cards.tick, card_of[rows.cards.card]), shape[1:])
+    process_cell = pack((rows.processes.tick, card_of[rows.processes.card]), shape[1:])
+    utilization, used, energy = (_table(shape, cell, values, np.nan) for values in rows.cards[2:])
+    failed = _table(shape, cell, (rows.card_facts["status"] != STATUS_OK).to_numpy()[rows.cards.card], False)
+    seen = _table(shape, cell, True, False)
     total = _sums(shape, process_cell, rows.processes.memory_mib)
-    masks = decide(utilization, failed, total, used, policy)
-    states = np.full(shape[0] * shape[1], ABSENT, np.int64)
-    for state, mask in masks.items():
-        states[cell] = np.where(mask[cell], CODES[state], states[cell])
-    unattributed = (states == CODES[IDLE_HELD]) & is_unattributed(used, total, policy)
-    processes, process_facts = _processes(rows, ticks, process_cell, states, total, policy, shape[1], people)
+    states = np.full(shape, ABSENT, np.int64)
+    for state, mask in decide(utilization, failed, total, used, policy).items():
+        states[mask & seen] = CODE_OF[state]
+    process_facts = _process_facts(rows, people)
     return Classified(
+        rows,
         ticks,
+        inside,
         cards,
-        states.reshape(shape),
-        _shares(rows, cards, code, cell, shape),
-        energy.reshape(shape),
-        used.reshape(shape),
-        unattributed.reshape(shape),
-        processes,
+        states,
+        _shares(cards, cell, shape),
+        energy,
+        used,
+        (states == CODE_OF[IDLE_HELD]) & is_unattributed(used, total, policy),
+        _processes(stretch, process_facts["key"].to_numpy(), process_cell, states, total, policy),
         process_facts,
     )
 
 
-def _cards(rows: Rows, inside: tuple[int, int] | None) -> tuple[Integers, pd.DataFrame]:
+def _cards(rows: Rows, inside: slice) -> tuple[Integers, pd.DataFrame]:
     """The card of each set of facts, and the last known facts of each card. A lost card gives only its uuid."""
-    code, uuids = pd.factorize(rows.card_facts["uuid"])
-    told = rows.card_facts.assign(uuid=code)
-    if inside is not None:
-        within = (rows.cards.tick >= inside[0]) & (rows.cards.tick < inside[1])
-        told = told.iloc[np.unique(rows.cards.card[within])]
-    known = told.groupby("uuid", sort=True).last().reindex(range(len(uuids)))
-    return code.astype(np.int64), known.reset_index(drop=True).assign(uuid=np.asarray(uuids, dtype=object))
+    card_of, uuids = pd.factorize(rows.card_facts["uuid"])
+    told = np.zeros(len(card_of), bool)
+    told[rows.cards.card[(rows.cards.tick >= inside.start) & (rows.cards.tick < inside.stop)]] = True
+    known = rows.card_facts.assign(uuid=card_of)[told].groupby("uuid", sort=True).last().reindex(range(len(uuids)))
+    return card_of.astype(np.int64), known.reset_index(drop=True).assign(uuid=np.asarray(uuids, dtype=object))
 
 
-def _table(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
-    table = np.full(shape[0] * shape[1], np.nan)
-    table[cell] = values
+def _table(shape: tuple[int, int], cell: Integers, values: Any, otherwise: Any) -> Any:
+    table = np.full(shape, otherwise)
+    table.ravel()[cell] = values
     return table
 
 
 def _sums(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
     """The sum in each cell: 0 without values, NaN if one is unknown."""
-    size = shape[0] * shape[1]
-    known = ~np.isnan(values)
-    sums = np.bincount(cell[known], weights=values[known], minlength=size).astype(float)
-    sums[cell[~known]] = np.nan
-    return sums
+    sums = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
+    return sums.astype(float).reshape(shape)
 
 
-def _shares(rows: Rows, cards: pd.DataFrame, code: Integers, cell: Integers, shape: tuple[int, int]) -> Floats:
+def _shares(cards: pd.DataFrame, cell: Integers, shape: tuple[int, int]) -> Floats:
     """The share of each card in a physical GPU: 1, or for a tick's MIG instances in proportion to their memory."""
-    shares = np.ones(shape[0] * shape[1])
+    shares = np.ones(shape)
     parents, _ = pd.factorize(cards["parent_uuid"])
     is_instance = parents >= 0
     if not is_instance.any():
-        return shares.reshape(shape)
+        return shares
     total = cards["memory_total_mib"].to_numpy(dtype="float64")
     total = np.where(np.isnan(total), np.nanmean(total) if not np.isnan(total).all() else 1.0, total)
-    tick, card = np.divmod(cell, shape[1])
-    mine = is_instance[card]
-    family = tick[mine] * (parents.max() + 1) + parents[card[mine]]
-    sums = np.bincount(family, weights=total[card[mine]])
-    shares[cell[mine]] = total[card[mine]] / sums[family]
-    return shares.reshape(shape)
+    tick, card = unpack(cell, shape[1:])
+    tick, card = tick[is_instance[card]], card[is_instance[card]]
+    family = pack((tick, parents[card]), [int(parents.max()) + 1])
+    sums = np.bincount(family, weights=total[card])
+    shares[tick, card] = total[card] / sums[family]
+    return shares
+
+
+def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
+    """The facts of processes, with identities mapped to people, and a key that pid and start time have in common."""
+    facts = rows.process_facts
+    identities = [apply_mapping(identity, people) for identity in resolve_all(facts)]
+    # Other facts of a process, such as the command name, may change.
+    start, starts = pd.factorize(facts["start_time_ms"].fillna(-1))
+    key, _ = pd.factorize(pack((facts["pid"].to_numpy(), start), [len(starts) + 1]))
+    return facts.assign(identity=pd.Series(identities, dtype=object), key=key)
 
 
 def _processes(
-    rows: Rows,
-    ticks: pd.DataFrame,
-    cell: Integers,
-    states: Integers,
-    total: Floats,
-    policy: Policy,
-    width: int,
-    people: Mapping[str, str],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    identities = [apply_mapping(identity, people) for identity in resolve_all(rows.process_facts)]
-    facts = rows.process_facts.assign(identity=pd.Series(identities, dtype=object))
-    # Pid and start identify a process; its other facts, such as the command name, may change.
-    start, starts = pd.factorize(facts["start_time_ms"].fillna(-1))
-    key_of, _ = pd.factorize(facts["pid"].to_numpy() * (len(starts) + 1) + start)
-    key = key_of[rows.processes.process]
-    tick = rows.processes.tick
-    place = key * width + cell % width
+    stretch: Stretch, key_of: Integers, cell: Integers, states: Integers, total: Floats, policy: Policy
+) -> pd.DataFrame:
+    """The state of each process at each tick. `cell` is the tick and card of each row, in tables like `states`."""
+    rows, ticks = stretch.rows.processes, stretch.ticks
+    card = unpack(cell, states.shape[1:])[1]
+    key = key_of[rows.process]
+    place = pack((key, card), states.shape[1:])
     # Rows are in the order of ticks, unless one was written late; a stable sort keeps that order, and is faster.
-    in_order = bool((np.diff(tick) >= 0).all())
-    order = np.argsort(place, kind="stable") if in_order else np.lexsort((tick, place))
-    key, tick, cell = key[order], tick[order], cell[order]
-    memory = rows.processes.memory_mib[order]
-    sm_percent = rows.processes.sm_percent[order]
+    in_order = bool((np.diff(rows.tick) >= 0).all())
+    order = np.argsort(place, kind="stable") if in_order else np.lexsort((rows.tick, place))
+    tick, process, memory, sm_percent = (
+        column[order] for column in (rows.tick, rows.process, rows.memory_mib, rows.sm_percent)
+    )
+    card, key, cell, place = card[order], key[order], cell[order], place[order]
 
-    same = np.append(False, (key[1:] == key[:-1]) & (cell[1:] % width == cell[:-1] % width))
     times = ticks["ts_ms"].to_numpy()[tick]
     # Ticks are joined by the interval of the earlier one: at midnight, the later day's is not known yet.
-    interval = ticks["interval_ms"].to_numpy()[np.append(tick[:1], tick[:-1])]
-    recent = same & (np.diff(times, prepend=times[:1]) <= LONGEST_GAP_INTERVALS * interval)
-    did_nothing_before = recent & np.append(False, sm_percent[:-1] == 0)
+    longest = LONGEST_GAP_INTERVALS * ticks["interval_ms"].to_numpy()[tick]
+    is_next = (place[1:] == place[:-1]) & (np.diff(times) <= longest[:-1])
+    did_nothing_before = np.append(False, is_next & (sm_percent[:-1] == 0))[: len(tick)]
 
     large = is_large(memory, policy)
-    has_large = np.zeros(len(states), bool)
-    has_large[cell[large]] = True
-    holds = large | hold_together(total[cell], has_large[cell], policy)
-    idle = is_idle(states[cell] == CODES[IDLE_HELD], holds, rests(memory, sm_percent, policy), did_nothing_before)
-    state = np.where(idle, CODES[IDLE_HELD], states[cell])
-    # Such as a desktop beside an idle notebook, which holds the card.
-    state = np.where(~idle & (state == CODES[IDLE_HELD]), CODES[TRULY_IDLE], state)
-    frame = pd.DataFrame(
+    has_large = _table(states.shape, cell[large], True, False).ravel()[cell]
+    holds = large | hold_together(total.ravel()[cell], has_large, policy)
+    card_state = states.ravel()[cell]
+    on_held = card_state == CODE_OF[IDLE_HELD]
+    idle = is_idle(on_held, holds, rests(memory, sm_percent, policy), did_nothing_before)
+    # Beside an idle notebook, which holds the card, a desktop is truly idle.
+    state = np.where(idle, CODE_OF[IDLE_HELD], np.where(on_held, CODE_OF[TRULY_IDLE], card_state))
+    return pd.DataFrame(
         {
             "tick": tick,
-            "card": cell % width,
+            "card": card,
             "key": key,
-            "process": rows.processes.process[order],
+            "process": process,
             "state": state,
             "counts": holds | (sm_percent > 0),
             "memory_mib": memory,
             "sm_percent": sm_percent,
         }
     )
-    return frame, facts.assign(key=key_of)
 
 
 def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:
     """The identity of each row, from the columns `IDENTITY_FACTS`; each distinct set of facts is resolved once."""
-    group = np.zeros(len(facts), dtype="int64")
-    for column in IDENTITY_FACTS:
-        # Not groupby: it drops, keeps or confuses missing values, depending on the column's type and pandas' version.
-        codes, values = pd.factorize(facts[column])  # missing: -1
-        group, _ = pd.factorize(group * (len(values) + 1) + codes + 1)
-    # Groups are numbered in order of appearance, so the first rows give their identities in order.
-    firsts = np.flatnonzero(~pd.Series(group).duplicated().to_numpy())
-    distinct = facts[IDENTITY_FACTS].iloc[firsts].astype(object)
-    identities = [
-        resolve(_number(uid), _number(login_uid), _text(user), _text(login_user), _text(cgroup))
-        for uid, login_uid, user, login_user, cgroup in distinct.itertuples(index=False, name=None)
-    ]
-    resolved = pd.Series(identities, dtype="str").take(group)
-    return resolved.set_axis(facts.index).rename("identity")
+    known = facts[IDENTITY_FACTS].astype(object)
+    rows = list(known.where(known.notna(), None).itertuples(index=False, name=None))
+    identities = {row: _resolve(*row) for row in dict.fromkeys(rows)}
+    return pd.Series([identities[row] for row in rows], index=facts.index, dtype="str", name="identity")
 
 
-def _number(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _resolve(uid: float | None, login_uid: float | None, *texts: str | None) -> str:
+    return resolve(None if uid is None else int(uid), None if login_uid is None else int(login_uid), *texts)

@@ -17,7 +17,7 @@ from gua_report.ticks.tick_weights import TICKS_AROUND, with_intervals, with_wei
 from gua_report.window import is_day, midnight_ms
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
-from gua_sample.partition_names import DAY_MS, day_of, list_partitions, samples_dir
+from gua_sample.partition_names import day_of, list_partitions, samples_dir
 from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
 
 
@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
 
     rows: Rows
     ticks: pd.DataFrame  # the rows' ticks, with weights
-    inside: tuple[int, int]  # positions of the ticks asked for: first, and last + 1
+    inside: slice  # positions of the ticks asked for
 
 
 class History:
@@ -46,21 +46,17 @@ class History:
         self.unreadable: set[str] = set()
         self.errors: dict[str, StoreError] = {}  # why a day is unreadable
         self.paths: dict[str, str] = {}
-        for path in _list(samples_dir(data_dir), data_dir):
-            self._add(os.path.basename(path)[:10], path)
-        self.days = sorted(self.paths)
-        self._ticks: dict[str, pd.DataFrame] = {}
-        self._timed: dict[str, pd.DataFrame] = {}
-
-    def _add(self, day: str, path: str) -> None:
-        if is_day(day):
+        for day, path in _list(samples_dir(data_dir), data_dir).items():
             try:
                 check_regular(path, MOST_DATABASE_BYTES)
                 self.paths[day] = path
             except FileNotFoundError:
                 pass  # it has just expired
             except StoreError as error:
-                self._skip(day, error)
+                self.skip(day, error)
+        self.days = sorted(self.paths)
+        self._ticks: dict[str, pd.DataFrame] = {}
+        self._timed: dict[str, pd.DataFrame] = {}
 
     def ticks_of(self, day: str) -> pd.DataFrame:
         """The ticks of a day in time order; none if its partition is missing or unreadable."""
@@ -73,7 +69,7 @@ class History:
                 except EmptyPartition:
                     pass  # the first tick of the day is just being written
                 except StoreError as error:
-                    self._skip(day, error)
+                    self.skip(day, error)
             self._ticks[day] = frame
         return self._ticks[day]
 
@@ -84,10 +80,8 @@ class History:
             self._ticks.pop(day, None)
             self._timed.pop(day, None)
         self.days = sorted(day for day in self.days if day in self.paths)
-        for path in _list(edges_dir(self.data_dir), self.data_dir):
-            day = os.path.basename(path)[:10]
-            if day not in self.days and is_day(day):
-                self.paths[day] = path
+        edges = _list(edges_dir(self.data_dir), self.data_dir)
+        self.paths |= {day: path for day, path in edges.items() if day not in self.days}
 
     def has_shrunk(self) -> bool:
         """Whether an unreadable file has been removed since it was listed, because old days expire meanwhile."""
@@ -95,7 +89,10 @@ class History:
 
     def skip(self, day: str, error: StoreError) -> None:
         """Treat the day as unreadable."""
-        self._skip(day, error)
+        if day not in self.unreadable:
+            self.warnings.append(f"skipped: {error}")
+        self.unreadable.add(day)
+        self.errors[day] = error
 
     def timed_ticks_of(self, day: str) -> pd.DataFrame:
         """The ticks of a day in time order, with their intervals."""
@@ -109,28 +106,31 @@ class History:
         return times
 
     def first_ms(self, day: str) -> int | None:
-        return self._edge([day], 0)
+        """The time of the day's first tick; None if it has none."""
+        return next(iter(self.first_ticks_ms(day)), None)
 
-    def oldest_ms(self) -> int | None:
-        return self._edge(self.days, 0)
-
-    def newest_ms(self) -> int | None:
-        return self._edge(self.days[::-1], -1)
+    def outermost_ms(self) -> list[int]:
+        """The times of the oldest and the newest tick; nothing if there are no ticks."""
+        oldest = next((day for day in self.days if len(self.ticks_of(day))), None)
+        if oldest is None:
+            return []
+        newest = next(day for day in reversed(self.days) if len(self.ticks_of(day)))
+        return [int(self.ticks_of(oldest)["ts_ms"].iloc[0]), int(self.ticks_of(newest)["ts_ms"].iloc[-1])]
 
     def days_of(self, start_ms: int, end_ms: int) -> list[str]:
-        """The days with ticks that reach into a window, oldest first."""
-        # The last tick of the day before may reach over midnight.
-        first, last = day_of(start_ms - DAY_MS), day_of(end_ms)
+        """The days with ticks in a time; else the last day before it, whose last tick may reach into it."""
+        first, last = day_of(start_ms), day_of(end_ms - 1)
         days = [day for day in self.days if first <= day <= last and len(self.ticks_of(day))]
-        while len(days) > 1 and self._ends_before(days[0], start_ms):
-            days.pop(0)
+        if not days:
+            before = self.day_next_to(midnight_ms(first), back=True)
+            return [before] if before else []
         return days
 
     def day_next_to(self, ts_ms: int, back: bool) -> str | None:
         """The nearest day with a tick before that time (`back`), or after it."""
         today = day_of(ts_ms)
-        for day in [day for day in reversed(self.days) if day <= today] if back else self.days:
-            if day >= today or back:
+        for day in reversed(self.days) if back else self.days:
+            if day <= today if back else day >= today:
                 times = self.ticks_of(day)["ts_ms"]
                 if len(times) and (times.iloc[0] < ts_ms if back else times.iloc[-1] > ts_ms):
                     return day
@@ -138,8 +138,6 @@ class History:
 
     def timeline(self, days: list[str]) -> pd.DataFrame:
         """The ticks of these days and some around them, in time order, with weights; `id` and `day` locate a tick."""
-        if not days:
-            return pd.DataFrame(columns=["id", *TICK_COLUMNS, "weight_ms", "joined", "day"])
         before, after = self._neighbour(days[0], -1), self._neighbour(days[-1], 1)
         parts = [self.timed_ticks_of(day).assign(day=day) for day in days]
         if before:
@@ -168,52 +166,28 @@ class History:
         rows = concat_rows([part for part, _ in read], [len(group) for _, group in read])
         ticks = pd.concat([group for _, group in read])
         own = np.flatnonzero((ticks.index >= first) & (ticks.index < last))
-        return Stretch(rows, ticks.reset_index(drop=True), (int(own[0]), int(own[-1]) + 1)) if len(own) else None
+        return Stretch(rows, ticks.reset_index(drop=True), slice(int(own[0]), int(own[-1]) + 1)) if len(own) else None
 
     def _read_partition(self, day: str, ticks: pd.DataFrame, uuids: Sequence[str] | None) -> Rows | None:
         try:
             with open_partition(self.paths[day]) as connection:
                 return read_rows(connection, ticks, uuids)
         except StoreError as error:
-            self._skip(day, error)
+            self.skip(day, error)
             return None
-
-    def _skip(self, day: str, error: StoreError) -> None:
-        if day not in self.unreadable:
-            self.warnings.append(f"skipped: {error}")
-        self.unreadable.add(day)
-        self.errors[day] = error
-
-    def _ends_before(self, day: str, start_ms: int) -> bool:
-        """Whether the day's last tick, at its largest possible weight, ends before that time."""
-        times = self.ticks_of(day)["ts_ms"].to_numpy()
-        longest = np.diff(times[-TICKS_AROUND:]).max(initial=0)
-        told = self.ticks_of(day)["interval_ms"].max()
-        return bool(times[-1] + 3 * max(longest, 0 if np.isnan(told) else told, 60_000) < start_ms)
 
     def _neighbour(self, day: str, step: int) -> str | None:
         """The nearest day in that direction that has ticks or an edge file."""
-        days = sorted(self.paths)
-        position = days.index(day) + step
-        while 0 <= position < len(days):
-            if len(self.ticks_of(days[position])):
-                return days[position]
-            position += step
-        return None
-
-    def _edge(self, days: list[str], position: int) -> int | None:
-        for day in days:
-            ticks = self.ticks_of(day)
-            if len(ticks):
-                return int(ticks["ts_ms"].iloc[position])
-        return None
+        days = sorted(self.paths)[::step]
+        return next((near for near in days[days.index(day) + 1 :] if len(self.ticks_of(near))), None)
 
 
-def _list(folder: str, data_dir: str) -> list[str]:
+def _list(folder: str, data_dir: str) -> dict[str, str]:
+    """The paths of the partitions in a folder, by day."""
     try:
-        return list_partitions(folder)
+        paths = list_partitions(folder)
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return {}
     except PermissionError as error:
         raise StoreError(
             f"{data_dir} is closed to this user (group {_group(data_dir)}, mode {os.stat(data_dir).st_mode & 0o777:o}):"
@@ -221,6 +195,8 @@ def _list(folder: str, data_dir: str) -> list[str]:
         ) from error
     except OSError as error:
         raise storage_error(error, folder) from error
+    by_day = {os.path.basename(path)[:10]: path for path in paths}
+    return {day: path for day, path in by_day.items() if is_day(day)}
 
 
 def _group(path: str) -> str:

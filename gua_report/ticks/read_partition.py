@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from gua_report.ticks.arrays import Floats, Integers
 from gua_sample.partition_names import DAY_MS
 from gua_sample.settings import LONGEST_MS
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 NOT_KNOWN = -(2**63)  # stands for NULL on the way from SQLite to numpy
 FEW_TICKS = 100
@@ -30,7 +27,7 @@ TICK_COLUMNS = ("ts_ms", "interval_ms", "boot_id", "driver_version", "nvml_ms", 
 CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
 NUMBERS = {"energy_base_joules", "mig_index", "memory_total_mib", "start_time_ms", "uid", "login_uid"}
 LARGEST = {"id": LARGEST_ID, "pid": LARGEST_NUMBER, "gpu_index": LARGEST_INDEX}  # whole numbers, never missing
-REQUIRED = {"uuid", "status", "type"}
+REQUIRED = {"uuid", "status", "type", "boot_id"}
 PROCESS_FACTS = ("pid", "start_time_ms", "uid", "login_uid", "user", "login_user", "command", "cgroup", "type")
 
 
@@ -72,29 +69,28 @@ def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame
     check_range(nvml[nvml != NOT_KNOWN], 0, LONGEST_MS, "a time that NVML took")
     order = np.argsort(ts_ms, kind="stable")
     row, session = row[order], session[order]
-    boots: dict[int, Any] = {}
-    drivers: dict[int, Any] = {}
-    for number, boot, driver in connection.execute("SELECT id, boot_id, driver_version FROM session"):
-        boots[number], drivers[number] = _text_of(boot), None if driver is None else _text_of(driver)
-    if not boots.keys() >= set(session.tolist()):
+    sessions = _facts(connection, "session", ("boot_id", "driver_version"))
+    at = _positions(sessions["id"].to_numpy(), session)
+    if (at < 0).any():
         raise ValueError("a tick of no session")
-    errors = dict(connection.execute("SELECT id, error FROM tick WHERE error IS NOT NULL").fetchall())
+    failed = _facts(connection, "tick WHERE error IS NOT NULL", ("error",))
+    errors = np.full(len(row), None, dtype=object)
+    errors[_positions(row, failed["id"].to_numpy())] = failed["error"]
     return pd.DataFrame(
         {
             "id": row,
             "ts_ms": ts_ms[order],
-            "interval_ms": _numbers(interval)[order],
-            "boot_id": _objects(boots, session),
-            "driver_version": _objects(drivers, session),
-            "nvml_ms": _numbers(nvml)[order],
-            "error": _objects(errors, row),
+            "interval_ms": _plausible(interval, 1, LONGEST_MS)[order],
+            "boot_id": pd.Series(sessions["boot_id"].to_numpy()[at], dtype=object),
+            "driver_version": pd.Series(sessions["driver_version"].to_numpy()[at], dtype=object),
+            "nvml_ms": _plausible(nvml, 0, LONGEST_MS)[order],
+            "error": pd.Series(errors, dtype=object),
         }
     )
 
 
 def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequence[str] | None = None) -> Rows:
     """The partition's rows of some consecutive ticks from `read_ticks`, of all cards or those in `uuids`."""
-    ids = ticks["id"].to_numpy()
     for table, most in MOST_ROWS.items():
         if connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > most:
             raise ValueError(f"more than {most:,} rows in {table}")
@@ -103,17 +99,11 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
         raise ValueError(f"more than {MOST_CARDS:,} cards")
     if uuids is not None:
         card_facts = card_facts[card_facts["uuid"].isin(uuids)].reset_index(drop=True)
-    card_ids = card_facts.pop("id").to_numpy()
+    known = {"tick_id": ticks["id"].to_numpy(), "card_id": card_facts.pop("id").to_numpy()}
     base = card_facts.pop("energy_base_joules").to_numpy(dtype="float64")
-    where, wanted = _where(connection, ticks, None if uuids is None else card_ids)
-    names = ("tick_id", "card_id", "utilization_hundredths", "memory_used_mib", "energy_above_base_joules")
-    tick, card, utilization, used, energy = read_columns(connection, f"card_sample {where}", names, wanted)
-    tick, card = _positions(ids, tick), _positions(card_ids, card)
-    if uuids is None and (card < 0).any():
-        raise ValueError("a sample of a card that is not there")
-    # A tick may have been written after `ticks` was read.
-    keep = (tick >= 0) & (card >= 0)
-    tick, card, utilization, used, energy = (column[keep] for column in (tick, card, utilization, used, energy))
+    where, wanted = _where(connection, ticks, None if uuids is None else known["card_id"])
+    names = ["utilization_hundredths", "memory_used_mib", "energy_above_base_joules"]
+    tick, card, utilization, used, energy = _read_samples(connection, f"card_sample {where}", known, names, wanted)
     cards = CardRows(
         tick,
         card,
@@ -125,16 +115,27 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     few = len(ticks) <= FEW_TICKS
     only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if few and where else ""
     process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted if only else ())
-    process_ids = process_facts.pop("id").to_numpy()
-    names = ("tick_id", "card_id", "process_id", "memory_mib", "sm_percent")
-    tick, card, process, memory, sm = read_columns(connection, f"process_sample {where}", names, wanted)
-    tick, card, process = _positions(ids, tick), _positions(card_ids, card), _positions(process_ids, process)
-    if uuids is None and ((card < 0) | (process < 0)).any():
-        raise ValueError("a sample of a process that is not there")
-    keep = (tick >= 0) & (card >= 0) & (process >= 0)
-    tick, card, process, memory, sm = (column[keep] for column in (tick, card, process, memory, sm))
+    known["process_id"] = process_facts.pop("id").to_numpy()
+    names = ["memory_mib", "sm_percent"]
+    tick, card, process, memory, sm = _read_samples(connection, f"process_sample {where}", known, names, wanted)
     processes = ProcessRows(tick, card, process, _plausible(memory, 0, LARGEST_MIB), _plausible(sm, 0, 100))
     return Rows(cards, card_facts, processes, process_facts)
+
+
+def _read_samples(
+    connection: sqlite3.Connection,
+    source: str,
+    known: dict[str, Integers],
+    names: list[str],
+    parameters: tuple[int, ...],
+) -> list[Integers]:
+    """Columns of samples: for each column of ids, the positions among the known ones; then the columns in `names`."""
+    columns = read_columns(connection, source, (*known, *names), parameters)
+    positions = [_positions(ids, column) for ids, column in zip(known.values(), columns, strict=False)]
+    keep = positions[0] >= 0  # a tick may have been written after the ticks were read
+    if not all((found[keep] >= 0).all() for found in positions[1:]):
+        raise ValueError("a sample of a card or a process that is not there")
+    return [column[keep] for column in (*positions, *columns[len(known) :])]
 
 
 def _where(
@@ -154,20 +155,12 @@ def _where(
 
 def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
     """The rows of several stretches as one. `counts` are their numbers of ticks; they are in time order."""
+    sizes = [(count, len(part.card_facts), len(part.process_facts)) for part, count in zip(parts, counts, strict=True)]
+    firsts = np.cumsum([(0, 0, 0), *sizes[:-1]], axis=0).tolist()
     cards, processes = [], []
-    ticks = known_cards = known_processes = 0
-    for part, count in zip(parts, counts, strict=True):
-        cards.append(part.cards._replace(tick=part.cards.tick + ticks, card=part.cards.card + known_cards))
-        processes.append(
-            part.processes._replace(
-                tick=part.processes.tick + ticks,
-                card=part.processes.card + known_cards,
-                process=part.processes.process + known_processes,
-            )
-        )
-        ticks += count
-        known_cards += len(part.card_facts)
-        known_processes += len(part.process_facts)
+    for (rows, _, used, _), (tick, card, process) in zip(parts, firsts, strict=True):
+        cards.append(rows._replace(tick=rows.tick + tick, card=rows.card + card))
+        processes.append(used._replace(tick=used.tick + tick, card=used.card + card, process=used.process + process))
     return Rows(
         CardRows(*(np.concatenate(column) for column in zip(*cards, strict=True))),
         pd.concat([part.card_facts for part in parts], ignore_index=True),
@@ -243,17 +236,3 @@ def check_range(values: Integers, least: int, most: int, what: str) -> None:
 def _plausible(values: Integers, least: int, most: int) -> Floats:
     """The values as floats; implausible ones are NaN, like those that the driver does not give."""
     return np.where((values < least) | (values > most), np.nan, values)
-
-
-def _numbers(values: Integers) -> Floats:
-    return np.where(values == NOT_KNOWN, np.nan, values)
-
-
-def _text_of(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("no text for a name")
-    return value
-
-
-def _objects(names: dict[int, Any], keys: Integers) -> pd.Series[Any]:
-    return pd.Series([names.get(key) for key in keys.tolist()], dtype=object)

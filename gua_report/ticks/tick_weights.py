@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from gua_report.ticks.arrays import Integers, spread
 from gua_report.window import HOUR_MS
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import DEFAULT_INTERVAL_MS as DEFAULT_INTERVAL_MS
 from gua_sample.policy import LONGEST_GAP_INTERVALS, LONGEST_INTERVAL_MS
 from gua_sample.policy import TICKS_AROUND as TICKS_AROUND
-
-Integers = npt.NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
@@ -80,10 +78,8 @@ def cut(
     (inside,) = np.nonzero(end > begin)
     begin, end = begin[inside], end[inside]
     first = (begin - hour_offset_ms) // hour_length_ms
-    count = (end - 1 - hour_offset_ms) // hour_length_ms - first + 1
-    tick = np.repeat(inside, count)
-    nth = np.arange(len(tick)) - np.repeat(np.cumsum(count) - count, count)
-    hour = (np.repeat(first, count) + nth) * hour_length_ms + hour_offset_ms
-    begin = np.maximum(np.repeat(begin, count), hour)
-    end = np.minimum(np.repeat(end, count), hour + hour_length_ms)
-    return Pieces(tick, hour, end - begin)
+    last = (end - 1 - hour_offset_ms) // hour_length_ms
+    item, nth = spread(last - first + 1)
+    hour = (first[item] + nth) * hour_length_ms + hour_offset_ms
+    weight = np.minimum(end[item], hour + hour_length_ms) - np.maximum(begin[item], hour)
+    return Pieces(inside[item], hour, weight)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gua_report.ticks.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_RUNNING, mark_unreadable
+from gua_report.ticks.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_READABLE, NOT_RUNNING, mark_days
 from gua_report.ticks.history import History
 from gua_sample import schema, store
 from gua_sample.errors import GuaError, NothingToReport, StoreError
@@ -425,13 +425,15 @@ def test_a_history_of_one_tick_is_a_report(tmp_path: Path) -> None:
 
 
 def test_what_lies_in_a_partition_that_can_not_be_read_says_so() -> None:
+    day, hour = DAY_MS, 60 * MINUTE_MS
     gaps = pd.DataFrame(
-        [(10, 50, "sampler not running"), (60, 70, "host down")], columns=["start_ms", "end_ms", "kind"]
+        [(MONDAY_MS - hour, MONDAY_MS + 2 * day, NOT_RUNNING), (MONDAY_MS + 3 * day, MONDAY_MS + 4 * day, HOST_DOWN)],
+        columns=["start_ms", "end_ms", "kind"],
     )
-    marked = mark_unreadable(gaps, [(20, 30), (65, 100)])
+    marked = mark_days(gaps, dict.fromkeys(["2026-11-16", "2026-11-19"], NOT_READABLE))
     assert list(marked.itertuples(index=False, name=None)) == [
-        (10, 20, "sampler not running"),
-        (20, 30, "partition not readable"),
-        (30, 50, "sampler not running"),
-        (60, 70, "host down"),
+        (MONDAY_MS - hour, MONDAY_MS, "sampler not running"),
+        (MONDAY_MS, MONDAY_MS + day, "partition not readable"),
+        (MONDAY_MS + day, MONDAY_MS + 2 * day, "sampler not running"),
+        (MONDAY_MS + 3 * day, MONDAY_MS + 4 * day, "host down"),
     ]

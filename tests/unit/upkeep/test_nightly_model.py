@@ -29,7 +29,7 @@ from gua_report.importing.source import Source
 from gua_report.importing.tally import Tally
 from gua_report.rollups.index import Stored, find_current, path_of, read_index
 from gua_report.rollups.reader import read_days
-from gua_report.summary.usable_days import Archive
+from gua_report.summary.plan import make_plan
 from gua_report.ticks.history import History
 from gua_report.upkeep.nightly import Done, Upkeep, alone
 from gua_report.window import midnight_ms, number_of
@@ -233,11 +233,11 @@ class Folder(RuleBasedStateMachine):
     def what_reports_take_from_sums_is_what_a_recount_says(self) -> None:
         assert not self.said
         history = History(self.data_dir)
-        archive = Archive(self.data_dir, history.paths, DEFAULT, history.first_ms)
-        assert archive.warnings == []
-        assert archive.late == []
+        plan = make_plan(history, DEFAULT)
+        assert plan.warnings == ()
+        assert plan.late == ()
         recount = Recount(self.written.values())
-        for day in sorted(archive.days - archive.inexact - self.not_seen_yet(history)):
+        for day in sorted(plan.days - plan.inexact - self.not_seen_yet(history)):
             found = as_stored(read_days(path_of(self.data_dir), day, day))
             assert differences(found, recount.day(number_of(day))) == [], day
 

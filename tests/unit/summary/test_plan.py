@@ -5,17 +5,16 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-from gua_report.summary.usable_days import Archive
+from gua_report.summary.plan import DayPlan, make_plan
 from gua_report.ticks.history import History
 from gua_report.upkeep.nightly import Done
 from gua_report.window import number_of
 from gua_sample.errors import NothingToReport
-from gua_sample.policy import DEFAULT
+from gua_sample.policy import DEFAULT, Policy
 from tests.damage import overwrite_table
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, busy, gap_seconds, held, report_of, series, write
 from tests.rolling import KEEP_LAST_TWO, assert_same, expire, lab_days, roll_up_days, upkeep
@@ -90,12 +89,12 @@ def test_rollups_that_cannot_be_read_are_passed_over_with_a_note(tmp_path: Path)
 
 def test_partitions_may_be_removed_while_a_report_looks_at_them(tmp_path: Path) -> None:
     _, end = lab_days(tmp_path)
-    there = History(str(tmp_path)).paths
+    history = History(str(tmp_path))
     assert len(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed) == 2
-    archive = Archive(str(tmp_path), there, DEFAULT)
-    assert sorted(archive.expired) == ["2026-11-13", "2026-11-14"]
-    assert archive.expired < archive.days
-    assert archive.late == []
+    plan = make_plan(history, DEFAULT)
+    assert sorted(plan.expired) == ["2026-11-13", "2026-11-14"]
+    assert plan.expired < plan.days
+    assert plan.late == ()
 
 
 def test_a_report_begins_again_if_what_it_was_about_to_read_is_removed(
@@ -107,16 +106,14 @@ def test_a_report_begins_again_if_what_it_was_about_to_read_is_removed(
     expected = report_of(tmp_path, start, end)
     runs: list[Done] = []
 
-    class Delayed(Archive):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self.days.clear()  # it would have to read all of them
-            if not runs:
-                runs.append(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO))
-            else:
-                Archive.__init__(self, *arguments)
+    def delayed(history: History, policy: Policy) -> DayPlan:
+        plan = make_plan(history, policy)
+        if runs:
+            return plan
+        runs.append(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO))
+        return plan.without(plan.days)  # it has to read the ticks of all of them
 
-    monkeypatch.setattr("gua_report.summary.build.Archive", Delayed)
+    monkeypatch.setattr("gua_report.summary.build.make_plan", delayed)
     found = report_of(tmp_path, start, end)
     assert len(runs[0].removed) == 2
     assert found.warnings == []
