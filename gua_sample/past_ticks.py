@@ -130,7 +130,8 @@ class Past:
     ) -> Iterator[Row]:
         of_pids = "" if pids is None else f" WHERE pid IN ({_join(pids)})"
         found = connection.execute(f"SELECT id, pid, start_time_ms FROM process{of_pids}")
-        processes = {number: (pid, start) for number, pid, start in found}
+        checked = (check_types(row, int, int, (int, None)) for row in found)
+        processes = {number: (pid, start) for number, pid, start in checked}
         cards = [check_types(row, int, str, str) for row in connection.execute("SELECT id, uuid, status FROM card")]
         names = Names({card: uuid for card, uuid, _ in cards if uuids is None or uuid in uuids}, processes)
         failed = [card for card, _, status in cards if status != STATUS_OK]

@@ -34,6 +34,7 @@ examples:
   gua doctor --json                for a machine
   gua doctor --data-dir ./try      another data folder
   gua doctor --timeout 2m          for a slow driver
+  gua doctor --deep                read every tick and rollup back as well
 
 exit status: 0 sampling can work, 1 it can't (an error was found), 2 wrong
 usage.
@@ -55,6 +56,7 @@ def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument("--deep", action="store_true", help="look for bit rot: read all days back, which takes a while")
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     parser.add_argument("--timeout", metavar="D", default="30s", help="time limit of the driver (default %(default)s)")
     return parser
@@ -62,7 +64,7 @@ def build_parser() -> console.Parser:
 
 def run(options: argparse.Namespace) -> int:
     seconds = settings.duration_ms(options.timeout) / 1000
-    findings, facts = examine(*find_folder(options.data_dir), seconds)
+    findings, facts = examine(*find_folder(options.data_dir), seconds, options.deep)
     if options.json:
         console.say(PROG, to_json(findings, facts))
     else:
@@ -80,7 +82,9 @@ def find_folder(option: str | None) -> tuple[str, units.Found]:
     return data_dir, installed
 
 
-def examine(data_dir: str, installed: units.Found, driver_seconds: float) -> tuple[list[Finding], dict[str, Any]]:
+def examine(
+    data_dir: str, installed: units.Found, driver_seconds: float, deep: bool = False
+) -> tuple[list[Finding], dict[str, Any]]:
     """Run all checks, in the order of their dependencies; returns the findings, and facts for --json."""
     feeding = installed.feeding(data_dir)
     user, sampler = data.find_sampler(feeding, data_dir)
@@ -90,7 +94,7 @@ def examine(data_dir: str, installed: units.Found, driver_seconds: float) -> tup
 
     now_ms = time.time_ns() // 1_000_000
     start, roll_up, journal = commands(feeding, data_dir)
-    history, newest, clock, files = look_into(data_dir, now_ms, start, roll_up)
+    history, newest, clock, files = look_into(data_dir, now_ms, start, roll_up, deep)
     if newest and feeding:
         newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
@@ -126,18 +130,22 @@ def examine(data_dir: str, installed: units.Found, driver_seconds: float) -> tup
 
 
 def look_into(
-    data_dir: str, now_ms: int, start: str, roll_up: str
+    data_dir: str, now_ms: int, start: str, roll_up: str, deep: bool = False
 ) -> tuple[Files, Newest | None, list[Finding], list[Finding]]:
     """The files of the data folder, the newest tick, and the findings about clock and files.
 
     As root, a child that becomes the folder's owner for good reads them.
     """
     samples = samples_dir(data_dir)
+    if deep:
+        from gua_report.upkeep.deep_check import read_everything  # with pandas, which the child can't always import
 
     def look() -> list[Any]:
         history = list_history(samples)
         files = partitions.check_partitions(history, now_ms, start, terminal.progress_bar())
         files += rollups.check_rollups(history, now_ms, roll_up)
+        if deep:
+            files += rollups.report_deep_check(*read_everything(data_dir, terminal.progress_bar("reading back")))
         return [history, find_newest(history, now_ms), freshness.check_clock(history, now_ms), files]
 
     try:

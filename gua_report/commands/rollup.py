@@ -31,9 +31,10 @@ examples:
 
 It can be stopped at any time, and goes on where it was. A day is closed when
 it is over and no tick can be joined to its last one any more. Ticks are only
-removed if their sums were read back and found right.
-exit status: 0 done, 1 failed (days that can't be read are named), 2 wrong
-usage.
+removed if their sums were read back and found right. Some days are read
+again each night, all within four weeks, to find bit rot.
+exit status: 0 done, 1 failed (days that can't be read, or have rotted, are
+named), 2 wrong usage.
 """
 
 
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         console.say(PROG, json.dumps({"dry_run": options.dry_run, **done._asdict()}, indent=2))
     else:
         console.say(PROG, summary(done, options.dry_run))
-    return 1 if done.failed else 0
+    return 1 if done.failed or done.failed_check else 0
 
 
 def complain(text: str) -> None:
@@ -86,6 +87,7 @@ def summary(done: Done, dry_run: bool) -> str:
     lines = [", ".join(parts)]
     lines += [f"{'would remove' if dry_run else 'removed'} {printable(path)}" for path in done.removed]
     lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
+    lines += [f"kept {day}: it failed its check for bit rot" for day in done.failed_check]
     if done.inexact:
         lines.append(f"not exact at midnight: {', '.join(done.inexact)}")
     return "\n".join(lines)

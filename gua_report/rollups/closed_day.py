@@ -8,7 +8,7 @@ import pandas as pd
 
 from gua_report.rollups.edges import edges_of
 from gua_report.rollups.hourly_sums import roll_up
-from gua_report.rollups.index import Beside, Edges
+from gua_report.rollups.index import Beside, Edges, closes_by_ms
 from gua_report.rollups.reader import Day
 from gua_report.ticks.coverage import find_spans
 from gua_report.ticks.episodes import find_episodes, join_to
@@ -49,7 +49,7 @@ def roll_up_day(history: History, day: str, policy: Policy, before: pd.DataFrame
 def is_closed(history: History, day: str, now_ms: int) -> bool:
     """Whether the day is over, and no future tick can be joined to its last ones."""
     end_ms = midnight_ms(day) + DAY_MS
-    if now_ms < end_ms or now_ms >= end_ms + DAY_MS:
+    if now_ms < end_ms or now_ms >= closes_by_ms(day):
         return now_ms >= end_ms
     ticks = history.timed_ticks_of(day)
     return not len(ticks) or now_ms > max(end_ms, reach_ms(ticks)) + WRITTEN_WITHIN_MS

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from gua_report.rollups import schema
 from gua_report.ticks.open_partition import CARD_NAMES, Kind, open_database
-from gua_report.window import is_day, number_of
+from gua_report.window import is_day, midnight_ms, number_of
 from gua_sample.errors import CorruptPartition
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import Policy
 
 NAMES = {"word": ("text",), "card": CARD_NAMES}
@@ -64,10 +66,20 @@ class Stored(NamedTuple):
     is_verified: bool = False  # it was read back and found correct
     is_expired: bool = False  # its ticks were removed: the rollup is all that is left, and never made anew
     is_compact: bool = False  # its partition has no empty space
+    partition_digest: str | None = None  # digests: None if an older gua wrote the day
+    compact_digest: str | None = None
+    rows_digest: str | None = None
+    checked_ms: int | None = None  # when it was last read back and found right
+    failed_check: str | None = None  # what differs from its digest: the ticks, the rows, or both
     is_stale: bool = False  # the neighbours' ticks that it was made with have changed
     lacks_edge: bool = False  # the neighbours' ticks were missing when it was made
+    before: str | None = None  # the keys of its start and end
+    after: str | None = None
 
-    after: str | None = None  # the key of its end
+    @property
+    def ticks_digest(self) -> str | None:
+        """The digest of its partition. An older gua compacts partitions without a new digest, so there are two."""
+        return self.compact_digest if self.is_compact else self.partition_digest
 
     def fits(self, next_ms: int) -> bool:
         """Whether the day was made with `next_ms` as the first tick after it, judging by times alone."""
@@ -77,12 +89,24 @@ class Stored(NamedTuple):
         return first_ms == str(next_ms) if first_ms or next_ms <= int(until_ms) else True
 
     @property
+    def edges(self) -> Edges | None:
+        """The keys that it was made with; None if an older gua stored it without."""
+        is_told = self.lacks_edge or self.before is not None or self.after is not None
+        return Edges(self.before, self.after) if is_told else None
+
+    @property
     def is_exact(self) -> bool:
         return not (self.is_stale or self.lacks_edge)
 
 
+TICKS, ROWS = "ticks", "rows"  # what may fail its check
 # The marks with columns in the table `day`.
 MARKS = ("is_verified", "is_expired", "is_compact")
+
+
+def closes_by_ms(day: str) -> int:
+    """The time at which a day is closed at the latest, whatever its ticks. The rule is in rollups/closed_day.py."""
+    return midnight_ms(day) + 2 * DAY_MS
 
 
 def path_of(data_dir: str) -> str:
@@ -104,6 +128,18 @@ def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], pol
     return current
 
 
+@contextmanager
+def open_rollups(path: str) -> Iterator[sqlite3.Connection]:
+    """A read-only connection to rollups.sqlite. One bad byte in a name spoils that name, not the whole file."""
+    with open_database(path, ROLLUPS) as connection:
+        connection.text_factory = _decode
+        yield connection
+
+
+def _decode(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
+
+
 def read_index(path: str, check: bool = False, damaged: list[str] | None = None) -> dict[str, Stored]:
     """The stored days; none if there is no such file. Raises CorruptPartition if it is damaged.
 
@@ -112,10 +148,10 @@ def read_index(path: str, check: bool = False, damaged: list[str] | None = None)
     """
     if not os.path.lexists(path):
         return {}
-    names = ("d.id", "day", *Policy._fields, "partition_bytes", "partition_changed_ns", *MARKS)
+    names = ("d.id", "day", *Policy._fields, "partition_bytes", "partition_changed_ns", *MARKS, *schema.ADDED["day"])
     index = {}
-    with open_database(path, ROLLUPS) as connection:
-        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0] if check else "ok"
+    with open_rollups(path) as connection:
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] if check else "ok"
         if found != "ok":
             raise CorruptPartition(f"{path} is damaged ({' '.join(found.split())})")
         selected = f"{', '.join(names)}, {schema.EDGE_MARKS}"
@@ -132,14 +168,17 @@ def read_index(path: str, check: bool = False, damaged: list[str] | None = None)
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:
-    number, day, *numbers, after = row
+    number, day, *values = row
     if not isinstance(day, str) or not is_day(day) or number != number_of(day):
         raise ValueError(f"{str(day)[:20]!r} for day {number}")
-    if not all(isinstance(value, int | float) and abs(value) < 2**63 for value in numbers):
+    width = len(Policy._fields) + 2
+    numbers, marks, digests, edges = values[:width], values[width:][:3], values[width + 3 : -4], values[-4:]
+    if not all(isinstance(value, int | float) and abs(value) < 2**63 for value in [*numbers, *marks]):
         raise ValueError(f"{day} was made from what can't be")
-    if after is not None and not EDGE_KEY.fullmatch(after):
+    if edges[-1] is not None and not EDGE_KEY.fullmatch(edges[-1]):
         raise ValueError(f"{day} has an edge that can't be")
-    width = len(Policy._fields)
-    origin = Origin(Policy(*numbers[:width]), *numbers[width : width + 2])
-    verified, expired, compact, stale, lacks_edge = map(bool, numbers[width + 2 :])
-    return Stored(origin, verified, expired, compact, stale, lacks_edge, after)
+    origin = Origin(Policy(*numbers[:-2]), *numbers[-2:])
+    verified, expired, compact = map(bool, marks)
+    is_stale, lacks_edge, before, after = edges
+    found = Stored(origin, verified, expired, compact, *digests)
+    return found._replace(is_stale=bool(is_stale), lacks_edge=bool(lacks_edge), before=before, after=after)

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, Rollup
-from gua_report.rollups.index import ROLLUPS
+from gua_report.rollups.index import open_rollups
+from gua_report.rollups.schema import CARD_FACTS
 from gua_report.ticks.arrays import Integers
 from gua_report.ticks.coverage import SPAN_COLUMNS
 from gua_report.ticks.episodes import COLUMNS as EPISODE_COLUMNS
-from gua_report.ticks.open_partition import open_database
 from gua_report.ticks.read_partition import NOT_KNOWN, check_range, read_columns
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.partition_names import DAY_MS
@@ -34,7 +34,6 @@ MOST_UNUSED_IDS = 1_000_000  # ids of expired names
 START_MS, END_MS = (f"day_id * {DAY_MS} + {name}" for name in ("start_ms", "end_ms"))
 GPU_MS = "coalesce(gpu_ms, weight_ms)"
 ENERGY_MS = "iif(energy_joules IS NULL, 0, coalesce(energy_ms, weight_ms))"
-CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
 
 
 class Day(NamedTuple):
@@ -66,7 +65,7 @@ def read_states(path: str, first: str, last: str) -> pd.DataFrame:
 
 @contextmanager
 def _open(path: str, first: str, last: str) -> Iterator[_Reader]:
-    with open_database(path, ROLLUPS) as connection:
+    with open_rollups(path) as connection:
         yield _Reader(connection, number_of(first), number_of(last))
 
 

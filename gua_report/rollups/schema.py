@@ -15,11 +15,13 @@ APPLICATION_ID = 0x67756172  # "guar"
 VERSION = 1
 FILE_NAME = "rollups.sqlite"
 
-TABLES = (
+TABLES = {
     # The thresholds and the partition (its size and time of change) that the day was made from; whether it was read
     # back and found correct, and whether its ticks were removed since, or only compacted. The id is the number of days
-    # since 1970-01-01, so that rows are in time order.
-    """
+    # since 1970-01-01, so that rows are in time order. Digests are those of the partition's bytes, before and after it
+    # was compacted, and of the day's rows: NULL where an older gua wrote the day. `checked_ms` is when they were last
+    # compared with what is on disk, `failed_check` what differed then.
+    "day": """
     CREATE TABLE day (
         id INTEGER PRIMARY KEY,
         day TEXT NOT NULL UNIQUE,
@@ -30,12 +32,17 @@ TABLES = (
         partition_changed_ns INTEGER NOT NULL,
         is_verified INTEGER NOT NULL,
         is_expired INTEGER NOT NULL,
-        is_compact INTEGER NOT NULL
+        is_compact INTEGER NOT NULL,
+        partition_digest TEXT,
+        compact_digest TEXT,
+        rows_digest TEXT,
+        checked_ms INTEGER,
+        failed_check TEXT
     ) STRICT
     """,
     # Each distinct name, command, boot id, ... once.
-    "CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
-    """
+    "word": "CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
+    "card": """
     CREATE TABLE card (
         id INTEGER PRIMARY KEY,
         uuid TEXT NOT NULL,
@@ -47,7 +54,7 @@ TABLES = (
         status TEXT
     ) STRICT
     """,
-    """
+    "card_day": """
     CREATE TABLE card_day (
         day_id INTEGER NOT NULL,
         position INTEGER NOT NULL,
@@ -57,7 +64,7 @@ TABLES = (
     """,
     # gpu_ms is NULL where it equals weight_ms, as for all cards except MIG instances; so is energy_ms, where energy is
     # known all the time.
-    """
+    "card_hour": """
     CREATE TABLE card_hour (
         day_id INTEGER NOT NULL,
         hour INTEGER NOT NULL,
@@ -71,7 +78,7 @@ TABLES = (
         PRIMARY KEY (day_id, hour, card_id, state)
     ) STRICT, WITHOUT ROWID
     """,
-    """
+    "identity_hour": """
     CREATE TABLE identity_hour (
         day_id INTEGER NOT NULL,
         hour INTEGER NOT NULL,
@@ -83,7 +90,7 @@ TABLES = (
         PRIMARY KEY (day_id, hour, card_id, identity, state)
     ) STRICT, WITHOUT ROWID
     """,
-    """
+    "hold": """
     CREATE TABLE hold (
         day_id INTEGER NOT NULL,
         card_id INTEGER NOT NULL,
@@ -93,7 +100,7 @@ TABLES = (
         PRIMARY KEY (day_id, card_id, start_ms)
     ) STRICT, WITHOUT ROWID
     """,
-    """
+    "episode": """
     CREATE TABLE episode (
         day_id INTEGER NOT NULL,
         position INTEGER NOT NULL,
@@ -110,7 +117,7 @@ TABLES = (
         PRIMARY KEY (day_id, position)
     ) STRICT, WITHOUT ROWID
     """,
-    """
+    "span": """
     CREATE TABLE span (
         day_id INTEGER NOT NULL,
         start_ms INTEGER NOT NULL,
@@ -121,27 +128,38 @@ TABLES = (
         PRIMARY KEY (day_id, start_ms)
     ) STRICT, WITHOUT ROWID
     """,
-)
-
-TABLE_NAMES = ("day", "word", "card", "card_day", "card_hour", "identity_hour", "hold", "episode", "span")
-
-# Keys of the neighbours' ticks: those that the day was made with, and the current ones; NULL where ticks were missing.
-# Files of older versions get this table at the next write, and have no rows for days that were stored before.
-EDGES = """
-    CREATE TABLE IF NOT EXISTS edge (
+    # Keys of the neighbours' ticks: those that the day was made with, and the current ones; NULL where ticks were
+    # missing. Days that were stored before this table was added have no rows.
+    "edge": """
+    CREATE TABLE edge (
         day_id INTEGER PRIMARY KEY,
         before_made TEXT,
         after_made TEXT,
         before_now TEXT,
         after_now TEXT
     ) STRICT
-"""
-# Columns, and whole tables, that were added later: files of an older gua lack them.
-ADDED = {"edge": ("day_id", "before_made", "after_made", "before_now", "after_now")}
+    """,
+}
+# Columns, and whole tables, that were added later: files of an older gua lack them until the next write.
+ADDED = {
+    "day": ("partition_digest", "compact_digest", "rows_digest", "checked_ms", "failed_check"),
+    "edge": ("day_id", "before_made", "after_made", "before_now", "after_now"),
+}
+TABLE_NAMES = tuple(name for name in TABLES if name != "edge")  # those of every version
+DAY_TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")  # with the rows of a day
+CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
+WORD_COLUMNS = (
+    ("identity_hour", "identity"),
+    ("episode", "command"),
+    ("episode", "identity"),
+    ("span", "boot_id"),
+    ("span", "driver_version"),
+    ("span", "kind"),
+)
 EDGE_MARKS = """
     e.before_made IS NOT e.before_now OR e.after_made IS NOT e.after_now AS is_stale,
     e.day_id IS NOT NULL AND (e.before_made IS NULL OR e.after_made IS NULL) AS lacks_edge,
-    e.after_made
+    e.before_made, e.after_made
 """
 
 OBSERVED = "observed"  # the kind of a span in which cards were seen
@@ -161,7 +179,8 @@ VIEWS = (
     f"""
     CREATE VIEW days AS
     SELECT day, id * {DAY_MS} AS start_ms, utilization_percent, process_memory_mib, unattributed_memory_mib,
-           partition_bytes, partition_changed_ns, is_verified, is_expired, is_compact
+           partition_bytes, partition_changed_ns, is_verified, is_expired, is_compact,
+           {", ".join(ADDED["day"])}
     FROM day
     """,
     # energy_joules is NULL, and energy_ms 0, if energy is never known in the hour.
@@ -220,9 +239,8 @@ VIEWS = (
 
 
 @cache
-def columns_of(table: str) -> tuple[str, ...]:
-    """The columns of a table in this version. They are always named, because a newer gua may have added some."""
+def columns_of(table: str) -> dict[str, str]:
+    """The columns of a table in this version, with their types. A newer gua may have added some to the file."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in (*TABLES, EDGES):
-            connection.execute(statement)
-        return tuple(row[1] for row in connection.execute(f"PRAGMA table_info({table})"))
+        connection.execute(TABLES[table])
+        return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}

@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 
 from gua_report.rollups import schema
+from gua_report.rollups.digests import digest_rows
 from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY
-from gua_report.rollups.index import MARKS, Beside, Edges, Stored
-from gua_report.rollups.reader import CARD_FACTS, Day
+from gua_report.rollups.index import MARKS, ROWS, Beside, Edges, Stored
+from gua_report.rollups.reader import Day
 from gua_report.ticks.coverage import SPAN_COLUMNS
 from gua_report.ticks.episodes import COLUMNS as EPISODE_COLUMNS
 from gua_report.window import HOUR_MS, number_of
@@ -19,15 +20,8 @@ from gua_sample.errors import StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import DAY_MS
 from gua_sample.safe_file import connect
+from gua_sample.schema import find_missing
 
-WORD_COLUMNS = (
-    ("identity_hour", "identity"),
-    ("episode", "command"),
-    ("episode", "identity"),
-    ("span", "boot_id"),
-    ("span", "driver_version"),
-    ("span", "kind"),
-)
 # Readers are short. One that stays open, such as a notebook, makes this run fail, and the next run continues.
 BUSY_SECONDS = 30
 
@@ -57,21 +51,27 @@ class RollupWriter:
     ) -> None:
         """Store the day, replacing its earlier rollup, and the current edge keys for its neighbours.
 
-        Both are one transaction, so that a killed run leaves no stale day that is not marked as such.
+        Both are one transaction, so that a killed run leaves no stale day that is not marked as such. The digest of the
+        rows is taken, or compared with the one that `stored` has from another file.
         """
         number = number_of(day)
-        policy, *partition = stored.origin
         self._connection.execute("BEGIN IMMEDIATE")
         self._delete(number)
-        self._insert("day", [(number, day, *policy, *partition, *(int(getattr(stored, mark)) for mark in MARKS))])
+        policy, *partition = stored.origin
+        marks = (int(getattr(stored, mark)) for mark in MARKS)
+        added = (getattr(stored, name) for name in schema.ADDED["day"])
+        self._insert("day", [(number, day, *policy, *partition, *marks, *added)])
         if edges is not None:
-            self._insert("edge", [(number, *edges, *edges)])
+            now = (None, None) if stored.is_stale else edges
+            self._insert("edge", [(number, *edges, *now)])
         for neighbour, side, key in beside:
             self._connection.execute(f"UPDATE edge SET {side}_now = ? WHERE day_id = ?", (key, number_of(neighbour)))
-        cards = self._card_ids(made.rollup.card_facts)
-        uuids = made.rollup.card_facts["uuid"].tolist()
-        by_uuid = dict(zip(uuids, cards, strict=True))
-        self._insert("card_day", [(number, position, card) for position, card in enumerate(cards)])
+        facts = made.rollup.card_facts[list(schema.CARD_FACTS)].astype(object)
+        cards = [
+            dict(zip(schema.CARD_FACTS, values, strict=True)) for values in facts.itertuples(index=False, name=None)
+        ]
+        by_uuid = {card["uuid"]: self._id_of("card", card) for card in cards}
+        self._insert("card_day", [(number, *place) for place in enumerate(by_uuid.values())])
         self._insert("card_hour", _card_hours(number, made.rollup.cards, by_uuid))
         self._insert("identity_hour", self._identity_hours(number, made.rollup.identities, by_uuid))
         midnight = number * DAY_MS
@@ -90,12 +90,12 @@ class RollupWriter:
                 for start, end, *words in made.spans[SPAN_COLUMNS].itertuples(index=False, name=None)
             ],
         )
+        digest = digest_rows(self._connection, number)
+        if stored.rows_digest is None:
+            self._connection.execute("UPDATE day SET rows_digest = ? WHERE id = ?", (digest, number))
+        elif stored.rows_digest != digest:
+            self._connection.execute("UPDATE day SET failed_check = ? WHERE id = ?", (ROWS, number))
         self._connection.execute("COMMIT")
-
-    def write_edges(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Store rows of `edge` from another file."""
-        columns = ", ".join(schema.ADDED["edge"])
-        self._connection.executemany(f"INSERT OR REPLACE INTO edge ({columns}) VALUES (?, ?, ?, ?, ?)", rows)
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -107,37 +107,42 @@ class RollupWriter:
         for day in days:
             self._delete(number_of(day))
         used = " UNION ".join(
-            f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL" for table, column in WORD_COLUMNS
+            f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL" for table, column in schema.WORD_COLUMNS
         )
         self._connection.execute(f"DELETE FROM word WHERE id NOT IN ({used})")
         self._connection.execute("DELETE FROM card WHERE id NOT IN (SELECT card_id FROM card_day)")
         self._connection.execute("COMMIT")
 
-    def mark_verified(self, day: str) -> None:
-        self._connection.execute("UPDATE day SET is_verified = 1 WHERE id = ?", (number_of(day),))
-
-    def mark_expired(self, days: Iterable[str]) -> None:
-        numbers = [(number_of(day),) for day in days]
+    def mark(self, days: Iterable[str], **values: Any) -> None:
+        """Set these columns of the table `day` for these days."""
+        columns = ", ".join(f"{name} = ?" for name in values)
+        rows = [(*values.values(), number_of(day)) for day in days]
         self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany("UPDATE day SET is_expired = 1 WHERE id = ?", numbers)
+        self._connection.executemany(f"UPDATE day SET {columns} WHERE id = ?", rows)
         self._connection.execute("COMMIT")
 
-    def mark_compact(self, day: str, partition_bytes: int) -> None:
-        change = "UPDATE day SET is_compact = 1, partition_bytes = ? WHERE id = ?"
-        self._connection.execute(change, (partition_bytes, number_of(day)))
-
     def _begin(self) -> None:
+        """Create the tables and views of a new file, or add those that a file of an older gua lacks."""
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if (found, version) == (schema.APPLICATION_ID, schema.VERSION):
-            self._connection.execute(schema.EDGES)
-            return
-        if found == schema.APPLICATION_ID:
-            raise StoreError(f"{self.path} has version {version}, this gua writes {schema.VERSION}: upgrade gua")
-        if self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        names = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master")}
+        if found != schema.APPLICATION_ID and names:
             raise StoreError(f"{self.path} is a database of something else: move it away")
+        if found == schema.APPLICATION_ID and version != schema.VERSION:
+            raise StoreError(f"{self.path} has version {version}, this gua writes {schema.VERSION}: upgrade gua")
+        missing = find_missing(self._connection, schema.ADDED)
+        if names and not missing:
+            return
         self._connection.execute("BEGIN IMMEDIATE")
-        for statement in (*schema.TABLES, schema.EDGES, *schema.VIEWS):
+        for table, statement in schema.TABLES.items():
+            if table not in names:
+                self._connection.execute(statement)
+            else:
+                for column in missing.get(table, ()):
+                    kind = schema.columns_of(table)[column]
+                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+        for statement in schema.VIEWS:
+            self._connection.execute(f"DROP VIEW IF EXISTS {statement.split()[2]}")
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {schema.VERSION}")
@@ -145,36 +150,29 @@ class RollupWriter:
 
     def _delete(self, number: int) -> None:
         self._connection.execute("DELETE FROM day WHERE id = ?", (number,))
-        for table in ("card_day", "card_hour", "identity_hour", "hold", "episode", "span", "edge"):
+        for table in (*schema.DAY_TABLES, "edge"):
             self._connection.execute(f"DELETE FROM {table} WHERE day_id = ?", (number,))
 
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         if rows:
-            columns = schema.columns_of(table)[: len(rows[0])]
+            columns = list(schema.columns_of(table))[: len(rows[0])]
             marks = ", ".join("?" * len(columns))
             self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 
-    def _word(self, text: Any) -> int | None:
-        if text is None or text != text:
-            return None
-        row = self._connection.execute("SELECT id FROM word WHERE text = ?", (text,)).fetchone()
+    def _id_of(self, table: str, facts: Mapping[str, Any]) -> int:
+        """The id of the row with these facts, which is inserted if there is none."""
+        values = tuple(map(_known, facts.values()))
+        condition = " AND ".join(f"{name} IS ?" for name in facts)
+        row = self._connection.execute(f"SELECT id FROM {table} WHERE {condition}", values).fetchone()
         if row is None:
-            return self._connection.execute("INSERT INTO word (text) VALUES (?)", (text,)).lastrowid
-        number: int = row[0]
-        return number
-
-    def _card_ids(self, facts: pd.DataFrame) -> list[int]:
-        found = []
-        condition = " AND ".join(f"{name} IS ?" for name in CARD_FACTS)
-        for values in facts[list(CARD_FACTS)].astype(object).itertuples(index=False, name=None):
-            plain = tuple(None if value is None or value != value else value for value in values)
-            row = self._connection.execute(f"SELECT id FROM card WHERE {condition}", plain).fetchone()
-            if row is None:
-                marks = ", ".join("?" * len(plain))
-                cursor = self._connection.execute(f"INSERT INTO card VALUES (NULL, {marks})", plain)
-                row = (cursor.lastrowid,)
-            found.append(row[0])
+            marks = ", ".join("?" * len(values))
+            insert = f"INSERT INTO {table} ({', '.join(facts)}) VALUES ({marks})"
+            row = (self._connection.execute(insert, values).lastrowid,)
+        found: int = row[0]
         return found
+
+    def _word(self, text: Any) -> int | None:
+        return None if _known(text) is None else self._id_of("word", {"text": text})
 
     def _identity_hours(
         self, number: int, identities: pd.DataFrame, by_uuid: Mapping[str, int]
@@ -227,5 +225,10 @@ def _unless(value: int, usual: int) -> int | None:
     return None if value == usual else value
 
 
+def _known(value: Any) -> Any:
+    """The value, or None if it is one of the values by which pandas says that it is not known."""
+    return None if value is None or value != value else value
+
+
 def _whole(value: Any) -> int | None:
-    return None if value is None or value != value else int(value)
+    return None if _known(value) is None else int(value)

@@ -219,6 +219,8 @@ def _left_out(plan: DayPlan, window: Window) -> list[str]:
     for reason in dict.fromkeys(plan.lost.values()):
         if lost := touched(day for day, why in plan.lost.items() if why == reason):
             notes.append(f"left out: {span_of_days(lost)}, {reason}, and the ticks have expired")
+    if failed := touched(plan.failed):
+        notes.append(f"figures may be wrong, as files have changed on disk (gua doctor --deep): {', '.join(failed)}")
     if inexact := touched(plan.inexact):
         notes.append(f"not exact at midnight, as ticks beside them are gone or came late: {', '.join(inexact)}")
     if late := touched(plan.late):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
-from gua_report.rollups.index import path_of, read_index
+from gua_report.rollups.index import ROWS, path_of, read_index
 from gua_report.rollups.reader import read_days
 from gua_report.rollups.usable import find_usable, has_changed
 from gua_report.ticks.history import History
@@ -44,7 +44,8 @@ class DayPlan(NamedTuple):
     days: frozenset[str] = frozenset()
     expired: frozenset[str] = frozenset()  # stored, but without ticks
     lost: Mapping[str, str] = {}  # expired, and the reason why the rollup is not usable either
-    damaged: frozenset[str] = frozenset()  # stored, but unreadable
+    damaged: frozenset[str] = frozenset()  # stored, but unreadable, or not as they were written
+    failed: frozenset[str] = frozenset()  # used, but their ticks or rollups are not as they were verified: bit rot
     inexact: frozenset[str] = frozenset()  # off by a tick at midnight: neighbours' ticks are gone or have changed
     late: tuple[str, ...] = ()  # expired, with ticks that came later and are not counted
     warnings: tuple[str, ...] = ()
@@ -64,7 +65,7 @@ class DayPlan(NamedTuple):
         if not damaged or damaged == self.days:
             return self.without_rollups(error)
         warning = f"rollups of {span_of_days(sorted(damaged))} are not used: {error}"
-        return self.without(damaged)._replace(damaged=damaged, warnings=(*self.warnings, warning))
+        return self.without(damaged)._replace(damaged=self.damaged | damaged, warnings=(*self.warnings, warning))
 
     def without_rollups(self, error: StoreError) -> DayPlan:
         """The plan without any stored day."""
@@ -116,7 +117,11 @@ def make_plan(history: History, policy: Policy) -> DayPlan:
     late = [day for day in sorted(expired & partitions.keys()) if has_changed(index[day], partitions[day])]
     plan = DayPlan(path, days, expired, late=tuple(late), warnings=tuple(warnings))
     plan = plan.without([day for day in expired if index[day].origin.policy != policy], OTHER_THRESHOLDS)
-    return plan._replace(inexact=frozenset(day for day in plan.days if not index[day].is_exact))
+    inexact = frozenset(day for day in plan.days if not index[day].is_exact)
+    failed = frozenset(day for day, stored in index.items() if stored.failed_check)
+    # If nothing but the rollup of a day has rotted, its ticks are used instead.
+    damaged = frozenset(day for day in failed - expired if index[day].failed_check == ROWS)
+    return plan.without(damaged)._replace(inexact=inexact - damaged, damaged=damaged, failed=failed - damaged)
 
 
 def find_parts(plan: DayPlan, windows: list[Window]) -> list[WindowPart]:

@@ -10,7 +10,10 @@ from gua_report.exporting.portions import read_portions
 from gua_report.exporting.rows import TABLES
 from gua_report.exporting.text import csv_text
 from gua_report.ticks.open_partition import PARTITION
-from gua_sample.errors import EmptyPartition
+from gua_report.upkeep.night import Night
+from gua_report.upkeep.retention import is_old
+from gua_report.window import is_day
+from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy
 from gua_sample.partition_names import partition_path, samples_dir
 from gua_sample.whole_file import remove_unfinished
 
@@ -23,6 +26,37 @@ def csv_dir(data_dir: str) -> str:
 
 def csv_path(data_dir: str, day: str) -> str:
     return os.path.join(csv_dir(data_dir), day + SUFFIX)
+
+
+def list_csvs(data_dir: str) -> dict[str, str]:
+    """The daily CSV files by day; other files in the folder are not ours to remove."""
+    try:
+        names = os.listdir(csv_dir(data_dir))
+    except FileNotFoundError:
+        return {}
+    days = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    return {day: csv_path(data_dir, day) for day in days if is_day(day)}
+
+
+def lacks_csv(night: Night, day: str) -> bool:
+    """Whether the day's CSV file is missing or older than the ticks, and has not expired."""
+    if is_old(day, night.config.retention.csv_days, night.now_ms):
+        return False
+    path = csv_path(night.data_dir, day)
+    return not os.path.exists(path) or os.stat(path).st_mtime_ns < os.stat(night.history.paths[day]).st_mtime_ns
+
+
+def write_csv(night: Night, day: str) -> bool:
+    if night.dry_run:
+        return len(night.history.ticks_of(day)) > 0 and day not in night.history.unreadable
+    if not night.checks.are_ticks_right(night.index, day):
+        return False
+    try:
+        return write_daily_csv(night.data_dir, day, night.config) is not None
+    except (CorruptPartition, NewerPartition, PartitionBusy) as error:
+        if day not in night.history.unreadable:  # else the failed rollup was reported already
+            night.history.warnings.append(f"no CSV file of {day}: {error}")
+        return False
 
 
 def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> str | None:

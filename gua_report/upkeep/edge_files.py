@@ -13,8 +13,10 @@ from contextlib import closing, suppress
 from gua_report.ticks.history import edges_dir
 from gua_report.ticks.open_partition import open_partition
 from gua_report.ticks.tick_weights import TICKS_AROUND
+from gua_report.upkeep.retention import remove
 from gua_report.window import is_day
 from gua_sample import schema
+from gua_sample.errors import StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import JOURNAL_SUFFIX, is_partition, partition_path
 from gua_sample.whole_file import sync_folder
@@ -45,7 +47,7 @@ def write_edge(data_dir: str, day: str, partition: str) -> None:
         if not os.path.isdir(folder):
             os.mkdir(folder)
             sync_folder(data_dir)
-        _remove(new)
+        remove([new])
         # Built in memory, so that a nearly full disk needs room for nothing but the result.
         with open_partition(partition) as source, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             schema.begin(copy)
@@ -60,8 +62,8 @@ def write_edge(data_dir: str, day: str, partition: str) -> None:
         os.replace(new, partition_path(folder, day))
         sync_folder(folder)
     except (sqlite3.Error, OSError) as error:
-        with suppress(OSError):
-            _remove(new)
+        with suppress(StoreError):
+            remove([new])
         raise storage_error(error, new) from error
 
 
@@ -73,12 +75,6 @@ def remove_edges(data_dir: str, wanted: Collection[str]) -> None:
             day = name.removeprefix(".")[:10]
             is_left = name in (f".{day}{NEW_SUFFIX}", f".{day}{NEW_SUFFIX}{JOURNAL_SUFFIX}") and is_day(day)
             if is_left or (is_partition(name) and is_day(day) and day not in wanted):
-                _remove(os.path.join(folder, name))
+                remove([os.path.join(folder, name)])
     except OSError as error:
         raise storage_error(error, folder) from error
-
-
-def _remove(path: str) -> None:
-    for name in (path + JOURNAL_SUFFIX, path):
-        with suppress(FileNotFoundError):
-            os.unlink(name)

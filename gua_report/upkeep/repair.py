@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from itertools import pairwise
-from typing import Any
 
-from gua_report.rollups.index import ROLLUPS, Stored, path_of, read_index
+from gua_report.rollups.index import Stored, path_of, read_index
 from gua_report.rollups.reader import read_days
-from gua_report.rollups.schema import ADDED
 from gua_report.rollups.writer import RollupWriter
-from gua_report.ticks.open_partition import BUSY_SECONDS, has_log, open_database
-from gua_report.window import number_of
+from gua_report.ticks.open_partition import BUSY_SECONDS, has_log
+from gua_report.upkeep.read_back import ticks_fail
+from gua_report.upkeep.retention import remove
 from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
-from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
+from gua_sample.partition_names import SIDECARS
 from gua_sample.safe_file import connect
 from gua_sample.store import free_name
 
 
-def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Callable[[str], None]) -> dict[str, Stored]:
-    """The index of stored days, after a repair if need be. `days`: the days that have ticks."""
+def read_or_repair(
+    data_dir: str, partitions: Mapping[str, str], dry_run: bool, complain: Callable[[str], None]
+) -> dict[str, Stored]:
+    """The index of stored days, after a repair if need be. `partitions`: those that are there, by day."""
     path = path_of(data_dir)
     try:
         return read_index(path, check=True)
@@ -36,38 +37,40 @@ def read_or_repair(data_dir: str, days: set[str], dry_run: bool, complain: Calla
         if dry_run:
             complain(f"{error}: it would be set aside, and made again")
             return {}
-        index = _index_of(path)
+        index = None
+        with suppress(CorruptPartition):
+            index = read_index(path, damaged=[])  # without days that make no sense
         aside = free_name(path)
         unknown = "" if index is not None else "; days whose ticks are gone are lost"
         complain(f"{error}: it is set aside as {aside}, and made again{unknown}")
         try:
-            return _set_aside(path, aside, index or {}, days, complain)
+            return _set_aside(path, aside, index or {}, partitions, complain)
         except OSError as problem:
             raise storage_error(problem, path) from problem
 
 
 def _set_aside(
-    path: str, aside: str, index: dict[str, Stored], days: set[str], complain: Callable[[str], None]
+    path: str, aside: str, index: dict[str, Stored], partitions: Mapping[str, str], complain: Callable[[str], None]
 ) -> dict[str, Stored]:
-    """Save the days without ticks to a new file, which replaces the damaged one atomically; return their index."""
+    """Save the days that ticks can't make again to a new file, which replaces the damaged one; return their index."""
     new = path + ".new"
-    _remove_database(new)
-    gone = {day for day, stored in index.items() if stored.is_expired or day not in days}
+    remove([new])
+    gone = {day for day, stored in index.items() if stored.is_expired or day not in partitions}
     # The days after them are saved too: without the ticks before them, they can't be rebuilt exactly.
     wanted = gone | {after for before, after in pairwise(index) if before in gone}
-    saved, lost = {}, []
+    wanted |= {day for day in index.keys() - gone if ticks_fail(index[day], partitions[day])}
+    saved, lost = set(), []
     with RollupWriter(new) as writer:
         for day in sorted(wanted):
             stored = index[day]._replace(is_expired=day in gone)
             try:
-                writer.write(day, read_days(path, day, day), stored)
-                saved[day] = stored
+                writer.write(day, read_days(path, day, day), stored, stored.edges)
+                saved.add(day)
             except (CorruptPartition, sqlite3.IntegrityError):
                 writer.roll_back()
                 lost += [day] if day in gone else []
-        writer.write_edges(row for row in _edges_of(path) if row[0] in map(number_of, saved))
-    if gone & set(saved):
-        complain(f"of {len(gone & set(saved))} days the ticks are gone: they were taken over from it")
+    if gone & saved:
+        complain(f"of {len(gone & saved)} days the ticks are gone: they were taken over from it")
     if lost:
         complain(f"lost, as the ticks are gone too: {', '.join(lost)}")
     try:
@@ -78,22 +81,7 @@ def _set_aside(
         with suppress(FileNotFoundError):
             os.rename(path + suffix, aside + suffix)  # else SQLite would take it for the new file's
     os.replace(new, path)
-    return saved
-
-
-def _edges_of(path: str) -> list[tuple[Any, ...]]:
-    """The rows of the table `edge`; none if it can't be read."""
-    with suppress(StoreError), open_database(path, ROLLUPS) as connection:
-        return connection.execute(f"SELECT {', '.join(ADDED['edge'])} FROM edge").fetchall()
-    return []
-
-
-def _index_of(path: str) -> dict[str, Stored] | None:
-    """The index without damaged days; None if it can't be read at all."""
-    try:
-        return read_index(path, damaged=[])
-    except CorruptPartition:
-        return None
+    return read_index(path)
 
 
 def _is_foreign(path: str) -> bool:
@@ -105,9 +93,3 @@ def _is_foreign(path: str) -> bool:
     except (sqlite3.Error, UnicodeDecodeError, OSError, CorruptPartition):
         return False
     return bool(names) and "card_hour" not in names
-
-
-def _remove_database(path: str) -> None:
-    for name in (path, path + JOURNAL_SUFFIX):
-        with suppress(FileNotFoundError):
-            os.unlink(name)

@@ -7,8 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from gua_report.config import Retention
-from gua_report.upkeep.daily_csv import SUFFIX as CSV_SUFFIX
-from gua_report.window import is_day, number_of
+from gua_report.window import number_of
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import DAY_MS, JOURNAL_SUFFIX
 
@@ -44,16 +43,6 @@ def find_expired(
 
 def is_old(day: str, days: int | None, now_ms: int) -> bool:
     return days is not None and number_of(day) < now_ms // DAY_MS - days
-
-
-def list_csvs(folder: str) -> dict[str, str]:
-    """The daily CSV files by day; other files in the folder are not ours to remove."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return {}
-    days = [name.removesuffix(CSV_SUFFIX) for name in names if name.endswith(CSV_SUFFIX)]
-    return {day: os.path.join(folder, day + CSV_SUFFIX) for day in days if is_day(day)}
 
 
 def remove(paths: list[str]) -> None:

@@ -104,13 +104,14 @@ def test_a_kill_between_marking_and_removing_does_not_end_the_next_run(
     """With sums that are old enough to go as well."""
     before = report(data_dir, WEEK[5])
     with monkeypatch.context() as patch:
-        mark = RollupWriter.mark_expired
+        mark = RollupWriter.mark
 
-        def mark_and_die(self: RollupWriter, days: Any) -> None:
-            mark(self, days)
-            raise Killed
+        def mark_and_die(self: RollupWriter, days: Any, **values: Any) -> None:
+            mark(self, days, **values)
+            if "is_expired" in values:
+                raise Killed
 
-        patch.setattr(RollupWriter, "mark_expired", mark_and_die)
+        patch.setattr(RollupWriter, "mark", mark_and_die)
         with pytest.raises(Killed):
             roll_up(data_dir, **KEEP_THREE)
     assert days_left(data_dir)[0] == WEEK[0]  # nothing was removed yet
@@ -190,7 +191,7 @@ def test_a_neighbour_that_is_busy_is_waited_for(data_dir: Path, monkeypatch: pyt
 
 def test_csv_files_that_a_killed_run_left_half_written_go_at_once(data_dir: Path) -> None:
     folder = data_dir / "csv"
-    left = [folder / f".{WEEK[0]}.csv.0123abcd", folder / f".{WEEK[5]}.csv.ffffffff"]
+    left = [folder / f".{WEEK[0]}.csv.0123abcd.unfinished", folder / f".{WEEK[5]}.csv.ffffffff.unfinished"]
     others = [folder / f".{WEEK[0]}.csv.swp", folder / ".notes.csv.0123abcd"]
     for path in [*left, *others]:
         path.write_text("half")
@@ -230,11 +231,15 @@ def test_a_kill_before_the_new_size_of_a_compacted_day_is_noted_costs_no_edge(
     first = days_left(data_dir)[0]
     size = partition(data_dir, first).stat().st_size
 
-    def die(*_: object) -> None:
-        raise Killed
+    mark = RollupWriter.mark
+
+    def mark_or_die(writer: RollupWriter, days: list[str], **values: Any) -> None:
+        if "partition_bytes" in values:
+            raise Killed
+        mark(writer, days, **values)
 
     with monkeypatch.context() as killing:
-        killing.setattr(RollupWriter, "mark_compact", die)
+        killing.setattr(RollupWriter, "mark", mark_or_die)
         with pytest.raises(Killed):
             roll_up(data_dir, "--compact", **KEEP_THREE)
     assert partition(data_dir, first).stat().st_size < size

@@ -208,18 +208,29 @@ def test_a_partition_that_can_not_be_read_is_named_kept_and_costs_no_other_day(
     ]
 
 
-def test_a_partition_that_can_not_be_compacted_is_named_kept_and_costs_no_other_day(rolled_up: Path) -> None:
+def test_a_partition_that_has_rotted_is_named_kept_not_compacted_and_costs_no_other_day(
+    rolled_up: Path, config: str
+) -> None:
     """Nothing but reading it tells that it is damaged: it is as long and as old as it was."""
     path = partition(rolled_up, OLD[1])
     changed = path.stat()
     overwrite_middle(path)
     os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))
     before = path.read_bytes()
-    done = here("rollup", rolled_up, "--compact", "--json")
+    done = here("rollup", rolled_up, "--compact", "--json", "--config", config)
     assert one_line(done.stderr)
-    assert done.stderr.startswith(f"gua rollup: warning: not compacted: {path} is not usable")
-    assert (done.returncode, json.loads(done.stdout)["compacted"]) == (0, [OLD[0], *RECENT])
+    assert done.stderr.startswith(f"gua rollup: warning: skipped: {path} changed on disk")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["compacted"], found["failed_check"]) == (1, RECENT, [OLD[1]])
     assert path.read_bytes() == before
+    again = here("rollup", rolled_up, "--rebuild", "--config", config)
+    assert (again.returncode, one_line(again.stderr)) == (1, True)
+    assert f"kept {OLD[1]}: it failed its check for bit rot\n" in again.stdout
+    assert path.read_bytes() == before
+    shown = here("report", rolled_up, "--from", OLD[0], "--to", day_of(END_MS))
+    assert (shown.returncode, f"(gua doctor --deep): {OLD[1]}" in " ".join(shown.stdout.split())) == (0, True)
+    examined = json.loads(here("doctor", rolled_up, "--deep", "--json").stdout)["findings"]
+    assert [finding["status"] for finding in examined if str(path) in finding["text"]] == ["warning"] * 2
 
 
 def test_a_partition_that_was_only_just_begun_is_no_failure(data_dir: Path, config: str) -> None:

@@ -47,7 +47,7 @@ def test_rollups_that_are_damaged_or_newer_are_a_warning(tmp_path: Path) -> None
     assert finding.text.endswith("reports do without it")
     rollups.unlink()
     with closing(sqlite3.connect(rollups)) as connection:
-        for statement in (*schema.TABLES, f"PRAGMA application_id = {schema.APPLICATION_ID}"):
+        for statement in (*schema.TABLES.values(), f"PRAGMA application_id = {schema.APPLICATION_ID}"):
             connection.execute(statement)
         connection.execute("PRAGMA user_version = 99")
     (finding,) = check_rollups(samples)

@@ -136,7 +136,7 @@ def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: p
     start, end = lab_days(tmp_path)
     expected = report_of(tmp_path, start, end)
     with monkeypatch.context() as patch:
-        patch.setattr("gua_report.upkeep.nightly.remove", lambda paths: None)
+        patch.setattr("gua_report.upkeep.expiry.remove", lambda paths: None)
         upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
     assert len(days_left(tmp_path)) == 4
     found = report_of(tmp_path, start, end)
@@ -221,10 +221,10 @@ def test_a_full_disk_loses_its_old_csv_files_first(tmp_path: Path, monkeypatch: 
     _, end = lab_days(tmp_path)
     upkeep(tmp_path, end + 2 * DAY_MS)
 
-    def full(self: RollupWriter, days: list[str]) -> None:
+    def full(self: RollupWriter, days: list[str], **values: object) -> None:
         raise StoreError("no space left")
 
-    monkeypatch.setattr(RollupWriter, "mark_expired", full)
+    monkeypatch.setattr(RollupWriter, "mark", full)
     config = CONFIG._replace(retention=Retention(raw_days=1, csv_days=1))
     with pytest.raises(StoreError):
         upkeep(tmp_path, end + 2 * DAY_MS, config)

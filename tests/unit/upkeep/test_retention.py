@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gua_report.config import Retention
-from gua_report.upkeep.retention import find_expired, is_old, list_csvs, remove
+from gua_report.upkeep.daily_csv import list_csvs
+from gua_report.upkeep.retention import find_expired, is_old, remove
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import day_of
 from tests.lab import DAY_MS, MONDAY_MS, NOON_MS
@@ -94,9 +95,11 @@ def test_only_daily_files_are_listed(tmp_path: Path) -> None:
     assert list_csvs(str(tmp_path / "nowhere")) == {}
     names = ["2026-11-16.csv", "2026-11-15.csv"]
     others = ["2026-13-45.csv", "2026-11-16.csv.gz", ".2026-11-16.csv.0123abcd", "2026-11-16.txt", "notes.csv", "x"]
+    folder = tmp_path / "csv"
+    folder.mkdir()
     for name in [*names, *others]:
-        (tmp_path / name).touch()
-    assert list_csvs(str(tmp_path)) == {name[:10]: str(tmp_path / name) for name in names}
+        (folder / name).touch()
+    assert list_csvs(str(tmp_path)) == {name[:10]: str(folder / name) for name in names}
 
 
 def test_removing_takes_the_journal_along_and_minds_nothing_that_is_gone(tmp_path: Path) -> None:
