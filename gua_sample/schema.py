@@ -2,12 +2,14 @@
 
 Tables are for the writer: small integers, each distinct set of slow facts once, rows clustered
 by tick. Readers use the views, which give decoded and joined rows. docs/schema.md describes both,
-and how they may change: an addition goes into ADDED and does not change VERSION.
+and how they may change. A new column goes into ADDED, not into TABLES, and into its view, and leaves
+VERSION as it is. A fact of a card or process is then a field in records.py, which partition_file.py
+writes by its name; a value of each tick needs a place in the INSERT there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from sqlite3 import Connection
 
 APPLICATION_ID = 0x67756173  # "guas"
@@ -107,9 +109,9 @@ TABLES = (
 
 TABLE_NAMES = ("session", "tick", "card", "card_sample", "process", "process_sample", "cursor")
 
-# Columns that were added later, all nullable. A file of an older gua gets them at its next write; until then readers
-# give NULL.
-ADDED = {"card": ("compute_slices", "most_compute_slices", "parent_memory_mib")}
+# Columns that were added later, with their types, all nullable. A file of an older gua gets them at its next write;
+# until then readers give NULL.
+ADDED = {"card": {"compute_slices": "INTEGER", "most_compute_slices": "INTEGER", "parent_memory_mib": "INTEGER"}}
 
 _SOURCE_NAME = "CASE s.utilization_source {} END".format(
     " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(UTILIZATION_SOURCES))
@@ -151,7 +153,7 @@ VIEWS = (
 VIEWS_BY_NAME = {statement.split()[2]: statement for statement in VIEWS}
 
 
-def find_missing(connection: Connection, added: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+def find_missing(connection: Connection, added: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
     """The columns that the file's tables lack, by table; all of a table's columns if the table is missing."""
     missing = {}
     for table, columns in added.items():
@@ -174,7 +176,7 @@ def bring_up_to_date(connection: Connection) -> None:
     missing = find_missing(connection, ADDED)
     for table, columns in missing.items():
         for column in columns:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {ADDED[table][column]}")
     if missing or connection.execute("PRAGMA user_version").fetchone()[0] < VERSION:
         connection.execute(f"PRAGMA user_version = {VERSION}")
         for name, statement in VIEWS_BY_NAME.items():

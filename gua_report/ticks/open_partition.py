@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
     tables: tuple[str, ...]
     views: tuple[str, ...]  # the statements that create them
     names: Mapping[str, tuple[str, ...]]  # by table: the columns with texts that others choose
-    added: Mapping[str, tuple[str, ...]]  # by table: columns, or whole tables, that files of an older gua may lack
+    added: Mapping[str, Collection[str]]  # by table: columns, or whole tables, that files of an older gua may lack
 
 
 CARD_NAMES = ("uuid", "name", "parent_uuid", "status")

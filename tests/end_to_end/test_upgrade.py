@@ -25,7 +25,7 @@ NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_EXTRA_INDEX_URL": "", "
 # What a version to come appends to a module of this one.
 FURTHER_COLUMN = {
     "schema.py": """
-ADDED = {**ADDED, "tick": ("weather",)}
+ADDED = {**ADDED, "tick": {"weather": "TEXT"}}
 VIEWS = tuple(view.replace("t.nvml_ms, t.error", "t.nvml_ms, t.error, t.weather") for view in VIEWS)
 VIEWS_BY_NAME = {statement.split()[2]: statement for statement in VIEWS}
 """
