@@ -147,6 +147,7 @@ class Writer:
             if known is None:  # all at once, because they have no index
                 known = {row[0] for row in self._execute("SELECT pending_key FROM tick")}
             if key not in known:
+                known.add(key)  # there may be a copy of a kept tick's file
                 self._add_tick(late, key)
         for tick in ticks:
             self._add_tick(tick, None)

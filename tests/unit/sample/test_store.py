@@ -291,6 +291,15 @@ def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path, mo
     assert os.path.exists(kept)
 
 
+def test_a_copy_of_a_kept_tick_is_not_taken_in_again(tmp_path: Path) -> None:
+    folder = store.prepare(str(tmp_path))
+    kept = Path(pending.keep(folder, make_tick(MONDAY_MS)))
+    (Path(folder) / "2026-11-16.copy.pending").write_bytes(kept.read_bytes())
+    outcome = store.append(folder, make_tick(MONDAY_MS + 1), pytest.fail)
+    rows = query(Path(outcome.path), "SELECT ts_ms FROM ticks ORDER BY ts_ms")
+    assert [row["ts_ms"] for row in rows] == [MONDAY_MS, MONDAY_MS + 1]
+
+
 def test_trouble_with_another_day_is_a_warning_only(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
     pending.keep(folder, make_tick(MONDAY_MS - 1))
