@@ -55,9 +55,14 @@ class Times:
         return gap_ms <= LONGEST_GAP_INTERVALS * max(1, self._typical_gap(place) if told_ms is None else told_ms)
 
     def _typical_gap(self, place: int) -> float:
-        """The median gap of the ticks around, of the same day, by the rule of ticks/tick_weights."""
+        """The median gap of the ticks around, of the same day, by the rule of ticks/tick_weights.
+
+        If the newest tick is the first one of its day, which has no gap yet, those of the day before count.
+        """
         day_ms = self._times[place] // DAY_MS * DAY_MS
         begin, end = bisect_left(self._times, day_ms), bisect_left(self._times, day_ms + DAY_MS)
+        if begin == len(self._times) - 1:
+            begin = bisect_left(self._times, day_ms - DAY_MS)
         place = min(place, end - 2)  # the last tick has no gap of its own: take that of the one before
         return typical_gap(self._times[max(begin, place - TICKS_AROUND // 2) : min(end, place + TICKS_AROUND // 2 + 1)])
 

@@ -119,6 +119,7 @@ class Past:
                     continue
                 except StoreError as error:
                     self._complain(f"skipped: {error}")
+        rows.sort(key=lambda row: row.ts_ms, reverse=True)  # a strange partition may hold ticks of another's day
         return rows
 
     def _read(
@@ -142,6 +143,8 @@ class Past:
                 return
             if row[1:] != last or not isinstance(row[0], int):
                 _check(row)
+            if not span[0] <= row[0] < span[1]:
+                raise ValueError("an index that is out of order")
             last = row[1:]
             yield Row._make((*row, names))
 

@@ -15,7 +15,7 @@ from gua_sample import look_back as looking
 from gua_sample import past_ticks
 from gua_sample.idleness import NOTHING, Carried, Key, follow, sight_of
 from gua_sample.look_back import Times, look_back
-from gua_sample.partition_file import open_to_read
+from gua_sample.partition_file import Writer, open_to_read
 from gua_sample.partition_names import list_partitions, samples_dir
 from gua_sample.past_ticks import Past
 from gua_sample.policy import DEFAULT
@@ -153,3 +153,19 @@ def test_a_partition_that_cannot_be_read_is_reported_once(tmp_path: Path, capsys
     look_back(past_of(tmp_path, MONDAY_MS + 9 * HOUR_MS), sight_of(tick(MONDAY_MS, held())), None, find_all)
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"skipped: {path} is not usable")
+
+
+def test_the_first_tick_of_a_day_has_the_interval_of_those_before_midnight(tmp_path: Path) -> None:
+    write(tmp_path, [tick(MONDAY_MS - 5 * number * MINUTE_MS, held()) for number in range(30, -1, -1)])
+    now = tick(MONDAY_MS + 4 * MINUTE_MS, held())
+    told = look_back(past_of(tmp_path, now.ts_ms), sight_of(now), None, find_all)
+    assert [card.since_ms for card in told.cards.values()] == [MONDAY_MS - 150 * MINUTE_MS]
+
+
+def test_ticks_of_another_day_in_a_partition_do_no_harm(tmp_path: Path) -> None:
+    write(tmp_path, [tick(MONDAY_MS + number * SECOND_MS, held()) for number in range(60)])
+    with Writer(str(tmp_path / "samples" / "2026-11-15.sqlite")) as writer:
+        writer.write([], [tick(MONDAY_MS + number * MINUTE_MS, held()) for number in range(60)])
+    now = tick(MONDAY_MS + HOUR_MS // 2, held())
+    told = look_back(past_of(tmp_path, now.ts_ms), sight_of(now), None, find_all)
+    assert told.success_ms == now.ts_ms
