@@ -78,8 +78,10 @@ def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:
         os.setresuid(uid, uid, uid)
     except OSError as error:
         raise StoreError(f"uid {uid} can't be taken on ({error.strerror}): run this as that user") from error
-    regain: Callable[[], None]
-    for regain in (lambda: os.setresuid(0, 0, 0), lambda: os.setresgid(0, 0, 0), lambda: os.setgroups([0])):
+    attempts: list[Callable[[], None]] = [lambda: os.setresuid(0, 0, 0), lambda: os.setgroups([0])]
+    if gid != 0:  # else it is the user's own main group
+        attempts.append(lambda: os.setresgid(0, 0, 0))
+    for regain in attempts:
         with suppress(PermissionError):
             regain()
             raise StoreError(f"root's rights can't be given up for good here: run this as uid {uid}")

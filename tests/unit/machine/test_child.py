@@ -73,6 +73,11 @@ def test_a_child_may_become_another_user_for_good() -> None:
 
 
 @needs_root
+def test_a_child_may_become_a_user_whose_main_group_is_roots() -> None:
+    assert ask(os.getresgid, 10, (SOMEBODY, 0, (0,))) == Answer([0, 0, 0])
+
+
+@needs_root
 def test_a_child_that_can_not_become_another_user_answers_nothing() -> None:
     answer = ask(lambda: ask(os.getpid, 10, (SOMEBODY + 1, SOMEBODY + 1)), 10, (SOMEBODY, SOMEBODY))
     assert answer.value == [None, CRASHED]
