@@ -67,7 +67,7 @@ def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
                 warn(f"{path} can't be read ({error.strerror}): the tick goes on waiting")
             except NOT_UNDERSTOOD as error:
                 set_aside(path, error, warn)
-        elif name.endswith(UNFINISHED_SUFFIX):
+        elif f"{PENDING_SUFFIX}." in name and name.endswith(UNFINISHED_SUFFIX):
             remove_abandoned(path)
     return sorted(kept, key=lambda one: one.tick.ts_ms)
 

@@ -300,6 +300,17 @@ def test_a_copy_of_a_kept_tick_is_not_taken_in_again(tmp_path: Path) -> None:
     assert [row["ts_ms"] for row in rows] == [MONDAY_MS, MONDAY_MS + 1]
 
 
+def test_of_unfinished_files_only_those_of_kept_ticks_are_removed(tmp_path: Path) -> None:
+    folder = Path(store.prepare(str(tmp_path)))
+    left = {f".2026-11-16.00000000000001{name}.unfinished" for name in (".pending.01234567", ".pending")}
+    others = {"2026-11-16.sqlite.unfinished", "2026-11-16.00000000000001.pending.unfinished.tar"}
+    for name in left | others:
+        (folder / name).touch()
+        os.utime(folder / name, (0, 0))
+    store.append(str(folder), make_tick(MONDAY_MS), pytest.fail)
+    assert {path.name for path in folder.iterdir()} == {"2026-11-16.sqlite", *others}
+
+
 def test_trouble_with_another_day_is_a_warning_only(tmp_path: Path) -> None:
     folder = store.prepare(str(tmp_path))
     pending.keep(folder, make_tick(MONDAY_MS - 1))
