@@ -118,7 +118,7 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Know
         states = _read_stretches(plan, plan.find_days(before.start_ms, before.end_ms), read_states)
         rollups[before] = empty_rollup()._replace(cards=concat(states))
     # The last tick of the day before may reach into the window, and an episode may end with it.
-    start_ms = window.start_ms - DAY_MS
+    start_ms, first_ms = window.start_ms - DAY_MS, midnight_ms(day_of(window.start_ms))
     days = _read_stretches(plan, plan.find_days(start_ms, window.end_ms), read_days)
     if not days:
         return plan, rollups, [], []
@@ -126,7 +126,9 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Know
     rollups[window] = stored._replace(identities=map_people(stored.identities, people))
     clashes = _find_clashes(stored.identities, people).intersection(plan.find_days(window.start_ms, window.end_ms))
     plan = plan.without(clashes - plan.expired)
-    used = plan.find_days(start_ms, window.end_ms)
+    # If it does not, there may be ticks between that day and the window whose episodes are not known.
+    reaches = any(((spans["start_ms"] < first_ms) & (spans["end_ms"] > window.start_ms)).any() for _, _, spans in days)
+    used = plan.find_days(start_ms if reaches else window.start_ms, window.end_ms)
     episodes = map_people(_only(concat([day.episodes for day in days]), "start_ms", used), people)
     known = [Known(midnight_ms(used[0]), midnight_ms(used[-1]) + DAY_MS - 1, episodes)] if used else []
     if scope.grid != FULL_HOURS and plan.find_days(window.start_ms, window.end_ms):
