@@ -10,7 +10,7 @@ from hashlib import blake2b
 from gua_report.rollups import schema
 from gua_report.rollups.index import Origin, open_rollups, origin_of
 from gua_report.window import number_of
-from gua_sample.errors import StoreError
+from gua_sample.errors import PartitionBusy, StoreError
 from gua_sample.policy import Policy
 from gua_sample.safe_file import MOST_DATABASE_BYTES, open_regular
 
@@ -36,11 +36,13 @@ def digest_partition(path: str, origin: Origin) -> str | None:
         return UNREADABLE if error.errno == errno.EIO else None
 
 
-def digest_stored(path: str, day: str) -> str:
-    """The digest of a day's rows in the file at `path`; UNREADABLE if it can't be had."""
+def digest_stored(path: str, day: str) -> str | None:
+    """The digest of a day's rows in the file at `path`; UNREADABLE if it can't be had, None while the file is busy."""
     try:
         with open_rollups(path) as connection:
             return digest_rows(connection, number_of(day))
+    except PartitionBusy:
+        return None
     except StoreError:
         return UNREADABLE
 

@@ -19,21 +19,31 @@ from gua_sample.errors import CorruptPartition, StoreError
 def read_everything(data_dir: str, progress: Callable[[int, int], None] | None) -> tuple[int, list[str]]:
     """The number of days that were read, and a line for each trouble. What can't be opened is for others to say."""
     path = path_of(data_dir)
-    history = History(data_dir)
     troubles = _check_file(path, open_rollups)
-    index: dict[str, Stored] = {}
-    with suppress(StoreError):
-        index = read_index(path, damaged=troubles)
-    history.forget(day for day, stored in index.items() if stored.is_expired)
+    history, index = _look(data_dir, troubles)
     days = sorted({*index, *history.paths})
     for number, day in enumerate(days):
         if progress:
             progress(number, len(days))
         trouble = _check_file(history.paths[day], open_partition) if day in history.paths else []
-        troubles += trouble or (_check_day(history, index, day, path) if day in index else [])
+        if not trouble and (trouble := _check_day(history, index, day, path)):
+            # Meanwhile a run of gua rollup may have made the day anew, or removed it.
+            later, now = _look(data_dir, [])
+            trouble = trouble if now.get(day) == index[day] else _check_day(later, now, day, path)
+        troubles += trouble
     if progress:
         progress(1, 1)
     return len(days), troubles
+
+
+def _look(data_dir: str, troubles: list[str]) -> tuple[History, dict[str, Stored]]:
+    """The ticks and the stored days at present; `troubles` gets a line for each stored day that makes no sense."""
+    history = History(data_dir)
+    index: dict[str, Stored] = {}
+    with suppress(StoreError):
+        index = read_index(path_of(data_dir), damaged=troubles)
+    history.forget(day for day, stored in index.items() if stored.is_expired)
+    return history, index
 
 
 def _check_file(path: str, opened: Callable[[str], AbstractContextManager[sqlite3.Connection]]) -> list[str]:
@@ -50,6 +60,8 @@ def _check_file(path: str, opened: Callable[[str], AbstractContextManager[sqlite
 
 def _check_day(history: History, index: Mapping[str, Stored], day: str, path: str) -> list[str]:
     """Compare a stored day with its digests, and with the same day made anew, if all that it was made from is there."""
+    if day not in index:
+        return []
     stored = index[day]
     partition = history.paths[day] if day in history.days else None
     if failed := find_failure(path, day, stored, partition):

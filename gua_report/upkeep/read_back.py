@@ -53,7 +53,9 @@ def ticks_fail(stored: Stored, partition: str) -> bool:
 def find_failure(path: str, day: str, stored: Stored, partition: str | None) -> str | None:
     """What of the day fails its check: ticks, rows, both, or None."""
     ticks = partition is not None and ticks_fail(stored, partition)
-    rows = stored.is_verified and stored.rows_digest not in (None, digest_stored(path, day))
+    rows = False
+    if stored.is_verified and stored.rows_digest is not None:
+        rows = digest_stored(path, day) not in (None, stored.rows_digest)
     return " and ".join([TICKS] * ticks + [ROWS] * rows) or None
 
 
@@ -117,7 +119,7 @@ class ReadBack:
                 writer.mark([day], failed_check=failed)
             for day in self._right & index.keys() - set(self._history.days):
                 if index[day].rows_digest is None:
-                    writer.mark([day], rows_digest=digest_stored(self._path, day))
+                    writer.mark([day], rows_digest=digest_stored(self._path, day) or None)
 
     def _fail(self, day: str, failed: str) -> None:
         self.failed[day] = failed

@@ -58,15 +58,15 @@ def store_day(night: Night, day: str) -> bool:
 def adopt(night: Night, day: str, stored: Stored) -> None:
     """Take the digests of a day as it is now, if an older gua stored it, which takes none."""
     if stored.rows_digest is None or stored.ticks_digest is None:
-        rows_digest = stored.rows_digest or digest_stored(night.path, day)
+        rows_digest = stored.rows_digest or digest_stored(night.path, day) or None
         with RollupWriter(night.path) as writer:
             writer.mark([day], rows_digest=rows_digest, **take_digest(night, day, stored.origin, stored.is_compact))
 
 
 def take_digest(night: Night, day: str, origin: Origin, is_compact: bool) -> dict[str, Any]:
-    """The digest of a day's partition and the time of the check, as columns of the table `day`."""
+    """The digest of a day's partition, if it can be had, and the time of the check, as columns of the table `day`."""
     column = "compact_digest" if is_compact else "partition_digest"
-    return {column: digest_partition(night.history.paths[day], origin), "checked_ms": night.now_ms}
+    return {column: digest_partition(night.history.paths[day], origin) or None, "checked_ms": night.now_ms}
 
 
 def make(night: Night, day: str) -> Made | None:

@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from gua_report.config import Config, Retention
+from gua_report.rollups.digests import digest_stored
 from gua_report.rollups.index import Origin, Stored, path_of, read_index
 from gua_report.rollups.writer import RollupWriter
+from gua_report.ticks.open_partition import Waits
 from gua_report.upkeep.deep_check import read_everything
 from gua_report.upkeep.nightly import Done, Upkeep
-from gua_report.upkeep.read_back import NIGHTS, choose_days
+from gua_report.upkeep.read_back import NIGHTS, choose_days, find_failure
 from gua_report.window import number_of
 from gua_sample import store
 from gua_sample.policy import DEFAULT
@@ -322,6 +324,44 @@ def test_touched_compacted_and_late_ticks_are_no_rot(folder: Path, now_ms: int, 
 
 def as_older_gua_does(folder: Path, *statements: str) -> None:
     change(folder / "rollups.sqlite", *statements)
+
+
+def troubles_beside(folder: Path, action: Callable[[], object]) -> list[str]:
+    """What gua doctor --deep finds if that happens after it has begun."""
+
+    def progress(number: int, _: int) -> None:
+        if number == 0:
+            action()
+
+    return read_everything(str(folder), progress)[1]
+
+
+def test_what_a_run_of_gua_rollup_makes_anew_meanwhile_is_no_rot(
+    folder: Path, now_ms: int, window: tuple[Path, int, int]
+) -> None:
+    late = Laboratory(1).history(window[2] - 60_000, window[2], 30_000)
+    store.append_history(store.prepare(str(folder)), late)
+    assert troubles_beside(folder, lambda: night(folder, now_ms)) == []
+
+
+def test_what_a_run_of_gua_rollup_removes_meanwhile_is_no_rot(folder: Path, now_ms: int) -> None:
+    config = CONFIG._replace(retention=Retention(raw_days=1, rollup_days=1))
+    assert troubles_beside(folder, lambda: night(folder, now_ms, config)) == []
+
+
+def test_a_rotten_day_stays_one_though_a_run_of_gua_rollup_marks_it_meanwhile(folder: Path, now_ms: int) -> None:
+    flip(partition(folder, THERE[0]), 5000)
+    (text,) = troubles_beside(folder, lambda: night(folder, now_ms))
+    assert str(partition(folder, THERE[0])) in text
+
+
+def test_rollups_that_are_busy_are_no_rot(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Waits, "in_vain", 10)
+    path, found = path_of(str(folder)), index(folder)[GONE[0]]
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        assert digest_stored(path, GONE[0]) is None
+        assert find_failure(path, GONE[0], found, None) is None
 
 
 def test_what_an_older_gua_wrote_or_compacted_is_no_rot_and_gets_digests(folder: Path, now_ms: int) -> None:
