@@ -45,11 +45,11 @@ def find_known(scope: Scope, found: Classified, start_ms: int) -> list[Known]:
 def follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
     """All episodes that reach into the window, from their beginning to their end; and some others.
 
-    `known` are the episodes of all ticks in the window, and of the day before if that is stored.
+    `known` are the episodes of all ticks in the window, and of the day before if that is stored and reaches into it.
     """
     start_ms = scope.window.start_ms
     edge_ms = min((one.first_ms for one in known), default=start_ms)
-    if edge_ms > start_ms - DAY_MS:
+    if edge_ms > start_ms - DAY_MS and day_of(start_ms - DAY_MS) not in scope.plan.days:
         # The last tick before may reach into the window, and an episode may end with it.
         reaching = _classify(scope, start_ms, edge_ms)
         known = known + (find_known(scope, reaching, start_ms) if reaching else [])
