@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 
 ESCAPE = re.compile(r"\x1b\[\d*m")
 SEPARATOR = "  "  # between the columns of a table
@@ -30,6 +29,8 @@ def fit(text: str, size: int, ascii_only: bool = False, keep_end: bool = False) 
 
 def wrap(text: str, size: int) -> list[str]:
     """The lines of a paragraph, none longer than `size` columns."""
+    import textwrap  # imported late: gua status seldom needs it, and its regular expressions take longer than the rest
+
     filled = _fill(text)
     # A wide character that is torn from its filler makes a line one column longer.
     size -= filled != text
