@@ -12,7 +12,6 @@ import re
 import socket
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -193,8 +192,10 @@ def test_a_kernel_of_ones_own_finds_what_is_installed(
     installed = tmp_path / "opt" / "gua"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(installed)], check=True)
     (packages,) = installed.glob("lib/python3*/site-packages")
-    for source in (*Path(sysconfig.get_path("purelib")).iterdir(), ROOT / "gua_sample", ROOT / "gua_report"):
-        if source.suffix != ".pth":
+    folders = [Path(folder) for folder in sys.path if folder.endswith("site-packages")]
+    sources = [ROOT / "gua_sample", ROOT / "gua_report", *(source for folder in folders for source in folder.iterdir())]
+    for source in sources:
+        if source.suffix != ".pth" and not (packages / source.name).is_symlink():  # the first of a name counts
             (packages / source.name).symlink_to(source)
     page = (DOCS / "notebooks.md").read_text()
     commands = page.split("## In your own Jupyter")[1].split("```\n")[1].replace("/opt/gua", str(installed))
