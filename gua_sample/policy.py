@@ -1,8 +1,10 @@
 """The only rules for the states of cards and processes.
 
-The functions use only comparisons and `&`, `|`, `^`, so that the same code works on the sampler's
-single floats, on the report's whole columns, and on column names that are turned into SQL. A missing
-number is NaN, which compares as false.
+A state is that of the time from one tick to the next, and is judged by both. The newest tick, and one before a hole,
+is judged by itself: it then stands for both ends. docs/schema.md tells the rule in five sentences.
+
+The functions use only comparisons and `&`, `|`, `^`, so that the same code works on the sampler's single values and on
+the report's whole columns. A missing number is NaN, which compares as false.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from gua_sample.records import Card
 
+RULE = 2  # the number of this rule; days that were stored under an earlier one are made anew
 ACTIVE = "active"
 IDLE_HELD = "idle-held"
 TRULY_IDLE = "truly-idle"
@@ -30,12 +33,8 @@ TICKS_AROUND = 20
 LONGEST_INTERVAL_MS = 7_200_000
 # The timer's interval, for a history of a single tick, which has no gaps.
 DEFAULT_INTERVAL_MS = 30_000
-
-# What a tick tells of a process on a card, as bits of one number.
-HOLDS = 1  # it is large, or small processes hold the card together
-RESTS = 2  # see `rests`
-AT_0 = 4  # its SM utilization is 0
-WORKS = 8  # its SM utilization is above 0
+# At longer intervals, a process that is seen at a single tick may have held its card for minutes.
+LONGEST_PASSING_INTERVAL_MS = 60_000
 
 NAN = float("nan")
 
@@ -49,44 +48,77 @@ class Policy(NamedTuple):
 DEFAULT = Policy()
 
 
+class End(NamedTuple):
+    """What one tick tells of a card, at one end of the time to be judged. Each field may be a column."""
+
+    utilization_percent: Any
+    is_dark: Any  # the card failed, or what it holds can't be known
+    is_held: Any
+
+
 def is_unattributed(memory_used_mib: Any, process_memory_mib: Any, policy: Policy) -> Any:
     """Whether memory is in use that no process shows: a hidden process's, or a zombie's."""
     return memory_used_mib - process_memory_mib > policy.unattributed_memory_mib
 
 
-def card_states(
-    utilization_percent: Any,
-    failed: Any,
-    process_memory_mib: Any,
-    memory_used_mib: Any,
-    policy: Policy = DEFAULT,
-) -> dict[str, Any]:
-    """One truth value (or one boolean column) for each state; exactly one of them is true.
+def see_end(
+    utilization_percent: Any, failed: Any, process_memory_mib: Any, memory_used_mib: Any, policy: Policy = DEFAULT
+) -> End:
+    """What a tick tells of a card.
 
     `process_memory_mib` is the sum over the card's processes: 0 without any, NaN if one of them is
     unknown. `failed`: the card failed, or its process list is unavailable.
     """
     no_process_memory = process_memory_mib != process_memory_mib
-    no_memory_used = memory_used_mib != memory_used_mib
     # Where a process's memory is N/A (WSL, some MIG), the card's memory in use stands in for the sum.
     held = (
         (process_memory_mib > policy.process_memory_mib)
         | (no_process_memory & (memory_used_mib > policy.process_memory_mib))
         | is_unattributed(memory_used_mib, process_memory_mib, policy)
     )
-    not_measurable = utilization_percent != utilization_percent
+    return End(utilization_percent, failed | (no_process_memory & (memory_used_mib != memory_used_mib)), held)
 
-    active = utilization_percent >= policy.utilization_percent
-    in_the_dark = failed | (no_process_memory & no_memory_used) | (held & not_measurable)
-    unknown = in_the_dark & (active ^ True)
-    idle_held = held & ((active | unknown) ^ True)
+
+def is_at_work(first_percent: Any, second_percent: Any, policy: Policy) -> Any:
+    """Whether the mean of two readings, or the only one that is known, reaches the threshold."""
+    threshold = policy.utilization_percent
+    return (
+        (first_percent + second_percent >= 2 * threshold)
+        | ((first_percent != first_percent) & (second_percent >= threshold))
+        | ((second_percent != second_percent) & (first_percent >= threshold))
+    )
+
+
+def card_states(begin: End, end: End, holds_on: Any, policy: Policy = DEFAULT) -> dict[str, Any]:
+    """One truth value (or one boolean column) for each state; exactly one of them is true.
+
+    `holds_on`: the card is held at the beginning by more than processes that are seen at a single tick.
+    """
+    first, second = begin.utilization_percent, end.utilization_percent
+    reaches_first, reaches_second = first >= policy.utilization_percent, second >= policy.utilization_percent
+    held, free_later = begin.is_held, end.is_held ^ True
+    active = (
+        (held & end.is_held & is_at_work(first, second, policy))
+        # What has gone before the second tick may have worked before the first, or after it.
+        | (held & free_later & (reaches_first | reaches_second))
+        # Somebody who is on the card at neither tick, or not on its list, works there only if both readings say so.
+        | ((held ^ True) & free_later & reaches_first & reaches_second)
+    )
+    not_measurable = (first != first) & (second != second)
+    unknown = (begin.is_dark | (held & not_measurable)) & (active ^ True)
+    idle_held = held & holds_on & ((active | unknown) ^ True)
     truly_idle = (active | unknown | idle_held) ^ True
     return {ACTIVE: active, IDLE_HELD: idle_held, TRULY_IDLE: truly_idle, UNKNOWN: unknown}
 
 
-def is_large(memory_mib: Any, policy: Policy) -> Any:
-    """Whether a process holds its card by itself. A process with unknown memory is taken to do so."""
-    return (memory_mib <= policy.process_memory_mib) ^ True
+def is_large(memory_mib: Any, computes: Any, policy: Policy) -> Any:
+    """Whether a process holds its card by itself. Where its memory is unknown, one that computes is taken to do so."""
+    return (memory_mib > policy.process_memory_mib) | ((memory_mib != memory_mib) & computes)
+
+
+def computes(type_: str) -> bool:
+    """Whether a process is on the card's list of compute or MPS processes."""
+    return "compute" in type_ or "mps" in type_
 
 
 def hold_together(process_memory_mib: Any, has_large: Any, policy: Policy) -> Any:
@@ -94,31 +126,53 @@ def hold_together(process_memory_mib: Any, has_large: Any, policy: Policy) -> An
     return (process_memory_mib > policy.process_memory_mib) & (has_large ^ True)
 
 
-def rests(memory_mib: Any, sm_percent: Any, policy: Policy) -> Any:
-    """Whether a process is known to hold memory and to be idle, independent of the other processes on its card."""
-    return (memory_mib > policy.process_memory_mib) & (sm_percent == 0)
+def process_states(
+    on: dict[str, Any],
+    is_dark: Any,
+    is_alone: Any,
+    holds_on: Any,
+    percents: tuple[Any, Any],
+    is_accounted_for: Any,
+    policy: Policy = DEFAULT,
+) -> dict[str, Any]:
+    """One truth value (or one boolean column) for each state of a process; exactly one of them is true.
 
-
-def is_idle(on_idle_held: Any, holds: Any, rests: Any, did_nothing_before: Any) -> Any:
-    """Whether a process idle-holds its card: with the card, or by itself, at this tick and the one before.
-
-    `holds`: it is large, or small processes hold the card together.
+    `on`: the states of its card, which failed if `is_dark`. `is_alone`: nobody else holds the card. `percents`: its own
+    SM utilization at both ticks. `is_accounted_for`: some process accounts for the card's work, or may do so.
     """
-    return (on_idle_held & holds) | (rests & did_nothing_before)
+    first, second = percents
+    did_something = (first > 0) | (second > 0)
+    works = is_at_work(first, second, policy) | (on[ACTIVE] & did_something & (is_accounted_for ^ True))
+    beside_others = is_alone ^ True
+    active = (is_alone & on[ACTIVE]) | (beside_others & works & (is_dark ^ True))
+    not_told = is_dark | ((first != first) & (second != second))
+    unknown = holds_on & ((is_alone & on[UNKNOWN]) | (beside_others & not_told)) & (active ^ True)
+    idle_held = holds_on & ((active | unknown | on[TRULY_IDLE]) ^ True)
+    truly_idle = (active | unknown | idle_held) ^ True
+    return {ACTIVE: active, IDLE_HELD: idle_held, TRULY_IDLE: truly_idle, UNKNOWN: unknown}
 
 
-def card_state(card: Card, policy: Policy = DEFAULT) -> str:
-    """The state of one card-tick."""
+def end_of(card: Card, policy: Policy = DEFAULT) -> End:
+    """What a tick tells of one card."""
     memories = [usage.memory_mib for usage in card.usages]
     known = [memory for memory in memories if memory is not None]
-    process_memory = float(sum(known)) if len(known) == len(memories) else NAN
-    states = card_states(
+    return see_end(
         NAN if card.utilization_percent is None else card.utilization_percent,
         card.facts.status != STATUS_OK,
-        process_memory,
+        float(sum(known)) if len(known) == len(memories) else NAN,
         NAN if card.memory_used_mib is None else float(card.memory_used_mib),
         policy,
     )
+
+
+def card_state(card: Card, policy: Policy = DEFAULT) -> str:
+    """The state of a card at one tick, judged by itself."""
+    end = end_of(card, policy)
+    return chosen(card_states(end, end, True, policy))
+
+
+def chosen(states: dict[str, bool]) -> str:
+    """The state that is true."""
     return next(state for state in STATES if states[state])
 
 
@@ -131,27 +185,14 @@ def unattributed_mib(card: Card, policy: Policy = DEFAULT) -> int | None:
     return card.memory_used_mib - held_mib if is_unattributed(card.memory_used_mib, held_mib, policy) else None
 
 
-def describe_process(memory_mib: Any, sm_percent: Any, policy: Policy) -> Any:
-    """The bits of a process, as far as it tells them by itself: it may also hold the card together with others."""
-    large, resting = is_large(memory_mib, policy), rests(memory_mib, sm_percent, policy)
-    return HOLDS * large + RESTS * resting + AT_0 * (sm_percent == 0) + WORKS * (sm_percent > 0)
-
-
-def describe_processes(card: Card, policy: Policy = DEFAULT) -> list[int]:
-    """The bits of each process on a card."""
+def holding(card: Card, policy: Policy = DEFAULT) -> list[bool]:
+    """Whether each process on a card holds it, by itself or together with others."""
     memories = [NAN if usage.memory_mib is None else float(usage.memory_mib) for usage in card.usages]
-    loads = [NAN if usage.sm_percent is None else usage.sm_percent for usage in card.usages]
-    found = [describe_process(memory, load, policy) for memory, load in zip(memories, loads, strict=True)]
-    together = hold_together(sum(memories), any(bits & HOLDS for bits in found), policy)
-    return [bits | HOLDS * together for bits in found]
-
-
-def process_state(state: str, bits: int, bits_before: int) -> str:
-    """The state of a process on a card in that state. `bits_before`: at the last tick that saw it, 0 if long ago."""
-    if is_idle(state == IDLE_HELD, bool(bits & HOLDS), bool(bits & RESTS), bool(bits_before & AT_0)):
-        return IDLE_HELD
-    # A small process, such as a desktop, does not hold a card that somebody else's idle notebook holds.
-    return TRULY_IDLE if state == IDLE_HELD else state
+    large = [
+        is_large(memory, computes(usage.type), policy) for memory, usage in zip(memories, card.usages, strict=True)
+    ]
+    together = hold_together(sum(memories), any(large), policy)
+    return [one or together for one in large]
 
 
 def typical_gap(times_ms: list[int], longest_ms: float = LONGEST_INTERVAL_MS) -> float:
