@@ -18,6 +18,16 @@ KINDS: list[Any] = [
     lambda index, pid: HIDDEN._replace(place=index),
     lambda index, pid: Gpu(index, None, (Job(pid),)),
     lambda index, pid: None,  # no such card
+    # An idler beside a worker; two who work a little, and nobody else; a desktop beside an idler; work that nobody shows.
+    lambda index, pid: busy(Job(pid, "user0", sm_percent=0), Job(pid + 50, "user1", sm_percent=80), index=index),
+    lambda index, pid: Gpu(index, 12.0, (Job(pid, "user0", sm_percent=6), Job(pid + 50, "user1", sm_percent=5))),
+    lambda index, pid: held(Job(pid, sm_percent=0), Job(7, "gdm", 45, 2, type="graphics"), index=index),
+    lambda index, pid: Gpu(index, 95.0),
+    # Memory of processes is not told, or they are small, or one of them is not known to work.
+    lambda index, pid: Gpu(index, 60.0, (Job(pid, "user0", None, 0), Job(pid + 50, "user1", None, 70)), used_mib=9000),
+    lambda index, pid: Gpu(index, 4.0, (Job(7, "gdm", None, 3, type="graphics"),), used_mib=50),
+    lambda index, pid: busy(Job(pid, "user0", 60, sm_percent=3), Job(pid + 50, "user1", 60), index=index),
+    lambda index, pid: Gpu(index, 15.0, (Job(pid, "user0", sm_percent=4), Job(pid + 50, "user1"))),
 ]
 
 

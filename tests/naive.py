@@ -10,9 +10,11 @@ from statistics import median
 from zoneinfo import ZoneInfo
 
 from gua_report.people.identities import resolve
-from gua_sample.policy import card_state
 from gua_sample.records import Card, Tick
+from tests.judged import Judged
 from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS
+
+MOST_ACTIVE_FIRST = ("active", "idle-held", "unknown")
 
 
 class Naive:
@@ -21,6 +23,8 @@ class Naive:
     def __init__(self, ticks: Sequence[Tick]) -> None:
         self.ticks = ticks
         self.weights = [self._weight(position) for position in range(len(ticks))]
+        joined = [self._is_joined(position) for position in range(len(ticks))]
+        self.judged = Judged(ticks, [self._interval(position) for position in range(len(ticks))], joined)
 
     def _interval(self, position: int) -> float:
         told = self.ticks[position].interval_ms
@@ -36,47 +40,56 @@ class Naive:
         around = [gap for gap in around if gap <= 2 * HOUR_MS]  # a longer one is an outage
         return median(around) if around else 30_000
 
-    def _weight(self, position: int) -> int:
-        interval = self._interval(position)
+    def _is_joined(self, position: int) -> bool:
         if position + 1 == len(self.ticks):
-            return round(interval)
+            return False
         this, following = self.ticks[position], self.ticks[position + 1]
-        gap = following.ts_ms - this.ts_ms
-        if gap <= 2.5 * interval and this.boot.id == following.boot.id:
-            return gap
-        return min(gap, round(interval))
+        near = following.ts_ms - this.ts_ms <= 2.5 * self._interval(position)
+        return near and this.boot.id == following.boot.id
 
-    def pieces(self, start_ms: int, end_ms: int, step_ms: int) -> Iterator[tuple[Tick, int, int]]:
-        """Parts of ticks that don't cross a multiple of `step_ms`: the tick, the part's beginning and its length."""
-        for one, weight in zip(self.ticks, self.weights, strict=True):
+    def _weight(self, position: int) -> int:
+        interval = round(self._interval(position))
+        if position + 1 == len(self.ticks):
+            return interval
+        gap = self.ticks[position + 1].ts_ms - self.ticks[position].ts_ms
+        return gap if self._is_joined(position) else min(gap, interval)
+
+    def pieces(self, start_ms: int, end_ms: int, step_ms: int) -> Iterator[tuple[int, int, int]]:
+        """Parts of ticks that don't cross a multiple of `step_ms`: place of the tick, beginning and length."""
+        for place, (one, weight) in enumerate(zip(self.ticks, self.weights, strict=True)):
             begin, end = max(one.ts_ms, start_ms), min(one.ts_ms + weight, end_ms)
             while begin < end:
                 until = min(end, (begin // step_ms + 1) * step_ms)
-                yield one, begin, until - begin
+                yield place, begin, until - begin
                 begin = until
 
     def gpus(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
         """GPU-hours by uuid and state."""
         sums: dict[tuple[str, str], float] = defaultdict(float)
-        for one, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+        for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+            one = self.ticks[place]
             for card in one.cards:
-                sums[card.facts.uuid, card_state(card)] += length * _share(card, one) / HOUR_MS
+                sums[card.facts.uuid, self.judged.card_state(place, card)] += length * _share(card, one) / HOUR_MS
         return dict(sums)
 
     def identities(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
-        """GPU-hours by identity and state, where nobody's own utilization is known and all processes are large."""
+        """GPU-hours by identity and state."""
         sums: dict[tuple[str, str], float] = defaultdict(float)
-        for one, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+        for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+            one = self.ticks[place]
             for card in one.cards:
-                state = card_state(card)
-                names = set()
+                states: dict[str, str] = {}
                 for usage in card.usages:
-                    who = one.processes[usage.pid]
-                    names.add(resolve(who.uid, who.login_uid, who.user, who.login_user, who.cgroup))
+                    state, counts = self.judged.processes[place][card.facts.uuid, usage.pid]
+                    if counts and state != "truly-idle":
+                        who = one.processes[usage.pid]
+                        name = resolve(who.uid, who.login_uid, who.user, who.login_user, who.cgroup)
+                        states[name] = min(states.get(name, state), state, key=MOST_ACTIVE_FIRST.index)
                 known = sum(usage.memory_mib or 0 for usage in card.usages)
-                if state == "idle-held" and (card.memory_used_mib or 0) - known > 1024:
-                    names.add("(unattributed)")
-                for name in names:
+                is_held = self.judged.card_state(place, card) == "idle-held"
+                if is_held and (card.memory_used_mib or 0) - known > 1024:
+                    states["(unattributed)"] = "idle-held"
+                for name, state in states.items():
                     sums[name, state] += length * _share(card, one) / HOUR_MS
         return dict(sums)
 
@@ -84,11 +97,12 @@ class Naive:
         """The active share of known time by weekday and hour. Zones change by no less than 15 minutes."""
         known: dict[tuple[int, int], float] = defaultdict(float)
         active: dict[tuple[int, int], float] = defaultdict(float)
-        for one, begin, length in self.pieces(start_ms, end_ms, 15 * MINUTE_MS):
+        for place, begin, length in self.pieces(start_ms, end_ms, 15 * MINUTE_MS):
+            one = self.ticks[place]
             local = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=begin)
             local = local.astimezone(ZoneInfo(zone))
             for card in one.cards:
-                state = card_state(card)
+                state = self.judged.card_state(place, card)
                 key = (local.weekday(), local.hour)
                 if state != "unknown":
                     known[key] += length * _share(card, one)
@@ -120,7 +134,7 @@ class Naive:
         return dict(sums)
 
     def observed_ms(self, start_ms: int, end_ms: int) -> int:
-        return sum(length for one, _, length in self.pieces(start_ms, end_ms, DAY_MS) if one.cards)
+        return sum(length for place, _, length in self.pieces(start_ms, end_ms, DAY_MS) if self.ticks[place].cards)
 
 
 def _share(card: Card, one: Tick) -> float:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from gua_report.people.identities import resolve
 from gua_report.rollups.reader import Day
 from gua_sample.partition_names import DAY_MS
-from gua_sample.policy import AT_0, HOLDS, STATES, WORKS, card_state, describe_processes, process_state
+from gua_sample.policy import STATES
 from gua_sample.records import Tick
+from tests.judged import Judged
 from tests.lab import HOUR_MS
 
 TRULY_IDLE = "truly-idle"
@@ -36,7 +37,8 @@ class Recount:
         self.intervals = self._intervals()
         self.joined = [self._is_joined(position) for position in range(len(self.ticks))]
         self.ends = [self._end(position) for position in range(len(self.ticks))]
-        self.states = self._process_states()
+        self.judged = Judged(self.ticks, self.intervals, self.joined)
+        self.states = self.judged.processes
 
     def _intervals(self) -> list[float]:
         by_day: dict[int, list[int]] = defaultdict(list)
@@ -63,26 +65,6 @@ class Recount:
             return own
         following = self.ticks[position + 1].ts_ms
         return following if self.joined[position] else min(own, following)
-
-    def _process_states(self) -> list[dict[tuple[str, int], tuple[str, bool]]]:
-        """For each tick, the state of each process on each card, and whether it counts."""
-        last: dict[tuple[str, int], tuple[float, int | None]] = {}  # end of its validity, utilization
-        found = []
-        for tick, interval in zip(self.ticks, self.intervals, strict=True):
-            states: dict[tuple[str, int], tuple[str, bool]] = {}
-            for card in tick.cards:
-                keys = [(card.facts.uuid, usage.pid) for usage in card.usages]
-                near = [key in last and tick.ts_ms <= last[key][0] for key in keys]
-                at_0 = [is_near and last[key][1] == 0 for key, is_near in zip(keys, near, strict=True)]
-                for key, bits, was_at_0 in zip(keys, describe_processes(card), at_0, strict=True):
-                    state = process_state(card_state(card), bits, AT_0 * was_at_0)
-                    states[key] = state, bool(bits & (HOLDS | WORKS))
-                last |= {
-                    key: (tick.ts_ms + 2.5 * interval, usage.sm_percent)
-                    for key, usage in zip(keys, card.usages, strict=True)
-                }
-            found.append(states)
-        return found
 
     def day(self, number: int) -> Counted:
         """The counts of the UTC day of that number since 1970."""
@@ -114,7 +96,7 @@ class Recount:
                 then, now = after.get(card.facts.uuid), card.energy_joules
                 used = None if then is None or now is None or then < now else then - now
                 for hour, length in self._pieces(place, start, end):
-                    known = sums[hour, card.facts.uuid, card_state(card)]
+                    known = sums[hour, card.facts.uuid, self.judged.card_state(place, card)]
                     known[0] += length
                     if used is not None:
                         known[1] += used * length / (self.ends[place] - tick.ts_ms)
@@ -142,7 +124,7 @@ class Recount:
             run: list[int] = []
             for place in [*places, -1]:
                 cards = [] if place < 0 else [card for card in self.ticks[place].cards if card.facts.uuid == uuid]
-                is_held = bool(cards) and card_state(cards[0]) == "idle-held"
+                is_held = bool(cards) and self.judged.card_state(place, cards[0]) == "idle-held"
                 if run and not (is_held and self.joined[run[-1]]):
                     found.append((uuid, max(start, self.ticks[run[0]].ts_ms), min(end, self.ends[run[-1]])))
                     run = []

@@ -1,4 +1,8 @@
-"""The state of every card and every process at every tick of a stretch of rows."""
+"""The state of every card and every process from each tick of a stretch of rows to the next.
+
+The rule is in gua_sample/policy.py. Here stands what it is applied to: which tick is the other end of a tick's time,
+and, of the processes, in sightings.py, who was only passing and who is alone on a card.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,18 @@ from gua_report.people.identities import apply_mapping, resolve
 from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, unpack
 from gua_report.ticks.history import Stretch
 from gua_report.ticks.read_partition import Rows
+from gua_report.ticks.sightings import Ends, judge_processes, see_processes
 from gua_sample.policy import (
     IDLE_HELD,
-    LONGEST_GAP_INTERVALS,
     MOST_ACTIVE_FIRST,
     STATES,
     STATUS_OK,
-    TRULY_IDLE,
+    End,
     Policy,
-    hold_together,
-    is_idle,
-    is_large,
+    card_states,
     is_unattributed,
-    rests,
+    see_end,
 )
-from gua_sample.policy import card_states as decide
 
 ABSENT = -1
 # The facts that determine a process's identity.
@@ -62,10 +63,17 @@ def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Cla
     failed = _table(shape, cell, (rows.card_facts["status"] != STATUS_OK).to_numpy()[rows.cards.card], False)
     seen = _table(shape, cell, True, False)
     total = _sums(shape, process_cell, rows.processes.memory_mib)
-    states = np.full(shape, ABSENT, np.int64)
-    for state, mask in decide(utilization, failed, total, used, policy).items():
-        states[mask & seen] = CODE_OF[state]
+
+    begin = see_end(utilization, failed, total, used, policy)
+    ends = _find_ends(ticks, seen & ~begin.is_dark)
     process_facts = _process_facts(rows, people)
+    sightings = see_processes(stretch, process_facts, process_cell, total, ends, policy)
+    hidden = is_unattributed(used, total, policy)
+    holds_on = hidden | sightings.holds_on | ~sightings.has_passing
+    decided = card_states(begin, _other_end(begin, ends), holds_on, policy)
+    states = np.full(shape, ABSENT, np.int64)
+    for state, mask in decided.items():
+        states[mask & seen] = CODE_OF[state]
     return Classified(
         rows,
         ticks,
@@ -75,10 +83,22 @@ def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Cla
         _shares(cards, cell, shape),
         energy,
         used,
-        (states == CODE_OF[IDLE_HELD]) & is_unattributed(used, total, policy),
-        _processes(stretch, process_facts["key"].to_numpy(), process_cell, states, total, policy),
+        (states == CODE_OF[IDLE_HELD]) & hidden,
+        judge_processes(sightings, decided, begin.is_dark, ends, policy),
         process_facts,
     )
+
+
+def _find_ends(ticks: pd.DataFrame, tells: Booleans) -> Ends:
+    """Which ticks have ticks beside them that tell of the card, so that they can be judged together."""
+    both = ticks["joined"].to_numpy(dtype=bool)[:-1, None] & tells[:-1] & tells[1:]
+    nothing = np.zeros((1, tells.shape[1]), bool)
+    return Ends(before=np.concatenate((nothing, both)), after=np.concatenate((both, nothing)))
+
+
+def _other_end(begin: End, ends: Ends) -> End:
+    """What the other end of each tick's time tells; the tick itself, if it has no other end."""
+    return End(*(np.where(ends.after, np.roll(column, -1, axis=0), column) for column in begin))
 
 
 def _cards(rows: Rows, inside: slice) -> tuple[Integers, pd.DataFrame]:
@@ -120,57 +140,13 @@ def _shares(cards: pd.DataFrame, cell: Integers, shape: tuple[int, int]) -> Floa
 
 
 def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
-    """The facts of processes, with identities mapped to people, and a key that pid and start time have in common."""
+    """The facts of processes: `identity` as people map it, its number `person`, and `key`, one number for pid and start."""
     facts = rows.process_facts
-    identities = [apply_mapping(identity, people) for identity in resolve_all(facts)]
+    identities = pd.Series([apply_mapping(identity, people) for identity in resolve_all(facts)], dtype=object)
     # Other facts of a process, such as the command name, may change.
     start, starts = pd.factorize(facts["start_time_ms"].fillna(-1))
     key, _ = pd.factorize(pack((facts["pid"].to_numpy(), start), [len(starts) + 1]))
-    return facts.assign(identity=pd.Series(identities, dtype=object), key=key)
-
-
-def _processes(
-    stretch: Stretch, key_of: Integers, cell: Integers, states: Integers, total: Floats, policy: Policy
-) -> pd.DataFrame:
-    """The state of each process at each tick. `cell` is the tick and card of each row, in tables like `states`."""
-    rows, ticks = stretch.rows.processes, stretch.ticks
-    card = unpack(cell, states.shape[1:])[1]
-    key = key_of[rows.process]
-    place = pack((key, card), states.shape[1:])
-    # Rows are in the order of ticks, unless one was written late; a stable sort keeps that order, and is faster.
-    in_order = bool((np.diff(rows.tick) >= 0).all())
-    order = np.argsort(place, kind="stable") if in_order else np.lexsort((rows.tick, place))
-    tick, process, memory, sm_percent = (
-        column[order] for column in (rows.tick, rows.process, rows.memory_mib, rows.sm_percent)
-    )
-    card, key, cell, place = card[order], key[order], cell[order], place[order]
-
-    times = ticks["ts_ms"].to_numpy()[tick]
-    # Ticks are joined by the interval of the earlier one: at midnight, the later day's is not known yet.
-    longest = LONGEST_GAP_INTERVALS * ticks["interval_ms"].to_numpy()[tick]
-    is_next = (place[1:] == place[:-1]) & (np.diff(times) <= longest[:-1])
-    did_nothing_before = np.append(False, is_next & (sm_percent[:-1] == 0))[: len(tick)]
-
-    large = is_large(memory, policy)
-    has_large = _table(states.shape, cell[large], True, False).ravel()[cell]
-    holds = large | hold_together(total.ravel()[cell], has_large, policy)
-    card_state = states.ravel()[cell]
-    on_held = card_state == CODE_OF[IDLE_HELD]
-    idle = is_idle(on_held, holds, rests(memory, sm_percent, policy), did_nothing_before)
-    # Beside an idle notebook, which holds the card, a desktop is truly idle.
-    state = np.where(idle, CODE_OF[IDLE_HELD], np.where(on_held, CODE_OF[TRULY_IDLE], card_state))
-    return pd.DataFrame(
-        {
-            "tick": tick,
-            "card": card,
-            "key": key,
-            "process": process,
-            "state": state,
-            "counts": holds | (sm_percent > 0),
-            "memory_mib": memory,
-            "sm_percent": sm_percent,
-        }
-    )
+    return facts.assign(identity=identities, person=pd.factorize(identities)[0], key=key)
 
 
 def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:

@@ -1,0 +1,151 @@
+"""The processes on cards, tick by tick: who holds, who was only passing, who is alone, and the state of each.
+
+The rule is in gua_sample/policy.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, unpack
+from gua_report.ticks.history import Stretch
+from gua_sample.policy import (
+    LONGEST_PASSING_INTERVAL_MS,
+    STATES,
+    Policy,
+    computes,
+    hold_together,
+    is_at_work,
+    is_large,
+    process_states,
+)
+
+NOBODY = -1
+
+
+class Ends(NamedTuple):
+    """Whether a tick can be judged together with the tick beside it, as tables of ticks by cards."""
+
+    before: Booleans
+    after: Booleans
+
+
+class Sightings(NamedTuple):
+    """Processes on cards, as columns sorted by process, card and tick; and tables of ticks by cards."""
+
+    tick: Integers
+    card: Integers
+    cell: Integers  # tick and card as one number
+    key: Integers
+    process: Integers
+    person: Integers
+    memory_mib: Floats
+    sm_percent: Floats
+    later_percent: Floats  # at the other end of the tick's time; NaN if it is not told, or the process has gone
+    holds: Booleans
+    passes: Booleans  # it holds the card at this tick, but neither at the one before nor at the next
+    holds_on: Booleans  # [tick, card]: whether a process holds the card that does not pass
+    has_passing: Booleans  # [tick, card]
+
+
+def see_processes(
+    stretch: Stretch, facts: pd.DataFrame, cell: Integers, total_mib: Floats, ends: Ends, policy: Policy
+) -> Sightings:
+    """The processes of all ticks. `cell` is the tick and card of each row, in tables like `total_mib`."""
+    rows, shape = stretch.rows.processes, total_mib.shape
+    card = unpack(cell, shape[1:])[1]
+    key = facts["key"].to_numpy()[rows.process]
+    place = pack((key, card), shape[1:])
+    # Rows are in the order of ticks, unless one was written late; a stable sort keeps that order, and is faster.
+    in_order = bool((np.diff(rows.tick) >= 0).all())
+    order = np.argsort(place, kind="stable") if in_order else np.lexsort((rows.tick, place))
+    tick, card, cell, key, process, place = (
+        column[order] for column in (rows.tick, card, cell, key, rows.process, place)
+    )
+    memory, percent = rows.memory_mib[order], rows.sm_percent[order]
+
+    stays = (place[1:] == place[:-1]) & (tick[1:] == tick[:-1] + 1)
+    was_there, will_be_there = (np.append(False, stays)[: len(tick)], np.append(stays, False)[: len(tick)])
+    has_before, has_after = ends.before.ravel()[cell], ends.after.ravel()[cell]
+    later = np.where(will_be_there, np.append(percent[1:], np.nan)[: len(tick)], np.nan)
+
+    large = is_large(memory, facts["type"].map(computes).to_numpy(dtype=bool)[process], policy)
+    has_large = _mark(shape, cell[large]).ravel()[cell]
+    holds = large | hold_together(total_mib.ravel()[cell], has_large, policy)
+    is_brief = (stretch.ticks["interval_ms"].to_numpy() <= LONGEST_PASSING_INTERVAL_MS)[tick]
+    passes = holds & is_brief & has_before & ~was_there & has_after & ~will_be_there
+    return Sightings(
+        tick,
+        card,
+        cell,
+        key,
+        process,
+        facts["person"].to_numpy()[process],
+        memory,
+        percent,
+        np.where(has_after, later, percent),
+        holds,
+        passes,
+        _mark(shape, cell[holds & ~passes]),
+        _mark(shape, cell[passes]),
+    )
+
+
+def judge_processes(
+    seen: Sightings, on: dict[str, Booleans], is_dark: Booleans, ends: Ends, policy: Policy
+) -> pd.DataFrame:
+    """The state of each process on cards in these states."""
+    holds_on = seen.holds & ~seen.passes
+    percents = seen.sm_percent, seen.later_percent
+    not_told = np.isnan(percents[0]) & np.isnan(percents[1])
+    at_work = is_at_work(*percents, policy) | (holds_on & not_told)
+    states = process_states(
+        {state: mask.ravel()[seen.cell] for state, mask in on.items()},
+        is_dark.ravel()[seen.cell],
+        _are_alone(seen, holds_on, ends),
+        holds_on,
+        percents,
+        _mark(is_dark.shape, seen.cell[at_work]).ravel()[seen.cell],
+        policy,
+    )
+    return pd.DataFrame(
+        {
+            "tick": seen.tick,
+            "card": seen.card,
+            "key": seen.key,
+            "process": seen.process,
+            "state": np.select([states[state] for state in STATES], range(len(STATES))),
+            "counts": holds_on | (seen.sm_percent > 0),
+            "memory_mib": seen.memory_mib,
+            "sm_percent": seen.sm_percent,
+        }
+    )
+
+
+def _are_alone(seen: Sightings, holds_on: Booleans, ends: Ends) -> Booleans:
+    """Whether nobody else holds the card, at either end; or is on it, if nobody holds it at all."""
+    shape = ends.after.shape
+    person, shared = _company(shape, seen, holds_on | ~seen.holds_on.ravel()[seen.cell])
+    later, shared_later = (np.roll(table, -1, axis=0) for table in _company(shape, seen, seen.holds))
+    joined_by_others = shared_later | ((later != NOBODY) & (later != person))
+    shared |= ends.after & joined_by_others
+    alone: Booleans = ~shared.ravel()[seen.cell] & (person.ravel()[seen.cell] == seen.person)
+    return alone
+
+
+def _company(shape: tuple[int, ...], seen: Sightings, counts: Booleans) -> tuple[Integers, Booleans]:
+    """One of the people who count on each card at each tick, or NOBODY; and whether there are others."""
+    cell, person = seen.cell[counts], seen.person[counts]
+    one = np.full(shape, NOBODY, np.int64)
+    one.ravel()[cell] = person
+    return one, _mark(shape, cell[one.ravel()[cell] != person])
+
+
+def _mark(shape: tuple[Any, ...], cell: Integers) -> Booleans:
+    """A table that is true in these cells."""
+    table = np.zeros(shape, bool)
+    table.ravel()[cell] = True
+    return table
