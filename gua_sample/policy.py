@@ -104,8 +104,8 @@ def card_states(begin: End, end: End, holds_on: Any, policy: Policy = DEFAULT) -
         # Somebody who is on the card at neither tick, or not on its list, works there only if both readings say so.
         | ((held ^ True) & free_later & reaches_first & reaches_second)
     )
-    not_measurable = (first != first) & (second != second)
-    unknown = (begin.is_dark | (held & not_measurable)) & (active ^ True)
+    # Without a reading at the beginning, the one at the end may show work, but not that there was none.
+    unknown = (begin.is_dark | (held & (first != first))) & (active ^ True)
     idle_held = held & holds_on & ((active | unknown) ^ True)
     truly_idle = (active | unknown | idle_held) ^ True
     return {ACTIVE: active, IDLE_HELD: idle_held, TRULY_IDLE: truly_idle, UNKNOWN: unknown}
@@ -145,8 +145,9 @@ def process_states(
     works = is_at_work(first, second, policy) | (on[ACTIVE] & did_something & (is_accounted_for ^ True))
     beside_others = is_alone ^ True
     active = (is_alone & on[ACTIVE]) | (beside_others & works & (is_dark ^ True))
-    not_told = is_dark | ((first != first) & (second != second))
-    unknown = holds_on & ((is_alone & on[UNKNOWN]) | (beside_others & not_told)) & (active ^ True)
+    # On a card that does nothing, nobody does, told or not.
+    not_told = (first != first) & (second != second) & (on[ACTIVE] | on[UNKNOWN])
+    unknown = holds_on & ((is_alone & on[UNKNOWN]) | (beside_others & (is_dark | not_told))) & (active ^ True)
     idle_held = holds_on & ((active | unknown | on[TRULY_IDLE]) ^ True)
     truly_idle = (active | unknown | idle_held) ^ True
     return {ACTIVE: active, IDLE_HELD: idle_held, TRULY_IDLE: truly_idle, UNKNOWN: unknown}

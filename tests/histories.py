@@ -18,7 +18,7 @@ KINDS: list[Any] = [
     lambda index, pid: HIDDEN._replace(place=index),
     lambda index, pid: Gpu(index, None, (Job(pid),)),
     lambda index, pid: None,  # no such card
-    # An idler beside a worker; two who work a little, and nobody else; a desktop beside an idler; work that nobody shows.
+    # An idler beside a worker; two who work a little, and nobody else; a desktop beside an idler; work by nobody.
     lambda index, pid: busy(Job(pid, "user0", sm_percent=0), Job(pid + 50, "user1", sm_percent=80), index=index),
     lambda index, pid: Gpu(index, 12.0, (Job(pid, "user0", sm_percent=6), Job(pid + 50, "user1", sm_percent=5))),
     lambda index, pid: held(Job(pid, sm_percent=0), Job(7, "gdm", 45, 2, type="graphics"), index=index),

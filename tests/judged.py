@@ -62,7 +62,7 @@ class Judged:
             works = not held_later and reached == [True, True]
         if works:
             return "active"
-        if _is_dark(card) or (held and not known):
+        if _is_dark(card) or (held and first is None):
             return "unknown"
         return "idle-held" if held and self._holds_on(place, card) else "truly-idle"
 
@@ -95,9 +95,9 @@ class Judged:
             return "active"
         if not lasts:
             return "truly-idle"
-        if _is_dark(card) or not known:
-            return "unknown"
-        return "truly-idle" if on == "truly-idle" else "idle-held"
+        if on in ("idle-held", "truly-idle"):
+            return on
+        return "unknown" if _is_dark(card) or not known else "idle-held"
 
     def _percents(self, place: int, card: Card, usage: Usage) -> list[int]:
         """The known readings of a process at both ends."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from gua_report.config import Config
 from gua_report.people.identities import apply_mapping, resolve
 from gua_sample.partition_names import day_of
-from gua_sample.policy import NAN, STATES, STATUS_OK, Policy, card_states
+from gua_sample.policy import NAN, STATUS_OK, Policy, card_states, chosen, see_end
 
 Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
 Bounds: TypeAlias = tuple[int, int]  # start and end in milliseconds
@@ -164,15 +164,15 @@ OTHER_NAMES = {"rollups": "card_hours"}
 def state_of(
     policy: Policy, utilization: float | None, status: str, process_memory: float | None, memory_used: float | None
 ) -> str:
-    """The state of a card with these STATE_FACTS."""
-    states = card_states(
+    """The state of a card with these STATE_FACTS, which one tick tells: judged by that tick alone."""
+    end = see_end(
         NAN if utilization is None else utilization,
         status != STATUS_OK,
         NAN if process_memory is None else process_memory,
         NAN if memory_used is None else memory_used,
         policy,
     )
-    return next(state for state in STATES if states[state])
+    return chosen(card_states(end, end, True, policy))
 
 
 def identities(people: Mapping[str, str]) -> Callable[..., str]:

@@ -14,7 +14,7 @@ from gua_report.ticks.open_partition import CARD_NAMES, Kind, open_database
 from gua_report.window import is_day, midnight_ms, number_of
 from gua_sample.errors import CorruptPartition
 from gua_sample.partition_names import DAY_MS
-from gua_sample.policy import Policy
+from gua_sample.policy import RULE, Policy
 
 NAMES = {"word": ("text",), "card": CARD_NAMES}
 ROLLUPS = Kind(
@@ -71,6 +71,7 @@ class Stored(NamedTuple):
     rows_digest: str | None = None
     checked_ms: int | None = None  # when it was last read back and found right
     failed_check: str | None = None  # what differs from its digest: the ticks, the rows, or both
+    rule: int | None = RULE  # by which states were decided: None if an older gua wrote the day
     is_stale: bool = False  # the neighbours' ticks that it was made with have changed
     lacks_edge: bool = False  # the neighbours' ticks were missing when it was made
     before: str | None = None  # the keys of its start and end
@@ -119,11 +120,11 @@ def origin_of(partition: str, policy: Policy) -> Origin:
 
 
 def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:
-    """The days whose rollups were made from the current partitions under these thresholds."""
+    """The days whose rollups were made from the current partitions, by this rule and under these thresholds."""
     current = set()
     for day in index.keys() & partitions.keys():
         with suppress(FileNotFoundError):  # it has just expired
-            if index[day].origin == origin_of(partitions[day], policy):
+            if index[day].rule == RULE and index[day].origin == origin_of(partitions[day], policy):
                 current.add(day)
     return current
 

@@ -20,7 +20,7 @@ TABLES = {
     # back and found correct, and whether its ticks were removed since, or only compacted. The id is the number of days
     # since 1970-01-01, so that rows are in time order. Digests are those of the partition's bytes, before and after it
     # was compacted, and of the day's rows: NULL where an older gua wrote the day. `checked_ms` is when they were last
-    # compared with what is on disk, `failed_check` what differed then.
+    # compared with what is on disk, `failed_check` what differed then. `rule` is the number of the rule for states.
     "day": """
     CREATE TABLE day (
         id INTEGER PRIMARY KEY,
@@ -37,7 +37,8 @@ TABLES = {
         compact_digest TEXT,
         rows_digest TEXT,
         checked_ms INTEGER,
-        failed_check TEXT
+        failed_check TEXT,
+        rule INTEGER
     ) STRICT
     """,
     # Each distinct name, command, boot id, ... once.
@@ -142,7 +143,7 @@ TABLES = {
 }
 # Columns, and whole tables, that were added later: files of an older gua lack them until the next write.
 ADDED = {
-    "day": ("partition_digest", "compact_digest", "rows_digest", "checked_ms", "failed_check"),
+    "day": ("partition_digest", "compact_digest", "rows_digest", "checked_ms", "failed_check", "rule"),
     "edge": ("day_id", "before_made", "after_made", "before_now", "after_now"),
 }
 TABLE_NAMES = tuple(name for name in TABLES if name != "edge")  # those of every version

@@ -221,6 +221,8 @@ def _left_out(plan: DayPlan, window: Window) -> list[str]:
             notes.append(f"left out: {span_of_days(lost)}, {reason}, and the ticks have expired")
     if failed := touched(plan.failed):
         notes.append(f"figures may be wrong, as files have changed on disk (gua doctor --deep): {', '.join(failed)}")
+    if older := touched(plan.of_older_rule):
+        notes.append(f"ticks have expired: states of {span_of_days(older)} are by an older rule")
     if inexact := touched(plan.inexact):
         notes.append(f"not exact at midnight, as ticks beside them are gone or came late: {', '.join(inexact)}")
     if late := touched(plan.late):

@@ -16,7 +16,7 @@ from gua_report.ticks.history import History
 from gua_report.window import HOUR_MS, Window
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
-from gua_sample.policy import Policy
+from gua_sample.policy import RULE, Policy
 
 FROM_TICKS, FROM_ROLLUPS, IN_PROPORTION = "ticks", "rollups", "proportion"
 OTHER_THRESHOLDS = "rolled up under other thresholds"
@@ -46,6 +46,7 @@ class DayPlan(NamedTuple):
     lost: Mapping[str, str] = {}  # expired, and the reason why the rollup is not usable either
     damaged: frozenset[str] = frozenset()  # stored, but unreadable, or not as they were written
     failed: frozenset[str] = frozenset()  # used, but their ticks or rollups are not as they were verified: bit rot
+    of_older_rule: frozenset[str] = frozenset()  # used, though another rule decided their states: ticks have expired
     inexact: frozenset[str] = frozenset()  # off by a tick at midnight: neighbours' ticks are gone or have changed
     late: tuple[str, ...] = ()  # expired, with ticks that came later and are not counted
     warnings: tuple[str, ...] = ()
@@ -119,9 +120,12 @@ def make_plan(history: History, policy: Policy) -> DayPlan:
     plan = plan.without([day for day in expired if index[day].origin.policy != policy], OTHER_THRESHOLDS)
     inexact = frozenset(day for day in plan.days if not index[day].is_exact)
     failed = frozenset(day for day, stored in index.items() if stored.failed_check)
+    of_older_rule = frozenset(day for day in plan.days if index[day].rule != RULE)
     # If nothing but the rollup of a day has rotted, its ticks are used instead.
     damaged = frozenset(day for day in failed - expired if index[day].failed_check == ROWS)
-    return plan.without(damaged)._replace(inexact=inexact - damaged, damaged=damaged, failed=failed - damaged)
+    return plan.without(damaged)._replace(
+        of_older_rule=of_older_rule, inexact=inexact - damaged, damaged=damaged, failed=failed - damaged
+    )
 
 
 def find_parts(plan: DayPlan, windows: list[Window]) -> list[WindowPart]:

@@ -14,6 +14,7 @@ from gua_report.ticks.open_partition import open_partition
 from gua_report.upkeep.neighbours import episodes_before
 from gua_report.upkeep.read_back import describe, find_failure, fingerprint
 from gua_sample.errors import CorruptPartition, StoreError
+from gua_sample.policy import RULE
 
 
 def read_everything(data_dir: str, progress: Callable[[int, int], None] | None) -> tuple[int, list[str]]:
@@ -66,7 +67,7 @@ def _check_day(history: History, index: Mapping[str, Stored], day: str, path: st
     partition = history.paths[day] if day in history.days else None
     if failed := find_failure(path, day, stored, partition):
         return [describe(day, failed, path, partition)]
-    if partition is None or not (stored.is_verified and stored.is_exact):
+    if partition is None or not (stored.is_verified and stored.is_exact and stored.rule == RULE):
         return []
     try:
         if origin_of(partition, stored.origin.policy) != stored.origin:

@@ -11,6 +11,7 @@ from gua_report.rollups.writer import RollupWriter
 from gua_report.upkeep import neighbours
 from gua_report.upkeep.night import Night
 from gua_report.upkeep.read_back import verify
+from gua_sample.policy import RULE
 
 # A rebuilt day may change the edges of its neighbours, and these the edges of theirs.
 PASSES = 3
@@ -41,7 +42,8 @@ def store_day(night: Night, day: str) -> bool:
     lacks = neighbours.missing_edges(night.history, night.index, day)
     origin, stored = night.origins[day], night.index.get(day)
     is_safe = stored is not None and stored.is_verified and day not in night.checks.failed
-    if stored and any(lacks) and is_safe and stored.is_exact and stored.origin == origin:
+    is_same = stored is not None and stored.origin == origin and stored.rule == RULE
+    if stored and any(lacks) and is_safe and stored.is_exact and is_same:
         adopt(night, day, stored)  # it is exact, the new one is not
         return False
     edges = Edges(*(None if is_missing else key for key, is_missing in zip(made.edges, lacks, strict=True)))

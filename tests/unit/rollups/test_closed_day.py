@@ -78,7 +78,12 @@ def test_episodes_of_the_window_keep_their_start_if_only_the_day_before_is_store
     both = held(Job(100, "alice"), Job(200, "bob"))
     ticks = series(MONDAY_MS - 6 * HOUR_MS, 36, both, every_ms=10 * MINUTE_MS)
     ticks += series(MONDAY_MS, 18, both, every_ms=10 * MINUTE_MS)
-    ticks += series(MONDAY_MS + 3 * HOUR_MS, 6, busy(Job(100, "alice"), Job(200, "bob")), every_ms=10 * MINUTE_MS)
+    ticks += series(
+        MONDAY_MS + 3 * HOUR_MS,
+        6,
+        busy(Job(100, "alice", sm_percent=50), Job(200, "bob", sm_percent=50)),
+        every_ms=10 * MINUTE_MS,
+    )
     write(tmp_path, ticks + series(MONDAY_MS + 4 * HOUR_MS, 48, both, every_ms=10 * MINUTE_MS))
     config = CONFIG._replace(people=people)
     window = MONDAY_MS + 8 * HOUR_MS, MONDAY_MS + 11 * HOUR_MS

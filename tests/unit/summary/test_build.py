@@ -79,9 +79,8 @@ def test_unknown_is_its_own_column_and_never_idle(tmp_path: Path, gpu: Gpu) -> N
 def test_one_who_idles_on_a_card_that_somebody_else_keeps_busy_is_found(tmp_path: Path) -> None:
     report = report_hour(tmp_path, busy(ALICE, BOB))
     expect(report, active=1)
-    # The first tick has none before it.
     assert hours_by(report.identities, "identity") == pytest.approx(
-        {("alice", "active"): 1 / 60, ("alice", "idle-held"): 59 / 60, ("bob", "active"): 1.0}
+        {("alice", "idle-held"): 1.0, ("bob", "active"): 1.0}
     )
     assert report.episodes["identity"].tolist() == ["alice"]
 

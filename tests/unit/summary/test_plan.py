@@ -191,10 +191,10 @@ def test_one_person_with_two_identities_on_a_day_that_expired_is_said(tmp_path: 
 def test_hours_that_a_window_cuts_count_by_their_share_once_ticks_have_expired(
     tmp_path: Path, minutes: tuple[int, int]
 ) -> None:
-    """On a card that is busy from one hour on, a share of either hour is right to the minute."""
-    idle = series(MONDAY_MS, 60, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS)
-    busy_ = series(MONDAY_MS + HOUR_MS, 300, busy(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS)
-    write(tmp_path, idle + busy_)
+    """On a card that idles from one hour on, a share of either hour is right to the minute."""
+    busy_ = series(MONDAY_MS, 60, busy(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS)
+    idle = series(MONDAY_MS + HOUR_MS, 300, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS)
+    write(tmp_path, busy_ + idle)
     start, end = (MONDAY_MS + minute * MINUTE_MS for minute in minutes)
     expected = report_of(tmp_path, start, end)
     expire(tmp_path, *roll_up_days(str(tmp_path)))

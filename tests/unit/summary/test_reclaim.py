@@ -35,12 +35,12 @@ def freed(folder: Path, ticks: list[Tick], start: int, end: int, *after: int) ->
 
 def test_reclaiming_frees_what_is_left_of_an_episode(tmp_path: Path) -> None:
     ticks = series(MONDAY_MS, 100, held()) + series(MONDAY_MS + 100 * MINUTE_MS, 20, busy())
-    assert freed(tmp_path, ticks, 0, 120, 30, 60, 120) == [70, 40, 0]
+    assert freed(tmp_path, ticks, 0, 120, 30, 60, 120) == [69, 39, 0]
 
 
 def test_each_episode_waits_anew(tmp_path: Path) -> None:
     ticks = series(MONDAY_MS, 50, held()) + series(MONDAY_MS + 50 * MINUTE_MS, 10, busy())
-    assert freed(tmp_path, ticks + series(MONDAY_MS + 60 * MINUTE_MS, 60, held()), 0, 120, 30, 60) == [20 + 30, 0]
+    assert freed(tmp_path, ticks + series(MONDAY_MS + 60 * MINUTE_MS, 60, held()), 0, 120, 30, 60) == [19 + 30, 0]
 
 
 def test_the_wait_began_before_the_window_if_the_episode_did(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gua_report.reservations.reservation import Reservation
 from gua_report.summary.build import Report
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS, SUMS
 from gua_report.upkeep.nightly import Upkeep
-from gua_sample.policy import ACTIVE, IDLE_HELD, card_state
+from gua_sample.policy import ACTIVE, IDLE_HELD
 from gua_sample.records import Card, Tick
 from tests.bookings import configured
 from tests.lab import (
@@ -176,26 +176,37 @@ class Count:
                 for who in self.owners(place, begin):
                     self.sums[who, f"GPU-{place}"][0] += until - begin
                     self.sums[who, f"GPU-{place}"][4] += until - begin
-            for one, _, length in Naive(ticks).pieces(begin, until, DAY_MS):
-                for card in one.cards:
-                    self.add(card, {one.processes[usage.pid].user or "" for usage in card.usages}, begin, length)
+            naive = Naive(ticks)
+            for place, _, length in naive.pieces(begin, until, DAY_MS):
+                for card in ticks[place].cards:
+                    there = states_of(ticks[place], card, naive.judged.processes[place])
+                    self.add(card, naive.judged.card_state(place, card), there, begin, length)
 
     def owners(self, place: int, begin: int) -> set[str]:
         return {one.user for one in self.rows if one.gpu == str(place) and one.start_ms <= begin < one.end_ms}
 
-    def add(self, card: Card, there: set[str], begin: int, length: int) -> None:
-        state, uuid, owners = card_state(card), card.facts.uuid, self.owners(card.facts.gpu_index, begin)
-        for who in owners if state != "unknown" else ():
-            sums = self.sums[who, uuid]
-            sums[4] -= length
-            sums[1 if who in there and state == ACTIVE else 2] += length
-            sums[3] += length if who in there and state == IDLE_HELD else 0
-        for who in there - owners:
-            self.sums[who, uuid][5] += length if state in (ACTIVE, IDLE_HELD) else 0
+    def add(self, card: Card, on_card: str, there: dict[str, str], begin: int, length: int) -> None:
+        uuid, owners = card.facts.uuid, self.owners(card.facts.gpu_index, begin)
+        is_without_them = on_card not in (ACTIVE, "unknown") or (on_card == ACTIVE and ACTIVE in there.values())
+        for who in owners:
+            state = there.get(who, "" if is_without_them else "unknown")
+            if state != "unknown":
+                sums = self.sums[who, uuid]
+                sums[4] -= length
+                sums[1 if state == ACTIVE else 2] += length
+                sums[3] += length if state == IDLE_HELD else 0
+        for who in there.keys() - owners:
+            self.sums[who, uuid][5] += length if there[who] in (ACTIVE, IDLE_HELD) else 0
 
 
-JOBS = [ALICE, BOB, Job(300, "carol", start_time_ms=7000)]
-some_jobs = st.sets(st.sampled_from(JOBS), min_size=1).map(lambda jobs: tuple(sorted(jobs)))
+def states_of(one: Tick, card: Card, judged: dict[tuple[str, int], tuple[str, bool]]) -> dict[str, str]:
+    """The state of each person on a card; each of them has one process."""
+    found = {one.processes[usage.pid].user or "": judged[card.facts.uuid, usage.pid] for usage in card.usages}
+    return {who: state for who, (state, counts) in found.items() if counts and state != "truly-idle"}
+
+
+JOBS = [ALICE, BOB._replace(sm_percent=95), Job(300, "carol", start_time_ms=7000, sm_percent=0)]
+some_jobs = st.sets(st.sampled_from(JOBS), min_size=1).map(lambda jobs: tuple(sorted(jobs, key=lambda job: job.pid)))
 cards = (
     st.sampled_from([free, lost])
     | some_jobs.map(lambda jobs: lambda index: busy(*jobs, index=index))

@@ -72,7 +72,8 @@ def test_an_episode_tells_who_what_and_how_much(tmp_path: Path) -> None:
 
 def test_an_active_tick_ends_an_episode(tmp_path: Path) -> None:
     ticks = minutes(0, 10, held()) + minutes(10, 11, busy()) + minutes(11, 20, held())
-    assert episodes(tmp_path, ticks, 0, 20) == [(100, 0, 10), (100, 11, 20)]
+    # The minutes before and after it are judged by what it tells, too.
+    assert episodes(tmp_path, ticks, 0, 20) == [(100, 0, 9), (100, 11, 20)]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +88,23 @@ def test_an_unknown_tick_ends_an_episode(tmp_path: Path, gpu: Gpu) -> None:
 
 def test_a_tick_without_the_process_ends_an_episode(tmp_path: Path) -> None:
     other = Job(200, "bob")
-    ticks = minutes(0, 10, held()) + minutes(10, 11, held(other)) + minutes(11, 20, held())
-    assert episodes(tmp_path, ticks, 0, 20) == [(100, 0, 10), (200, 10, 11), (100, 11, 20)]
+    ticks = minutes(0, 10, held()) + minutes(10, 12, held(other)) + minutes(12, 20, held())
+    assert episodes(tmp_path, ticks, 0, 20) == [(100, 0, 10), (200, 10, 12), (100, 12, 20)]
+
+
+def test_a_process_that_is_seen_at_a_single_tick_holds_nothing(tmp_path: Path) -> None:
+    ticks = minutes(0, 10, free()) + minutes(10, 11, held()) + minutes(11, 20, free())
+    assert episodes(tmp_path, ticks, 0, 20) == []
+
+
+def test_a_process_that_is_seen_at_a_single_tick_of_a_slow_series_holds_its_card(tmp_path: Path) -> None:
+    series_of = [free(), held(), free()]
+    write(tmp_path, [tick(MONDAY_MS + 5 * number * MINUTE_MS, gpu) for number, gpu in enumerate(series_of)])
+    assert spans(report_minutes(tmp_path, 0, 15)) == [(100, 5, 10)]
+
+
+def test_a_process_that_has_just_come_holds_its_card(tmp_path: Path) -> None:
+    assert episodes(tmp_path, minutes(0, 10, free()) + minutes(10, 11, held()), 0, 11) == [(100, 10, 11)]
 
 
 def test_a_missing_tick_is_bridged(tmp_path: Path) -> None:
@@ -139,7 +155,7 @@ def test_a_process_that_changes_its_name_goes_on_with_its_episode(tmp_path: Path
 
 def test_a_process_on_two_cards_has_an_episode_on_each(tmp_path: Path) -> None:
     ticks = minutes(0, 10, held(), held(index=1)) + minutes(10, 20, busy(), held(index=1))
-    assert episodes(tmp_path, ticks, 0, 20) == [(100, 0, 10), (100, 0, 20)]
+    assert episodes(tmp_path, ticks, 0, 20) == [(100, 0, 9), (100, 0, 20)]
 
 
 def test_a_process_without_a_start_time_has_episodes_too(tmp_path: Path) -> None:
@@ -150,8 +166,8 @@ def test_a_process_without_a_start_time_has_episodes_too(tmp_path: Path) -> None
 def test_an_episode_over_midnight_is_one(tmp_path: Path) -> None:
     write(tmp_path, minutes(-30, -20, busy()) + minutes(-20, 20, held()) + minutes(20, 30, busy()))
     report = report_minutes(tmp_path, -30, 30)
-    assert spans(report) == [(100, -20, 20)]
-    assert report.episodes["seconds"].tolist() == [40 * 60]
+    assert spans(report) == [(100, -20, 19)]
+    assert report.episodes["seconds"].tolist() == [39 * 60]
 
 
 def test_an_episode_over_many_midnights_is_one(tmp_path: Path) -> None:
@@ -175,7 +191,7 @@ def test_a_tick_with_a_driver_error_next_to_midnight_is_bridged(tmp_path: Path, 
 @pytest.mark.parametrize("minute", [-1, 0])
 def test_an_active_tick_next_to_midnight_ends_an_episode(tmp_path: Path, minute: int) -> None:
     ticks = minutes(-30, minute, held()) + minutes(minute, minute + 1, busy()) + minutes(minute + 1, 30, held())
-    assert episodes(tmp_path, ticks, -30, 30) == [(100, -30, minute), (100, minute + 1, 30)]
+    assert episodes(tmp_path, ticks, -30, 30) == [(100, -30, minute - 1), (100, minute + 1, 30)]
 
 
 def test_an_episode_that_ends_with_the_day_is_not_joined_to_a_later_one(tmp_path: Path) -> None:
@@ -192,7 +208,7 @@ def test_an_episode_is_not_clipped_to_the_start_of_the_window(tmp_path: Path, st
 @pytest.mark.parametrize("end", [-29, 0, 15])
 def test_an_episode_is_not_clipped_to_the_end_of_the_window(tmp_path: Path, end: int) -> None:
     ticks = minutes(-60, -30, busy()) + minutes(-30, 30, held()) + minutes(30, 60, busy())
-    assert episodes(tmp_path, ticks, -60, end) == [(100, -30, 30)]
+    assert episodes(tmp_path, ticks, -60, end) == [(100, -30, 29)]
 
 
 def test_an_episode_reaches_back_over_days_before_the_window_and_on_over_days_after_it(tmp_path: Path) -> None:
@@ -238,8 +254,7 @@ def test_ongoing_ones_come_first_and_then_the_longest(tmp_path: Path) -> None:
 
 
 def test_one_who_idles_on_a_card_that_somebody_else_keeps_busy_has_an_episode(tmp_path: Path) -> None:
-    # At its first tick nobody can know yet that it did nothing since the one before.
-    assert episodes(tmp_path, minutes(0, 30, busy(ALICE, BOB)), 0, 30) == [(100, 1, 30)]
+    assert episodes(tmp_path, minutes(0, 30, busy(ALICE, BOB)), 0, 30) == [(100, 0, 30)]
 
 
 def test_a_single_tick_of_rest_on_a_busy_card_is_no_episode(tmp_path: Path) -> None:
@@ -253,20 +268,20 @@ def test_rest_that_is_not_known_on_a_busy_card_is_no_episode(tmp_path: Path) -> 
     assert episodes(tmp_path, minutes(0, 20, busy(quiet, BOB)), 0, 20) == []
 
 
-def test_rest_before_a_hole_does_not_count_as_the_tick_before(tmp_path: Path) -> None:
-    ticks = minutes(0, 20, busy(ALICE, BOB)) + minutes(40, 60, busy(ALICE, BOB))
-    assert episodes(tmp_path, ticks, 0, 60) == [(100, 1, 20), (100, 41, 60)]
+def test_a_tick_before_a_hole_is_judged_by_itself(tmp_path: Path) -> None:
+    ticks = minutes(0, 20, busy(ALICE, BOB)) + minutes(40, 60, busy(ALICE._replace(sm_percent=90), BOB))
+    assert episodes(tmp_path, ticks, 0, 60) == [(100, 0, 20)]
 
 
 def test_an_episode_on_a_busy_card_over_midnight_is_one(tmp_path: Path) -> None:
-    assert episodes(tmp_path, minutes(-30, 30, busy(ALICE, BOB)), -30, 30) == [(100, -29, 30)]
+    assert episodes(tmp_path, minutes(-30, 30, busy(ALICE, BOB)), -30, 30) == [(100, -30, 30)]
 
 
 @pytest.mark.parametrize("edge", [-28, -1, 0, 1, 29])
 def test_an_episode_on_a_busy_card_is_not_clipped_to_the_window(tmp_path: Path, edge: int) -> None:
     write(tmp_path, minutes(-30, 30, busy(ALICE, BOB)))
-    assert spans(report_minutes(tmp_path, edge, 30)) == [(100, -29, 30)]
-    assert spans(report_minutes(tmp_path, -30, edge)) == [(100, -29, 30)]
+    assert spans(report_minutes(tmp_path, edge, 30)) == [(100, -30, 30)]
+    assert spans(report_minutes(tmp_path, -30, edge)) == [(100, -30, 30)]
 
 
 @pytest.mark.parametrize(("minute", "edge"), [(-2, -1), (-1, 0), (0, 0), (0, 1), (5, 5), (5, 6)])
@@ -312,7 +327,7 @@ def test_ticks_that_were_written_late_and_out_of_order_make_no_difference(tmp_pa
     append_history(samples_dir(str(tmp_path / "late")), late[::-1])
     expected = report_minutes(tmp_path / "in order", -20, 20)
     found = report_minutes(tmp_path / "late", -20, 20)
-    assert spans(expected) == [(300, -20, 20), (100, -19, 20)]
+    assert spans(expected) == [(100, -20, 20), (300, -20, 20)]
     pd.testing.assert_frame_equal(found.episodes, expected.episodes)
     pd.testing.assert_frame_equal(found.identities, expected.identities)
     pd.testing.assert_frame_equal(found.headline, expected.headline)
@@ -348,14 +363,31 @@ def expected_episodes(doing: list[str], boots: list[int]) -> list[tuple[int, int
     for minute, what in enumerate(doing):
         if what in ("!", "missing"):
             continue
-        if what in ("held", "reused"):
+        idles = what in ("held", "reused") and not _works_or_passes(doing, boots, minute)
+        if idles:
             near = last is not None and minute - last[0] <= 2 and boots[last[0]] == boots[minute]
             if near and last is not None and last[1] == what:
                 runs[-1][1] = minute
             else:
                 runs.append([minute, minute])
-        last = (minute, what)
+        last = (minute, what if idles else "")
     return [(first, final) for first, final in runs]
+
+
+def _works_or_passes(doing: list[str], boots: list[int], minute: int) -> bool:
+    """Whether an idle process works before the next tick, or is at neither of the ticks beside this one."""
+
+    def beside(step: int) -> str | None:
+        for other in (minute + step, minute + 2 * step):
+            if 0 <= other < len(doing) and doing[other] != "missing":
+                return doing[other] if boots[other] == boots[minute] and doing[other] not in ("!", "lost") else None
+        return None
+
+    before, after = beside(-1), beside(1)
+    same = (doing[minute], "busy") if doing[minute] == "held" else (doing[minute],)
+    passes = None not in (before, after) and before not in same and after not in same
+    # The other process of that pid has the same owner: they are judged together, with the card.
+    return after == "busy" or passes
 
 
 @settings(deadline=None, max_examples=25)

@@ -214,13 +214,13 @@ def test_what_lies_outside_the_window_gives_no_pieces() -> None:
 
 
 def at_intervals(*stretches: tuple[int, int, bool]) -> list[Tick]:
-    """Stretches of (interval in seconds, length in minutes, told or not) of a card that idles, then works."""
+    """Stretches of (interval in seconds, length in minutes, told or not) of a card that works, then idles."""
     ticks, ts_ms = [], MONDAY_MS
     total = sum(length for _, length, _ in stretches) * MINUTE_MS
     for seconds, length, told in stretches:
         until = ts_ms + length * MINUTE_MS
         while ts_ms < until:
-            gpu = held() if ts_ms < MONDAY_MS + total // 2 else busy()
+            gpu = busy() if ts_ms < MONDAY_MS + total // 2 else held()
             ticks.append(tick(ts_ms, gpu, interval_ms=seconds * SECOND_MS if told else None))
             ts_ms += seconds * SECOND_MS
     return ticks
