@@ -140,7 +140,7 @@ def _shares(cards: pd.DataFrame, cell: Integers, shape: tuple[int, int]) -> Floa
 
 
 def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
-    """The facts of processes: `identity` as people map it, its number `person`, and `key`, one number for pid and start."""
+    """The facts of processes, with `identity` as people map it, its number `person`, and `key` for pid and start."""
     facts = rows.process_facts
     identities = pd.Series([apply_mapping(identity, people) for identity in resolve_all(facts)], dtype=object)
     # Other facts of a process, such as the command name, may change.
