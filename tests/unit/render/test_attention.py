@@ -52,12 +52,12 @@ def test_cards_at_work_and_free_ones_are_nothing_to_act_on(tmp_path: Path) -> No
 @pytest.mark.parametrize(("length", "expected"), [(59, []), (60, ["1 idle-held episode of 1h or more (alice 1h)"])])
 def test_an_episode_counts_from_the_given_length_on(tmp_path: Path, length: int, expected: list[str]) -> None:
     until = 100 + length
-    ticks = told(0, 100, busy()) + told(100, until, held()) + told(until, 600, busy())
+    ticks = told(0, 100, busy()) + told(100, until, held()) + told(until, 600, free())
     assert found(tmp_path, ticks) == expected
 
 
 def test_the_length_may_be_another(tmp_path: Path) -> None:
-    ticks = told(0, 100, busy()) + told(100, 190, held()) + told(190, 600, busy())
+    ticks = told(0, 100, busy()) + told(100, 190, held()) + told(190, 600, free())
     assert found(tmp_path, ticks, longest_ms=90 * MINUTE_MS) == ["1 idle-held episode of 1h 30m or more (alice 1h 30m)"]
     assert found(tmp_path, [], longest_ms=91 * MINUTE_MS) == []
 
@@ -69,7 +69,7 @@ def test_an_episode_that_goes_on_counts(tmp_path: Path) -> None:
 
 
 def test_an_episode_counts_with_all_its_length_though_the_window_has_little_of_it(tmp_path: Path) -> None:
-    ticks = told(0, 120, held()) + told(120, 600, busy())
+    ticks = told(0, 120, held()) + told(120, 600, free())
     assert found(tmp_path, ticks, 115) == ["1 idle-held episode of 1h or more (alice 2h)"]
     assert found(tmp_path, [], 121) == []
 
