@@ -1,0 +1,190 @@
+"""A world: what really happened on a host's cards, sample by sample, and its file.
+
+A world's file is what `numpy.savez_compressed` writes, plain arrays by name, so that anybody can make one. `HZ` samples
+a second are kept, and times in samples count from the world's begin (a Monday, 00:00 UTC):
+
+    seconds              one integer: how long the world lasts
+    card_gpu             a card's GPU, from 0: each number once, or for each of its MIG instances
+    card_slices          compute slices of a MIG instance, of the 7 that its GPU has; 0: the card is the whole GPU
+    card_memory_mib      the memory of the card
+
+    process_card         a position in the arrays of cards; a process on two cards is two rows of the same pid
+    process_pid          1 to 4194304
+    process_user         a text
+    process_workload     a text; the workload `idler` is held to a bound of its own
+    process_first        its first sample
+    process_samples      how many samples it lives
+    process_memory_mib   more than 100 MiB hold the card
+    process_is_graphics  it is on the driver's list of graphics processes, not of compute processes
+    load                 uint8, 0 to 100: percent of each process in each of its samples, one process after the other
+
+    outages              rows of (from, to) in seconds: the sampler does not run
+    reboots              rows of (from, to) in seconds: the host is down; no process may live in or across them
+    losses               rows of (GPU, from, to) in seconds: the driver has lost the GPU; no process may be on it then
+
+A card's load is the sum of its processes', at most 100. Nothing else is needed: who holds what and who works follows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gua_sample.processes import printable
+
+HZ = 6
+SLICES = 7  # of a GPU with MIG
+LARGEST_PID = 4_194_304
+LONGEST_SECONDS = 60 * 86_400
+MOST_CARDS = 64
+
+Load = npt.NDArray[np.uint8]
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Card:
+    gpu: int
+    slices: int = 0
+    memory_mib: int = 81_920
+
+    @property
+    def share(self) -> float:
+        """Of a whole GPU."""
+        return self.slices / SLICES if self.slices else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    card: int
+    pid: int
+    user: str
+    workload: str
+    first: int
+    load: Load
+    memory_mib: int
+    is_graphics: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.load)
+
+
+@dataclass
+class World:
+    seconds: int
+    cards: list[Card]
+    processes: list[Process]
+    outages: list[Span] = field(default_factory=list)
+    reboots: list[Span] = field(default_factory=list)
+    losses: list[tuple[int, float, float]] = field(default_factory=list)
+
+    def on_card(self, card: int) -> list[Process]:
+        """The card's processes in the order of their beginnings."""
+        return sorted((one for one in self.processes if one.card == card), key=lambda one: one.first)
+
+    def card_load(self, card: int) -> Load:
+        """The load of a card in each sample."""
+        total = np.zeros(self.seconds * HZ, np.uint16)
+        for one in self.on_card(card):
+            total[one.first : one.end] += one.load
+        return np.minimum(total, 100).astype(np.uint8)
+
+    def is_lost(self, gpu: int, second: float) -> bool:
+        return any(lost == gpu and begin <= second < end for lost, begin, end in self.losses)
+
+
+def save(world: World, path: Path) -> None:
+    """Write the world's file."""
+    processes = world.processes
+    np.savez_compressed(
+        path,
+        seconds=np.array(world.seconds),
+        card_gpu=np.array([card.gpu for card in world.cards]),
+        card_slices=np.array([card.slices for card in world.cards]),
+        card_memory_mib=np.array([card.memory_mib for card in world.cards]),
+        process_card=np.array([one.card for one in processes]),
+        process_pid=np.array([one.pid for one in processes]),
+        process_user=np.array([one.user for one in processes]),
+        process_workload=np.array([one.workload for one in processes]),
+        process_first=np.array([one.first for one in processes]),
+        process_samples=np.array([len(one.load) for one in processes]),
+        process_memory_mib=np.array([one.memory_mib for one in processes]),
+        process_is_graphics=np.array([one.is_graphics for one in processes]),
+        load=np.concatenate([one.load for one in processes]),
+        outages=np.array(world.outages, float).reshape(-1, 2),
+        reboots=np.array(world.reboots, float).reshape(-1, 2),
+        losses=np.array(world.losses, float).reshape(-1, 3),
+    )
+
+
+def load(path: Path) -> World:
+    """Read a world's file. Raises ValueError if it describes none."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays: dict[str, Any] = dict(file)
+    try:
+        world = _from_arrays(arrays)
+    except (KeyError, IndexError, TypeError, OverflowError) as error:
+        raise ValueError(f"{path} is no world ({type(error).__name__}: {error}): see benchmarks/worlds/world.py") from None
+    check(world)
+    return world
+
+
+def _from_arrays(arrays: dict[str, Any]) -> World:
+    def column(name: str) -> list[Any]:
+        values: list[Any] = arrays[name].tolist()
+        return values
+
+    ends = np.cumsum(arrays["process_samples"]).tolist()
+    loads = np.split(arrays["load"].astype(np.uint8), ends[:-1]) if ends else []
+    names = ("card_gpu", "card_slices", "card_memory_mib")
+    cards = [Card(*map(int, values)) for values in zip(*map(column, names), strict=True)]
+    names = ("process_card", "process_pid", "process_user", "process_workload", "process_first")
+    more = ("process_memory_mib", "process_is_graphics")
+    rows = zip(*map(column, names), loads, *map(column, more), strict=True)
+    processes = [
+        Process(int(card), int(pid), printable(user), printable(workload), int(first), load_, int(memory), bool(graphics))
+        for card, pid, user, workload, first, load_, memory, graphics in rows
+    ]
+    losses = [(int(gpu), begin, end) for gpu, begin, end in column("losses")]
+    spans = ([(begin, end) for begin, end in column(name)] for name in ("outages", "reboots"))
+    return World(int(arrays["seconds"]), cards, processes, *spans, losses)
+
+
+def check(world: World) -> None:
+    """Raise ValueError if something in the world can't be."""
+    if not 0 < world.seconds <= LONGEST_SECONDS:
+        raise ValueError(f"a world lasts up to {LONGEST_SECONDS} seconds, not {world.seconds}")
+    if not 0 < len(world.cards) <= MOST_CARDS:
+        raise ValueError(f"a world has 1 to {MOST_CARDS} cards, not {len(world.cards)}")
+    slices: dict[int, list[int]] = defaultdict(list)
+    for card in world.cards:
+        slices[card.gpu].append(card.slices)
+    if sorted(slices) != list(range(len(slices))):
+        raise ValueError("GPUs are numbered from 0 without a gap")
+    for gpu, found in slices.items():
+        if sum(found) > SLICES or (len(found) > 1 and not all(found)):
+            raise ValueError(f"GPU {gpu} is one card, or instances of {SLICES} slices together")
+    lives: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for one in world.processes:
+        _check_process(world, one)
+        lives[one.pid].append((one.first, one.end, one.user))
+    for pid, found_lives in lives.items():
+        distinct = sorted(set(found_lives))
+        if any(later[0] < earlier[1] for earlier, later in zip(distinct, distinct[1:], strict=False)):
+            raise ValueError(f"pid {pid} is two processes at a time")
+
+
+def _check_process(world: World, one: Process) -> None:
+    if not (0 <= one.card < len(world.cards) and 0 < one.pid <= LARGEST_PID and one.memory_mib >= 0):
+        raise ValueError(f"pid {one.pid} has no such card, pid or memory")
+    if not (0 <= one.first < one.end <= world.seconds * HZ and one.load.max() <= 100):
+        raise ValueError(f"pid {one.pid} does not live within the world, or its load is above 100")
+    away = [*world.reboots, *(rest for gpu, *rest in world.losses if gpu == world.cards[one.card].gpu)]
+    if any(one.first < end * HZ and one.end > begin * HZ for begin, end in away):
+        raise ValueError(f"pid {one.pid} lives while the host is down or its GPU is lost")
