@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
@@ -72,19 +73,26 @@ class CardHistory:
         for one in found:
             for number in range(position[one.first], position[one.end]):
                 self.alive[number].append(one)
-        self.busy = [(one, *_busy_seconds(one)) for one in found]
-        self.begins = [one.first for one in found]
+        self.busy = {one: _busy_seconds(one) for one in found}
 
     def at(self, sample: int) -> list[Process]:
         return self.alive[bisect_right(self.changes, sample) - 1]
 
     def records(self, begin: int, end: int) -> Iterator[tuple[int, Process, int]]:
         """Second, process and percent of each second from `begin` to before `end` in which a process did something."""
-        for one, first, percents in self.busy[: bisect_right(self.begins, end * HZ)]:
-            if first + len(percents) > begin:
-                for second in range(max(begin, first), min(end, first + len(percents))):
-                    if percents[second - first]:
-                        yield second, one, int(percents[second - first])
+        stretches = range(bisect_right(self.changes, begin * HZ) - 1, bisect_right(self.changes, end * HZ))
+        for one in dict.fromkeys(one for number in stretches for one in self.alive[number]):
+            first, percents = self.busy[one]
+            since, until = max(begin, first), min(end, first + len(percents))
+            for second, percent in enumerate(percents[since - first : max(since, until) - first].tolist(), since):
+                if percent:
+                    yield second, one, percent
+
+    def percent_seconds_until(self, second: float) -> float:
+        """The load added up until then."""
+        whole = min(max(0, int(second)), len(self.percent_seconds) - 2)
+        begin, end = self.percent_seconds[whole : whole + 2].tolist()
+        return float(begin + (end - begin) * (second - whole)) if second > 0 else 0.0
 
 
 def _busy_seconds(process: Process) -> tuple[int, Any]:
@@ -122,7 +130,8 @@ class Driver:
     def rate(self, card: int) -> int:
         """Percent of the last second."""
         newest = self._newest()
-        return round(float(self.histories[card].load[max(0, newest - HZ) : newest].mean())) if newest > 0 else 0
+        last: list[int] = self.histories[card].load[max(0, newest - HZ) : newest].tolist()
+        return round(sum(last) / HZ)
 
     def memory(self, card: int) -> tuple[int, int]:
         """Total and used MiB, without the driver's reserve."""
@@ -226,7 +235,9 @@ class Driver:
     def nvmlDeviceGetProcessUtilization(self, handle: Handle, since: int) -> list[Record]:  # noqa: N802
         history = self.histories[self._card(handle)]
         end, begin = int(self.now), -int(-self._oldest_second() // 1)
-        stamped = ((START_MS * 1000 + (second + 1) * 1_000_000, one, sm) for second, one, sm in history.records(begin, end))
+        stamped = (
+            (START_MS * 1000 + (second + 1) * 1_000_000, one, sm) for second, one, sm in history.records(begin, end)
+        )
         found = [Record(stamp, one.pid, sm) for stamp, one, sm in stamped if stamp > since]
         if not found:
             raise _fails(pynvml.NVML_ERROR_NOT_FOUND)
@@ -256,11 +267,10 @@ class Driver:
         return round(1000 * (IDLE_WATTS + WATTS_PER_PERCENT * self.rate(self._card(handle))))
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: Handle) -> int:  # noqa: N802
-        worked = self.histories[self._card(handle)].percent_seconds
+        worked = self.histories[self._card(handle)].percent_seconds_until
         booted = self.boot_second()
-        seconds = np.arange(len(worked))
-        percent_seconds = float(np.interp(self.now, seconds, worked) - np.interp(booted, seconds, worked))
-        return round(1000 * (IDLE_WATTS * (self.now - booted) + WATTS_PER_PERCENT * percent_seconds))
+        joules = IDLE_WATTS * (self.now - booted) + WATTS_PER_PERCENT * (worked(self.now) - worked(booted))
+        return round(1000 * joules)
 
     def nvmlDeviceGetTemperature(self, handle: Handle, sensor: int) -> int:  # noqa: N802
         return 31 + self.rate(self._card(handle)) // 2
@@ -296,6 +306,7 @@ def _gpm_request() -> Any:
     return SimpleNamespace(metrics=[SimpleNamespace()])
 
 
+@lru_cache(1)
 def _stamps(first: int, end: int) -> list[int]:
     """Microseconds of the ends of samples."""
     return [START_MS * 1000 + sample * 1_000_000 // HZ for sample in range(first + 1, end + 1)]
@@ -337,12 +348,12 @@ class VirtualTime:
 
 @contextmanager
 def in_place_of_pynvml(driver: Driver) -> Iterator[None]:
-    """Let the sampler's modules in this process ask this driver, by its clock. What it does not have is not supported."""
+    """Let the sampler's modules in this process ask this driver, by its clock. What it lacks is not supported."""
 
     def not_supported(*arguments: Any) -> Any:
         raise _fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
-    functions: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Any] = {
         name: getattr(driver, name, not_supported)
         for name, value in vars(pynvml).items()
         if name.startswith("nvml") and isinstance(value, FunctionType)

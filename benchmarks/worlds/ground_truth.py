@@ -59,7 +59,8 @@ class Truth(NamedTuple):
 def find_truth(world: World, observed: Iterable[Span]) -> Truth:
     """The truth in the observed time, which is given as spans in seconds."""
     seen = mask_of(world, observed)
-    cards, by_second, episodes = [], [], []
+    cards, by_second = [], []
+    episodes: list[Episode] = []
     people: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(STATES))
     for number, card in enumerate(world.cards):
         look = Look(world, number, seen)
@@ -93,7 +94,9 @@ class Look:
         for one in self.processes:
             alive = self.holders.setdefault(one.user, np.zeros(world.seconds, bool))
             alive[_life(one)] = True
-        self.people_count = sum((alive.astype(np.int8) for alive in self.holders.values()), np.zeros(world.seconds, np.int8))
+        self.people_count = sum(
+            (alive.astype(np.int8) for alive in self.holders.values()), np.zeros(world.seconds, np.int8)
+        )
         gpu = world.cards[card].gpu
         self.lost = mask_of(world, [(begin, end) for lost, begin, end in world.losses if lost == gpu])
         self.states = self.judge(self.means)
@@ -127,7 +130,10 @@ class Look:
         means = np.where(is_shared, self.own_means(process), self.means[life])
         seen = self.seen[life] & ~self.lost[life]
         for begin, end in runs_of((means < THRESHOLD_PERCENT) & seen):
-            if end - begin < LONG_SECONDS or means[begin + EDGE_SECONDS : end - EDGE_SECONDS].max() >= CLEARLY_IDLE_PERCENT:
+            if (
+                end - begin < LONG_SECONDS
+                or means[begin + EDGE_SECONDS : end - EDGE_SECONDS].max() >= CLEARLY_IDLE_PERCENT
+            ):
                 continue
             start, stop = _edge(means[:begin], seen[:begin]), _edge(means[end:][::-1], seen[end:][::-1])
             if None not in (start, stop):

@@ -26,7 +26,7 @@ from benchmarks.worlds import loads
 from benchmarks.worlds.loads import Rng
 from benchmarks.worlds.world import HZ, Card, Load, Process, Span, World, check
 
-MINUTE, HOUR = 60.0, 3600.0
+MINUTE, HOUR, FOREVER = 60.0, 3600.0, 1e9
 IDLER = "idler"
 GPUS, INSTANCES, LOST_GPU = 10, (3, 2), 5
 INSTANCE_MIB_PER_SLICE = 10_000
@@ -36,7 +36,7 @@ FIRST_PID = 4_000
 class Habit(NamedTuple):
     """How somebody uses a card: again and again, for some time, with some time in between."""
 
-    user: str
+    users: tuple[str, ...]  # one of them at a time
     workload: str
     memory_mib: int
     lasts: Span  # seconds; short ones as often as long ones
@@ -86,54 +86,57 @@ def _periods(world: World, gpu: int) -> list[Span]:
 def _habits(pauses: Span) -> list[list[Habit]]:
     """Of each card, in order."""
     train = partial(loads.training, pauses=pauses)
-    nap = partial(loads.cells, gaps=(MINUTE, HOUR), lengths=(2, 120))
-    rest = partial(loads.cells, gaps=(30 * MINUTE, 6 * HOUR), lengths=(2, 60))
+    work_on = partial(loads.training, pauses=pauses, works=(30, 300))
     return [
         [
-            Habit("ada", "training", 30_000, (20 * MINUTE, 10 * HOUR), (MINUTE, 2 * HOUR), train),
-            Habit("ada", "training", 400, (HOUR, 6 * HOUR), (HOUR, 12 * HOUR), lambda rng, n: np.zeros(n, np.uint8)),
+            Habit(("ada",), "training", 30_000, (20 * MINUTE, 10 * HOUR), (MINUTE, 2 * HOUR), train),
+            Habit(("ada",), "training", 400, (HOUR, 6 * HOUR), (HOUR, 12 * HOUR), _nothing),
+        ],
+        [Habit(("bob", "bea"), "inference", 18_000, (20 * MINUTE, 8 * HOUR), (MINUTE, 2 * HOUR), _requests)],
+        [
+            Habit(("cyd",), "notebooks", 8_000, (20 * MINUTE, 30 * HOUR), (10, 6 * HOUR), _notebook),
+            Habit(("col",), "notebooks", 7_000, (20 * MINUTE, 30 * HOUR), (10, 6 * HOUR), _notebook),
         ],
         [
-            Habit(user, "inference", 18_000, (20 * MINUTE, 8 * HOUR), (10 * MINUTE, 6 * HOUR), _requests)
-            for user in ("bob", "bea")
+            Habit(("dan",), IDLER, 9_000, (HOUR, 60 * HOUR), (10 * MINUTE, 3 * HOUR), _idler),
+            Habit(("eva",), "worker", 25_000, (30 * MINUTE, 12 * HOUR), (10 * MINUTE, 4 * HOUR), work_on),
+        ],
+        [Habit(("fay", "fin"), "short jobs", 12_000, (3, 60), (5, 300), _short)],
+        [Habit(("gil",), "starved training", 40_000, (20 * MINUTE, 9 * HOUR), (MINUTE, 2 * HOUR), loads.starved)],
+        [
+            Habit(("hal",), "medium jobs", 22_000, (2 * MINUTE, 20 * MINUTE), (20, 20 * MINUTE), _medium),
+            Habit(("ivy",), "notebook beside jobs", 6_000, (30 * MINUTE, 20 * HOUR), (HOUR, 8 * HOUR), _experiments),
         ],
         [
-            Habit(user, "notebooks", 8_000, (20 * MINUTE, 30 * HOUR), (10, 6 * HOUR), nap)
-            for user in ("cyd", "col")
+            Habit(("jon",), "service", 16_000, (5 * HOUR, 60 * HOUR), (MINUTE, 2 * HOUR), _answers),
+            Habit(("kim",), "forgotten", 20_000, (HOUR, 20 * HOUR), (2 * HOUR, 40 * HOUR), _forgotten),
+            Habit(("desk",), "desktop", 45, (FOREVER, FOREVER), (20, 40), _windows, is_graphics=True),
         ],
-        [
-            Habit("dan", IDLER, 9_000, (HOUR, 60 * HOUR), (10 * MINUTE, 3 * HOUR), rest),
-            Habit(
-                "eva", "worker", 25_000, (30 * MINUTE, 12 * HOUR), (10 * MINUTE, 4 * HOUR), partial(train, works=(30, 300))
-            ),
-        ],
-        [
-            Habit(user, "short jobs", 12_000, (3, 60), (5, 600), lambda rng, n: loads.steady(rng, n, rng.uniform(20, 97)))
-            for user in ("fay", "fin")
-        ],
-        [Habit("gil", "starved training", 40_000, (20 * MINUTE, 9 * HOUR), (MINUTE, 2 * HOUR), loads.starved)],
-        [
-            Habit("hal", "medium jobs", 22_000, (2 * MINUTE, 20 * MINUTE), (20, 20 * MINUTE), _medium),
-            Habit("ivy", "notebook beside jobs", 6_000, (30 * MINUTE, 20 * HOUR), (HOUR, 8 * HOUR), _experiments),
-        ],
-        [
-            Habit("jon", "service", 16_000, (5 * HOUR, 60 * HOUR), (MINUTE, 2 * HOUR), _answers),
-            Habit("kim", "forgotten", 20_000, (HOUR, 20 * HOUR), (2 * HOUR, 40 * HOUR), _forgotten),
-            Habit("desk", "desktop", 45, (10_000 * HOUR, 10_000 * HOUR), (20, 40), _windows, is_graphics=True),
-        ],
+        [],  # see _plan_pairs
         [],
-        [],
-        [
-            Habit(
-                "nora", "training in MIG", 20_000, (HOUR, 10 * HOUR), (10 * MINUTE, 5 * HOUR), lambda rng, n: loads.steady(rng, n, 80)
-            )
-        ],
-        [
-            Habit(
-                "omar", "notebook in MIG", 9_000, (HOUR, 30 * HOUR), (10 * MINUTE, 5 * HOUR), _experiments
-            )
-        ],
+        [Habit(("nora",), "training in MIG", 20_000, (HOUR, 10 * HOUR), (10 * MINUTE, 5 * HOUR), _long_work)],
+        [Habit(("omar",), "notebook in MIG", 9_000, (HOUR, 30 * HOUR), (10 * MINUTE, 5 * HOUR), _experiments)],
     ]
+
+
+def _nothing(rng: Rng, samples: int) -> Load:
+    return np.zeros(samples, np.uint8)
+
+
+def _notebook(rng: Rng, samples: int) -> Load:
+    return loads.cells(rng, samples, (MINUTE, HOUR), (2, 120))
+
+
+def _idler(rng: Rng, samples: int) -> Load:
+    return loads.cells(rng, samples, (30 * MINUTE, 6 * HOUR), (2, 60))
+
+
+def _short(rng: Rng, samples: int) -> Load:
+    return loads.steady(rng, samples, rng.uniform(20, 97))
+
+
+def _long_work(rng: Rng, samples: int) -> Load:
+    return loads.steady(rng, samples, 80)
 
 
 def _requests(rng: Rng, samples: int) -> Load:
@@ -180,7 +183,8 @@ def _plan(rng: Rng, world: World, card: int, habit: Habit, period: Span) -> None
     for first, samples in _stays(rng, habit.lasts, habit.between, period):
         pid = FIRST_PID + len(world.processes)
         load = habit.load(rng, samples)
-        one = Process(card, pid, habit.user, habit.workload, first, load, habit.memory_mib, habit.is_graphics)
+        user = habit.users[int(rng.integers(len(habit.users)))]
+        one = Process(card, pid, user, habit.workload, first, load, habit.memory_mib, habit.is_graphics)
         world.processes.append(one)
 
 
@@ -189,6 +193,6 @@ def _plan_pairs(rng: Rng, world: World, cards: tuple[int, int], pauses: Span, pe
     for first, samples in _stays(rng, (20 * MINUTE, 12 * HOUR), (5 * MINUTE, 4 * HOUR), period):
         pid = FIRST_PID + len(world.processes)
         load = loads.training(rng, samples, pauses)
-        waits = np.where(loads.starved(rng, samples) > 0, load, 0).astype(np.uint8)
+        waits = np.where(loads.starved(rng, samples, (0.35, 0.6)) > 0, load, 0).astype(np.uint8)
         for card, percent in zip(cards, (load, waits), strict=True):
             world.processes.append(Process(card, pid, "lea", "training on two cards", first, percent, 60_000))

@@ -31,10 +31,10 @@ def training(rng: Rng, samples: int, pauses: Span, works: Span = (20, 120)) -> L
     return load
 
 
-def starved(rng: Rng, samples: int) -> Load:
-    """Training that waits for its data after each batch: busy for 15 to 50 % of the time."""
+def starved(rng: Rng, samples: int, shares: Span = (0.17, 0.5)) -> Load:
+    """Training that waits for its data after each batch, and is busy for such a share of the time."""
     load = np.zeros(samples, np.uint8)
-    share, batch = rng.uniform(0.17, 0.5), rng.uniform(0.4, 1.5)
+    share, batch = rng.uniform(*shares), rng.uniform(0.4, 1.5)
     wait = batch / share - batch
     at = 0
     while at < samples:

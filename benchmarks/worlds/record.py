@@ -29,7 +29,9 @@ def moments_of(world: World, interval: float, seed: int) -> list[Moment]:
     """When the timer lets the sampler run: a little late each time, never in an outage or while the host is down."""
     rng = np.random.default_rng(seed)
     due = np.arange(rng.uniform(1, interval), world.seconds - interval, interval)
-    late = rng.exponential(0.05, len(due)) + rng.uniform(1, interval / 3, len(due)) * (rng.random(len(due)) < LATE_SHARE)
+    late = rng.exponential(0.05, len(due)) + rng.uniform(1, interval / 3, len(due)) * (
+        rng.random(len(due)) < LATE_SHARE
+    )
     ups = [-86_400.0, *(end for _, end in sorted(world.reboots))]
     away = [*world.outages, *world.reboots]
     return [
@@ -56,8 +58,7 @@ def record(driver: Driver, moments: list[Moment], data_dir: Path, answers: TextI
     with in_place_of_pynvml(driver):
         for moment in moments:
             driver.now = moment.second
-            json.dump(_answers(driver, moment), answers)
-            answers.write("\n")
+            answers.write(json.dumps(_answers(driver, moment)) + "\n")
             ts_ms = START_MS + round(moment.second * 1000)
             tick.run(str(data_dir), _source(driver, moment, uids), None, ts_ms, _refuse, nvml_ms=5)
 
@@ -91,7 +92,8 @@ def _answers(driver: Driver, moment: Moment) -> dict[str, Any]:
         total, used = driver.memory(number)
         memory = driver.behaviour.tells_memory
         found = [
-            (one.pid, one.memory_mib if memory else None, one.user, one.is_graphics) for one in driver.processes_on(number)
+            (one.pid, one.memory_mib if memory else None, one.user, one.is_graphics)
+            for one in driver.processes_on(number)
         ]
         facts = {"uuid": card_uuid(driver.world, number), "rate": driver.rate(number), "total": total, "used": used}
         cards.append({**facts, "is_lost": False, "processes": found})

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,9 @@ def load(path: Path) -> World:
     try:
         world = _from_arrays(arrays)
     except (KeyError, IndexError, TypeError, OverflowError) as error:
-        raise ValueError(f"{path} is no world ({type(error).__name__}: {error}): see benchmarks/worlds/world.py") from None
+        raise ValueError(
+            f"{path} is no world ({type(error).__name__}: {error}): see benchmarks/worlds/world.py"
+        ) from None
     check(world)
     return world
 
@@ -142,18 +145,19 @@ def _from_arrays(arrays: dict[str, Any]) -> World:
 
     ends = np.cumsum(arrays["process_samples"]).tolist()
     loads = np.split(arrays["load"].astype(np.uint8), ends[:-1]) if ends else []
-    names = ("card_gpu", "card_slices", "card_memory_mib")
-    cards = [Card(*map(int, values)) for values in zip(*map(column, names), strict=True)]
-    names = ("process_card", "process_pid", "process_user", "process_workload", "process_first")
-    more = ("process_memory_mib", "process_is_graphics")
-    rows = zip(*map(column, names), loads, *map(column, more), strict=True)
+    of_cards = map(column, ("card_gpu", "card_slices", "card_memory_mib"))
+    cards = [Card(*map(int, values)) for values in zip(*of_cards, strict=True)]
+    names = ("card", "pid", "user", "workload", "first", "memory_mib", "is_graphics")
+    rows = zip(*(column(f"process_{name}") for name in names), loads, strict=True)
     processes = [
-        Process(int(card), int(pid), printable(user), printable(workload), int(first), load_, int(memory), bool(graphics))
-        for card, pid, user, workload, first, load_, memory, graphics in rows
+        Process(
+            int(card), int(pid), printable(user), printable(workload), int(first), load_, int(memory), bool(graphics)
+        )
+        for card, pid, user, workload, first, memory, graphics, load_ in rows
     ]
+    outages, reboots = ([(begin, end) for begin, end in column(name)] for name in ("outages", "reboots"))
     losses = [(int(gpu), begin, end) for gpu, begin, end in column("losses")]
-    spans = ([(begin, end) for begin, end in column(name)] for name in ("outages", "reboots"))
-    return World(int(arrays["seconds"]), cards, processes, *spans, losses)
+    return World(int(arrays["seconds"]), cards, processes, outages, reboots, losses)
 
 
 def check(world: World) -> None:
@@ -176,7 +180,7 @@ def check(world: World) -> None:
         lives[one.pid].append((one.first, one.end, one.user))
     for pid, found_lives in lives.items():
         distinct = sorted(set(found_lives))
-        if any(later[0] < earlier[1] for earlier, later in zip(distinct, distinct[1:], strict=False)):
+        if any(later[0] < earlier[1] for earlier, later in pairwise(distinct)):
             raise ValueError(f"pid {pid} is two processes at a time")
 
 
