@@ -1,13 +1,13 @@
-"""How true the hours are: a world of which all is known, recorded by the sampler, reported, and compared with the truth.
+"""How true the hours are: a world of which all is known is recorded and reported, and that compared with the truth.
 
-    python benchmarks/truth.py                              a week, one seed, ticks every 30 s
+    python benchmarks/truth.py                     a week of one seed, a tick every 30 s
     python benchmarks/truth.py --seed 1 2 3 --interval 15 --pauses 2:90
-    python benchmarks/truth.py --world FILE                 a world of your own: benchmarks/worlds/world.py has the format
-    python benchmarks/truth.py --no-zeros                   a driver that writes nothing while a card idles
+    python benchmarks/truth.py --world FILE        a world of your own: benchmarks/worlds/world.py has the format
+    python benchmarks/truth.py --no-zeros          a driver that writes nothing while a card idles
 
-The ticks go through the sampler's own code on a driver that keeps real buffers, the hours through the report, from ticks
-and from rollups. gpu-usage-audit 1.8.0 takes its ticks at the same moments from the same driver. Prints the errors by
-state, workload and person, and each bound; exits 1 if one is missed. A week takes about three minutes.
+The ticks go through the sampler's own code on a driver that keeps real buffers, the hours through the report, from
+ticks and from rollups. gpu-usage-audit 1.8.0 takes its ticks at the same moments from the same driver. Prints the
+errors by state, workload, person and card, and each bound; exits 1 if one is missed. A week takes three minutes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def run(
 
 
 def percent_off(value: float, truth: float) -> float:
-    return 100 * (value / truth - 1) if truth else 0.0 if not value else float("inf")
+    if truth:
+        return 100 * (value / truth - 1)
+    return float("inf") if value else 0.0
 
 
 def totals(cards: list[list[float]]) -> list[float]:
@@ -104,29 +106,38 @@ def show_states(made: world.World, result: Result) -> None:
 
 
 def show_people(made: world.World, result: Result) -> None:
-    """Held hours of workloads, then of people, then of cards."""
+    """Held hours of workloads, people and cards."""
     truth, told = compare.held_of(result.truth.people), compare.held_of(result.hours.people)
     theirs = result.peer["people"] if result.peer else {}
     by_workload = [compare.held_by_workload(made, held) for held in (truth, told)]
     rows: list[list[Any]] = [_row(name, value, by_workload[1][name], None) for name, value in by_workload[0].items()]
-    rows += [
-        _row(f"  {user}", truth.get(user, 0.0), told.get(user, 0.0), theirs.get(user))
-        for user in sorted({*truth, *told})
+    people = [
+        _row(user, truth.get(user, 0.0), told.get(user, 0.0), theirs.get(user)) for user in sorted({*truth, *told})
     ]
-    rows += [
-        _row(f"  card {number}", true[HELD], found[HELD], None)
+    cards = [
+        _row(str(number), true[HELD], found[HELD], None)
         for number, (true, found) in enumerate(zip(result.truth.cards, result.hours.cards, strict=True))
     ]
-    show(rows, ["idle-held", "truth", "gua", "error h", "error %", "peer", "peer's error h"])
+    for what, found in (("workload", rows), ("person", people), ("card", cards)):
+        show(found, [f"idle-held by {what}", "truth", "gua", "error h", "error %", "peer", "peer's error h"])
 
 
 def _row(name: str, truth: float, told: float, theirs: float | None) -> list[Any]:
     error = None if theirs is None else theirs - truth
-    return [name, truth, told, told - truth, percent_off(told, truth), theirs, error]
+    # Of next to nothing, the error in hours is what counts.
+    return [
+        name,
+        truth,
+        told,
+        told - truth,
+        percent_off(told, truth) if truth >= ALLOWED_HOURS else None,
+        theirs,
+        error,
+    ]
 
 
 def show(rows: list[list[Any]], headers: list[str]) -> None:
-    print(tabulate(rows, headers, floatfmt=[""] + [".2f"] * (len(headers) - 1), missingval="–"), end="\n\n", flush=True)
+    print(tabulate(rows, headers, floatfmt=[""] + [".2f"] * (len(headers) - 1), missingval="-"), end="\n\n", flush=True)
 
 
 def judge(made: world.World, result: Result, bounds: Bounds, limit: Allowed | None) -> None:
@@ -157,14 +168,19 @@ def judge(made: world.World, result: Result, bounds: Bounds, limit: Allowed | No
 def _judge_people(made: world.World, result: Result, bounds: Bounds) -> None:
     truth, told = compare.held_of(result.truth.people), compare.held_of(result.hours.people)
     by_workload = [compare.held_by_workload(made, held) for held in (truth, told)]
-    for what, true, found in (("workload", *by_workload), ("person", truth, told)):
+    pairs: list[tuple[str, dict[str, float], dict[str, float]]] = [
+        ("workload", by_workload[0], by_workload[1]),
+        ("person", truth, told),
+    ]
+    for what, true, found in pairs:
         over = {
             name: abs(found.get(name, 0.0) - true.get(name, 0.0))
             / max(ALLOWED_SHARE * true.get(name, 0.0), ALLOWED_HOURS)
             for name in {*true, *found}
         }
         worst = max(over, key=lambda name: over[name])
-        bounds.show(f"worst {what}'s held hours ({worst}), over 3 % or 0.5 h", over[worst], "x", 1)
+        bounds.show(f"worst {what}'s held hours, over 3 % or 0.5 h", over[worst], "x", 1)
+        print(f"  ({worst}: {found.get(worst, 0.0):.2f} h, truth {true.get(worst, 0.0):.2f} h)")
     if by_workload[0].get(laboratory.IDLER):
         off = abs(percent_off(*(held[laboratory.IDLER] for held in reversed(by_workload))))
         bounds.show("an idler beside a worker: held hours are off by", off, "%", 0.5)
