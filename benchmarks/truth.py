@@ -13,10 +13,12 @@ errors by state, workload, person and card, and each bound; exits 1 if one is mi
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tabulate import tabulate
 
 from benchmarks.figures import Bounds
-from benchmarks.rollups import roll_up
 from benchmarks.worlds import compare, laboratory, world
 from benchmarks.worlds.driver import Behaviour, Driver
 from benchmarks.worlds.ground_truth import ACTIVE, HELD, STATES, Truth, find_truth
 from benchmarks.worlds.record import moments_of, observed_spans, record
+from gua_report.commands import rollup
 
 MEMORY = "/dev/shm"  # noqa: S108 - only a place for temporary folders
 DAY_SECONDS = 86_400
@@ -77,7 +79,9 @@ def run(
         record(Driver(made, behaviour), moments, data_dir, lines)
     truth = find_truth(made, observed_spans(moments, interval))
     hours = compare.report_hours(made, data_dir)
-    roll_up(data_dir)
+    with redirect_stdout(io.StringIO()):
+        if rollup.main(["--data-dir", str(data_dir), "--config", os.devnull]):
+            sys.exit("gua rollup failed")
     from_rollups = compare.report_hours(made, data_dir)
     return Result(truth, hours, from_rollups, compare.peer_hours(folder, answers, interval) if with_peer else None)
 

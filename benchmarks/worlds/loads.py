@@ -19,9 +19,9 @@ def steady(rng: Rng, samples: int, percent: float) -> Load:
 
 
 def training(rng: Rng, samples: int, pauses: Span, works: Span = (20, 120)) -> Load:
-    """Work with pauses (checkpoints, evaluation, epochs), after some time of loading."""
+    """Work with pauses: first of all to load data, then for checkpoints, evaluation, epochs."""
     load = steady(rng, samples, rng.uniform(85, 97))
-    at = _samples(rng.uniform(5, 90))
+    at = _samples(rng.uniform(*pauses))
     load[:at] = 0
     while at < samples:
         at += _samples(rng.uniform(*works))
