@@ -1,8 +1,9 @@
 """The truth about a world, by brute force: second by second, and by nothing that the sampler or the report know.
 
 A card that nobody holds is free; a held one is at work if its load is 10 % or more in the mean of the 30 s around the
-second, else it is held idle; a lost one is unknown. A person who alone holds a card is judged as the card; where two or
-more people hold it, each by the mean of their own processes. A person counts once a card. Only observed time counts.
+second, else it is held idle; a lost one is unknown. A person who alone holds a card is judged as the card, but not by
+what other holders do on it just before or after; where two or more people hold it, each by the mean of their own
+processes. A person counts once a card. Only observed time counts.
 """
 
 from __future__ import annotations
@@ -88,8 +89,9 @@ class Look:
     def __init__(self, world: World, card: int, seen: Booleans) -> None:
         self.seen, self.card, self.seconds = seen, card, world.seconds
         self.processes = [one for one in world.on_card(card) if one.memory_mib > HOLDS_MIB]
-        load = world.card_load(card)
-        self.means, self.second_means = means_around(load), load.reshape(-1, HZ).mean(axis=1)
+        self.load = world.card_load(card)
+        self.means, self.second_means = means_around(self.load), self.load.reshape(-1, HZ).mean(axis=1)
+        self._alone_means: dict[str, Floats] = {}
         self.holders: dict[str, Booleans] = {}
         for one in self.processes:
             alive = self.holders.setdefault(one.user, np.zeros(world.seconds, bool))
@@ -120,14 +122,24 @@ class Look:
         for one in self.processes:
             own[one.user][_life(one)] = np.maximum(own[one.user][_life(one)], self.own_means(one))
         for user, means in own.items():
-            beside = np.where(means >= THRESHOLD_PERCENT, ACTIVE, HELD)
-            yield user, np.where((self.people_count > 1) & ~self.lost, beside, self.states).astype(np.int8)
+            decisive = np.where(self.people_count > 1, means, self.alone_means(user))
+            yield user, self.judge(decisive)
+
+    def alone_means(self, user: str) -> Floats:
+        """The means of all that is on the card, except for other holders."""
+        if user not in self._alone_means:
+            others = [one for one in self.processes if one.user != user]
+            load = self.load.astype(np.int16)
+            for one in others:
+                load[one.first : one.end] -= one.load
+            self._alone_means[user] = means_around(np.maximum(load, 0).astype(np.uint8)) if others else self.means
+        return self._alone_means[user]
 
     def clear_episodes(self, process: Process) -> Iterable[Episode]:
         """The idle stretches of a process of ten minutes or more about which there can be no two opinions."""
         life = _life(process)
         is_shared = self.people_count[life] > 1
-        means = np.where(is_shared, self.own_means(process), self.means[life])
+        means = np.where(is_shared, self.own_means(process), self.alone_means(process.user)[life])
         seen = self.seen[life] & ~self.lost[life]
         for begin, end in runs_of((means < THRESHOLD_PERCENT) & seen):
             if (
