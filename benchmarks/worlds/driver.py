@@ -18,12 +18,12 @@ from unittest import mock
 import numpy as np
 import pynvml
 
-from benchmarks.worlds.world import HZ, SLICES, Process, World
+from benchmarks.worlds.world import HZ, RESERVED_MIB, SLICES, Process, World
 from gua_sample import nvml_gpm, processes
 
 START_MS = 1_791_158_400_000  # Monday 2026-10-05, 00:00 UTC
 DRIVER_VERSION = "580.65.06"
-RESERVED_MIB, GPU_MIB, MIB = 500, 81_920, 1_048_576
+GPU_MIB, MIB = 81_920, 1_048_576
 IDLE_WATTS, WATTS_PER_PERCENT = 55.0, 3.2
 
 
@@ -204,22 +204,18 @@ class Driver:
 
     def nvmlDeviceGetMemoryInfo(self, handle: Handle, version: int | None = None) -> Any:  # noqa: N802
         self._check(handle)
-        if handle.card is None:
-            total, used, reserved = GPU_MIB, 0, RESERVED_MIB
-        else:
-            total, used = self.memory(handle.card)
-            reserved = 0 if self.world.cards[handle.card].slices else RESERVED_MIB
-        free = total - used - reserved
+        total, used = (GPU_MIB, 0) if handle.card is None else self.memory(handle.card)
+        free = total - used - RESERVED_MIB
         if version is None:  # the first version counts the reserve as used
             return SimpleNamespace(total=total * MIB, free=free * MIB, used=(total - free) * MIB)
-        return SimpleNamespace(total=total * MIB, free=free * MIB, used=used * MIB, reserved=reserved * MIB)
+        return SimpleNamespace(total=total * MIB, free=free * MIB, used=used * MIB, reserved=RESERVED_MIB * MIB)
 
     def nvmlDeviceGetSamples(self, handle: Handle, kind: int, since: int) -> tuple[int, list[Sample]]:  # noqa: N802
         load = self.histories[self._card(handle)].load
         if not self.behaviour.has_samples or kind != pynvml.NVML_GPU_UTILIZATION_SAMPLES:
             raise _fails(pynvml.NVML_ERROR_NOT_SUPPORTED)
         newest = self._newest()
-        oldest = min(newest, -int(-self._oldest_second() * HZ // 1))
+        oldest = min(newest, int(self._oldest_second() * HZ))
         found = [
             Sample(stamp, VALUES[value])
             for stamp, value in zip(_stamps(oldest, newest), load[oldest:newest].tolist(), strict=True)

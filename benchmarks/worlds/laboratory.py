@@ -31,6 +31,7 @@ IDLER = "idler"
 GPUS, INSTANCES, LOST_GPU = 10, (3, 2), 5
 INSTANCE_MIB_PER_SLICE = 10_000
 FIRST_PID = 4_000
+SHORTEST_SECONDS = 7200
 
 
 class Habit(NamedTuple):
@@ -47,6 +48,8 @@ class Habit(NamedTuple):
 
 def make(seed: int, seconds: int, pauses: Span = (2, 20)) -> World:
     """The world of this seed; trainings pause for `pauses` seconds."""
+    if seconds < SHORTEST_SECONDS:
+        raise ValueError(f"outages and a reboot need a world of {SHORTEST_SECONDS} seconds or more, not {seconds}")
     rng = np.random.default_rng(seed)
     cards = [Card(gpu) for gpu in range(GPUS)]
     cards += [Card(GPUS, slices, INSTANCE_MIB_PER_SLICE * slices) for slices in INSTANCES]

@@ -6,7 +6,7 @@ a second are kept, and times in samples count from the world's begin (a Monday, 
     seconds              one integer: how long the world lasts
     card_gpu             a card's GPU, from 0: each number once, or for each of its MIG instances
     card_slices          compute slices of a MIG instance, of the 7 that its GPU has; 0: the card is the whole GPU
-    card_memory_mib      the memory of the card
+    card_memory_mib      the memory of the card, of which the driver keeps 500 MiB
 
     process_card         a position in the arrays of cards; a process on two cards is two rows of the same pid
     process_pid          1 to 4194304
@@ -29,9 +29,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,7 @@ from gua_sample.processes import printable
 
 HZ = 6
 SLICES = 7  # of a GPU with MIG
+RESERVED_MIB = 500
 LARGEST_PID = 4_194_304
 LONGEST_SECONDS = 60 * 86_400
 MOST_CARDS = 64
@@ -125,15 +127,14 @@ def save(world: World, path: Path) -> None:
 
 
 def load(path: Path) -> World:
-    """Read a world's file. Raises ValueError if it describes none."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays: dict[str, Any] = dict(file)
+    """Read a world's file. Raises ValueError if it describes none, OSError if it can't be read."""
     try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays: dict[str, Any] = dict(file)
         world = _from_arrays(arrays)
-    except (KeyError, IndexError, TypeError, OverflowError) as error:
-        raise ValueError(
-            f"{path} is no world ({type(error).__name__}: {error}): see benchmarks/worlds/world.py"
-        ) from None
+    except (AttributeError, EOFError, LookupError, TypeError, ValueError, OverflowError, BadZipFile) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} is no world ({reason}): see benchmarks/worlds/world.py") from None
     check(world)
     return world
 
@@ -144,7 +145,10 @@ def _from_arrays(arrays: dict[str, Any]) -> World:
         return values
 
     ends = np.cumsum(arrays["process_samples"]).tolist()
-    loads = np.split(arrays["load"].astype(np.uint8), ends[:-1]) if ends else []
+    percents = arrays["load"]
+    if percents.min(initial=0) < 0 or percents.max(initial=0) > 100:
+        raise ValueError("a load is not from 0 to 100")
+    loads = np.split(percents.astype(np.uint8), ends[:-1]) if ends else []
     of_cards = map(column, ("card_gpu", "card_slices", "card_memory_mib"))
     cards = [Card(*map(int, values)) for values in zip(*of_cards, strict=True)]
     names = ("card", "pid", "user", "workload", "first", "memory_mib", "is_graphics")
@@ -166,6 +170,19 @@ def check(world: World) -> None:
         raise ValueError(f"a world lasts up to {LONGEST_SECONDS} seconds, not {world.seconds}")
     if not 0 < len(world.cards) <= MOST_CARDS:
         raise ValueError(f"a world has 1 to {MOST_CARDS} cards, not {len(world.cards)}")
+    _check_gpus(world)
+    lives: dict[int, set[tuple[int, int, str]]] = defaultdict(set)
+    for one in world.processes:
+        _check_process(world, one)
+        lives[one.pid].add((one.first, one.end, one.user))
+    for pid, found in lives.items():
+        if any(later[0] < earlier[1] for earlier, later in pairwise(sorted(found))):
+            raise ValueError(f"pid {pid} is two processes at a time")
+    for number in range(len(world.cards)):
+        _check_memory(world, number)
+
+
+def _check_gpus(world: World) -> None:
     slices: dict[int, list[int]] = defaultdict(list)
     for card in world.cards:
         slices[card.gpu].append(card.slices)
@@ -174,21 +191,21 @@ def check(world: World) -> None:
     for gpu, found in slices.items():
         if sum(found) > SLICES or (len(found) > 1 and not all(found)):
             raise ValueError(f"GPU {gpu} is one card, or instances of {SLICES} slices together")
-    lives: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    for one in world.processes:
-        _check_process(world, one)
-        lives[one.pid].append((one.first, one.end, one.user))
-    for pid, found_lives in lives.items():
-        distinct = sorted(set(found_lives))
-        if any(later[0] < earlier[1] for earlier, later in pairwise(distinct)):
-            raise ValueError(f"pid {pid} is two processes at a time")
+
+
+def _check_memory(world: World, number: int) -> None:
+    on_card = world.on_card(number)
+    # At equal times, what ends comes first.
+    steps = sorted(step for one in on_card for step in ((one.first, one.memory_mib), (one.end, -one.memory_mib)))
+    if max(accumulate((mib for _, mib in steps), initial=0)) > world.cards[number].memory_mib - RESERVED_MIB:
+        raise ValueError(f"processes on card {number} use more memory than it has")
 
 
 def _check_process(world: World, one: Process) -> None:
     if not (0 <= one.card < len(world.cards) and 0 < one.pid <= LARGEST_PID and one.memory_mib >= 0):
         raise ValueError(f"pid {one.pid} has no such card, pid or memory")
-    if not (0 <= one.first < one.end <= world.seconds * HZ and one.load.max() <= 100):
-        raise ValueError(f"pid {one.pid} does not live within the world, or its load is above 100")
+    if not 0 <= one.first < one.end <= world.seconds * HZ:
+        raise ValueError(f"pid {one.pid} does not live within the world")
     away = [*world.reboots, *(rest for gpu, *rest in world.losses if gpu == world.cards[one.card].gpu)]
     if any(one.first < end * HZ and one.end > begin * HZ for begin, end in away):
         raise ValueError(f"pid {one.pid} lives while the host is down or its GPU is lost")
