@@ -22,6 +22,8 @@ STATES = (ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN)
 MOST_ACTIVE_FIRST = (ACTIVE, IDLE_HELD, UNKNOWN, TRULY_IDLE)
 
 STATUS_OK = "ok"
+# The status of a card with MIG on and no instance, which nothing can use: it is in none of the states.
+UNPARTITIONED = "unpartitioned"
 # A gap between two ticks of up to this many intervals is a late tick; a longer gap is a hole.
 LONGEST_GAP_INTERVALS = 2.5
 # A tick without a stored interval takes the median gap of this many ticks around it.
@@ -108,7 +110,9 @@ def is_idle(on_idle_held: Any, holds: Any, rests: Any, did_nothing_before: Any) 
 
 
 def card_state(card: Card, policy: Policy = DEFAULT) -> str:
-    """The state of one card-tick."""
+    """The state of one card-tick; `unpartitioned`, which is none of STATES, for a card that nothing can use."""
+    if card.facts.status == UNPARTITIONED:
+        return UNPARTITIONED
     memories = [usage.memory_mib for usage in card.usages]
     known = [memory for memory in memories if memory is not None]
     process_memory = float(sum(known)) if len(known) == len(memories) else NAN
