@@ -137,7 +137,8 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
     report = _add_up(request, scope, gathered, spans, max(outermost_ms))
     if request.told is None:
         return report
-    hours, problems = reserved_hours(scope, request.told, report.gpus, report.identities["identity"].tolist())
+    facts = _card_facts(gathered, window)
+    hours, problems = reserved_hours(scope, request.told, facts, report.identities["identity"].tolist())
     return replace(report, reservations=hours, reservation_problems=problems)
 
 
