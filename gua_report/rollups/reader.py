@@ -155,12 +155,9 @@ class _Reader:
         return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
 
     def unpartitioned(self) -> pd.DataFrame:
-        # An older gua that removes a day leaves its rows of this table.
-        rows = self._connection.execute(
-            f"SELECT {HOURS}, gpu_uuid, gpu_ms FROM unpartitioned_hour"
-            " WHERE day_id BETWEEN ? AND ? AND day_id IN (SELECT id FROM day)",
-            self._range,
-        ).fetchall()
+        days = "WHERE day_id BETWEEN ? AND ?"
+        query = f"SELECT {HOURS}, gpu_uuid, gpu_ms FROM unpartitioned_hour {days}"
+        rows = self._connection.execute(query, self._range).fetchall()
         hours, uuids, gpu_ms = zip(*rows, strict=True) if rows else ((), (), ())
         if not all(isinstance(uuid, str) for uuid in uuids):
             raise TypeError("no text for a uuid")
