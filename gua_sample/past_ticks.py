@@ -21,6 +21,7 @@ from gua_sample.policy import (
     STATES,
     STATUS_OK,
     TRULY_IDLE,
+    UNPARTITIONED,
     Policy,
     card_states,
     describe_process,
@@ -43,6 +44,7 @@ class Names(NamedTuple):
 
     uuids: dict[int, str]
     processes: dict[int, tuple[int, int | None]]  # pid and start time
+    unpartitioned: frozenset[int]  # ids of cards that are in none of the states
 
 
 class Row(NamedTuple):
@@ -58,15 +60,18 @@ class Row(NamedTuple):
     def sight(self) -> Sight:
         if self.cards is None:
             return Sight(self.ts_ms, self.boot_id, None, {})
-        uuids, names = self.names
-        codes = {uuids[card]: code for card, code in _decode(self.cards, CARD_CODES) if card in uuids}
+        uuids, names, unpartitioned = self.names
+        found = [(card, code) for card, code in _decode(self.cards, CARD_CODES) if card in uuids]
+        codes = {uuids[card]: code for card, code in found}
         processes = {}
         for ids, bits in _decode(self.processes or "", PROCESS_CODES):
             card, process = divmod(ids, IDS)
             uuid = uuids.get(card, "")
             if uuid in codes and process in names:
                 processes[(uuid, *names[process])] = bits | HOLDS * (codes[uuid] >= TOGETHER)
-        states = {uuid: STATES[code % TOGETHER] for uuid, code in codes.items()}
+        states = {
+            uuids[card]: UNPARTITIONED if card in unpartitioned else STATES[code % TOGETHER] for card, code in found
+        }
         return Sight(self.ts_ms, self.boot_id, states, processes)
 
 
@@ -134,7 +139,8 @@ class Past:
         checked = (check_types(row, int, int, (int, None)) for row in found)
         processes = {number: (pid, start) for number, pid, start in checked}
         cards = [check_types(row, int, str, str) for row in connection.execute("SELECT id, uuid, status FROM card")]
-        names = Names({card: uuid for card, uuid, _ in cards if uuids is None or uuid in uuids}, processes)
+        wanted = {card: uuid for card, uuid, _ in cards if uuids is None or uuid in uuids}
+        names = Names(wanted, processes, frozenset(card for card, _, status in cards if status == UNPARTITIONED))
         failed = [card for card, _, status in cards if status != STATUS_OK]
         sql = _tick_sql(self._policy, failed, names, len(names.uuids) == len(cards), pids is None)
         last = None

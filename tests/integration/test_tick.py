@@ -218,11 +218,36 @@ def test_a_card_that_is_lost_while_its_instances_are_looked_for_costs_only_itsel
     assert told == {parent.settings["uuid"]: "gpu_is_lost", other.settings["uuid"]: "ok"}
 
 
-def test_a_mig_card_without_instances_is_a_card_itself(machine: Machine) -> None:
-    card = machine.scenario.add_card(mig_mode=1, mig_count=7, utilization_percent=None, samples=None)
-    machine.tick()
+@pytest.mark.parametrize("most", [7, 0])
+def test_a_mig_card_without_instances_is_unpartitioned_which_older_readers_call_unknown(
+    machine: Machine, most: int
+) -> None:
+    # Some MIG-enabled cards give figures that mean nothing, and their lists of processes are for root alone.
+    card = machine.scenario.add_card(mig_mode=1, mig_count=most, utilization_percent=50, compute=[(PID, 4096)])
+    card.error("nvmlDeviceGetGraphicsRunningProcesses_v3", 4)
+    assert machine.sample().stdout.startswith("1 card (1 unpartitioned), 0 processes")
     (row,) = machine.cards()
-    assert (row["gpu_uuid"], row["utilization_percent"], row["status"]) == (card.settings["uuid"], None, "ok")
+    assert (row["gpu_uuid"], row["status"]) == (card.settings["uuid"], "unpartitioned")
+    assert (row["utilization_percent"], row["process_memory_mib"]) == (None, None)
+    assert (row["memory_total_mib"], row["temperature_celsius"]) == (81_920, 33)
+    assert machine.processes() == []
+
+
+def test_a_card_without_instances_that_is_lost_is_lost(machine: Machine) -> None:
+    card = machine.scenario.add_card(mig_mode=1, mig_count=7)
+    card.error("nvmlDeviceGetTemperature", 15)
+    machine.tick()
+    assert [row["status"] for row in machine.cards()] == ["gpu_is_lost"]
+
+
+def test_a_card_whose_instances_can_not_be_counted_is_not_said_to_have_none(machine: Machine) -> None:
+    parent = machine.scenario.add_card()
+    instance = parent.add_mig()
+    machine.tick()
+    parent.error("nvmlDeviceGetMaxMigDeviceCount", 999)
+    machine.tick()
+    told = [(row["gpu_uuid"], row["status"]) for row in machine.cards()]
+    assert told == [(instance.settings["uuid"], "ok"), (instance.settings["uuid"], "unknown")]
 
 
 def test_mig_utilization_is_measured_where_the_card_has_gpm(machine: Machine) -> None:
@@ -249,6 +274,7 @@ def test_json_output_is_one_object(machine: Machine) -> None:
     done = machine.sample("--json")
     found = json.loads(done.stdout)
     assert found["states"] == {"active": 0, "idle-held": 1, "truly-idle": 0, "unknown": 0}
+    assert found["unpartitioned"] == 0
     assert (found["cards"], found["processes"], found["kept"]) == (1, 1, False)
     assert found["path"] == str(machine.partitions()[0])
 

@@ -37,6 +37,7 @@ from tests.lab import (
     lost,
     report_of,
     tick,
+    unpartitioned,
     write,
     written,
 )
@@ -47,6 +48,7 @@ GPUS = [
     *(busy(ALICE, BOB), busy(ALICE._replace(sm_percent=None), BOB), busy(ALICE._replace(sm_percent=3), BOB)),
     *(busy(BOB), held(ALICE, BOB), held(*SMALL), held(SMALL[0], ALICE), held(SMALL[0], Job(memory_mib=None))),
     *(Gpu(utilization=None, jobs=(ALICE,)), Gpu(utilization=4.0, jobs=(ALICE, BOB))),
+    unpartitioned(),
     None,  # no such card
 ]
 
