@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from gua_report.console.spelling import duration
 from gua_report.render import Options, sections
+from gua_report.render.attention import STALE_MS
 from gua_report.render.blocks import Section
-from gua_report.render.sections.headline import STALE_MS
 from gua_report.render.words import clean, count, moment, percent
 from gua_report.summary.build import Report
 from gua_report.window import show

@@ -15,15 +15,15 @@ import pandas as pd
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.console.spelling import span_of_days
 from gua_report.reservations.sources import is_configured
-from gua_report.rollups.hourly_sums import empty_rollup
 from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
 from gua_report.summary.intervals import overlap
+from gua_report.summary.newest_failed import NewestFailed, find_failure
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.reclaim import freed_gpu_hours
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
-from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
+from gua_report.ticks.coverage import DRIVER_ERROR, EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, show, zone_name
 from gua_sample.errors import CorruptPartition, GuaError, NothingToReport, StoreError
@@ -33,6 +33,8 @@ from gua_sample.settings import duration_ms
 
 # `gua rollup` may remove partitions that a report is about to read: then the report starts again.
 ATTEMPTS = 5
+# The window before is compared with if at least this share of it was observed.
+LEAST_OBSERVED_BEFORE = 0.9
 RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
 
 
@@ -49,7 +51,8 @@ class Report:
     policy: Policy
     config: Config
     headline: pd.DataFrame  # by state: share, gpu_hours
-    before: pd.DataFrame | None  # the headline of the window before, if that was observed
+    before: pd.DataFrame | None  # the headline of the window before, if enough of that was observed
+    before_observed_share: float  # of the window before
     capacity: pd.DataFrame  # by state: gpu_hours, equivalent_gpus, energy_kwh, cost
     energy_known_share: float | None
     reclaim: pd.DataFrame  # after_seconds, freed_gpu_hours
@@ -66,6 +69,13 @@ class Report:
     notes: list[str] = field(default_factory=list)  # figures that are not exact, and why
     reservations: pd.DataFrame | None = None  # None: no source of them is configured
     reservation_problems: list[str] = field(default_factory=list)
+    newest_failed: NewestFailed | None = None  # None: the newest tick saw cards
+    instant_only: list[str] = field(default_factory=list)  # uuids of cards that were read at instants alone
+
+    @property
+    def knows_now(self) -> bool:
+        """Whether it is known who holds what at the newest tick."""
+        return self.newest_failed is None or self.newest_failed.is_near
 
     def __repr__(self) -> str:
         start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
@@ -130,6 +140,9 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
     if not _in_window(spans, window).any():
         notes = _left_out(plan, window)
         raise NothingToReport("; ".join(notes)) if notes else nothing(history.data_dir, request.window)
+    observed = spans[pd.isna(spans["kind"])]
+    if not _in_window(observed, window).any():
+        raise NothingToReport("; ".join([_never_saw_cards(history, window), *_left_out(plan, window)]))
     gathered = gather(scope, spans, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
@@ -155,26 +168,44 @@ def unreadable(history: History) -> StoreError:
 
 
 def nothing(data_dir: str, window: Window) -> NothingToReport:
-    start, end = (datetime.fromtimestamp(ms / 1000, window.zone) for ms in (window.start_ms, window.end_ms))
     return NothingToReport(
-        f"no ticks from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}: run gua doctor --data-dir"
-        f" {shlex.quote(data_dir)} to see why, or give a longer --since, or another --data-dir"
+        f"no ticks {_spell(window)}: run {_doctor(data_dir)} to see why, or give a longer --since, or another"
+        " --data-dir"
     )
+
+
+def _never_saw_cards(history: History, window: Window) -> str:
+    """A line for a window in which the driver failed at every tick, with the error of the last one."""
+    failed = (history.ticks_of(day)["error"].dropna().tolist() for day in history.days_of(*window[:2])[::-1])
+    error = next((errors[-1] for errors in failed if errors), DRIVER_ERROR)
+    return f"no card was seen {_spell(window)}, as the driver failed ({error}): run {_doctor(history.data_dir)}"
+
+
+def _spell(window: Window) -> str:
+    start, end = (datetime.fromtimestamp(ms / 1000, window.zone) for ms in (window.start_ms, window.end_ms))
+    return f"from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}"
+
+
+def _doctor(data_dir: str) -> str:
+    return f"gua doctor --data-dir {shlex.quote(data_dir)}"
 
 
 def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest_ms: int) -> Report:
     """The report of what was gathered."""
     window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
-    # There are no rollups if only the end of a run that failed late reaches into the window.
-    rollups = gathered.rollups[window] or [empty_rollup()]
-    cards, identities, holds, card_facts = (tables.concat(list(frames)) for frames in zip(*rollups, strict=True))
+    frames = zip(*gathered.rollups[window], strict=True)
+    cards, identities, holds, card_facts = (tables.concat(list(parts)) for parts in frames)
     facts = card_facts.groupby("uuid", sort=False).last().reset_index()
     earlier = [rollup.cards for other in scope.windows[:-1] for rollup in gathered.rollups[other] if len(rollup.cards)]
     # A day with readable ticks but unreadable rows was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - plan.days)]
     kinds = {**dict.fromkeys(plan.lost, EXPIRED), **dict.fromkeys(history.unreadable, NOT_READABLE)}
     gaps = mark_days(find_gaps(spans, window.start_ms, window.end_ms), kinds)
-    observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
+    observed_ms = _observed_ms(gaps, window)
+    before = request.window.before()
+    before_share = _observed_ms(find_gaps(spans, before.start_ms, before.end_ms), before) / before.length_ms
+    failed = find_failure(history, plan, window, newest_ms)
+    seen_ms = newest_ms if failed is None else failed.seen_ms if failed.is_near else None
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
     return Report(
@@ -187,14 +218,15 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         policy=config.policy,
         config=config,
         headline=tables.headline(cards),
-        before=tables.headline(tables.concat(earlier)) if earlier else None,
+        before=tables.headline(tables.concat(earlier)) if earlier and before_share >= LEAST_OBSERVED_BEFORE else None,
+        before_observed_share=before_share,
         capacity=tables.capacity(cards, observed_ms, config),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
         reclaim=freed_gpu_hours(holds, gathered.episodes, window, request.reclaim_after_ms),
         gpus=tables.gpus(cards, facts),
         identities=tables.identities(identities),
         heatmap=tables.heatmap(cards, window),
-        episodes=tables.episodes(gathered.episodes, window, newest_ms, facts),
+        episodes=tables.episodes(gathered.episodes, window, seen_ms, facts),
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
         observed_seconds=observed_ms / 1000,
@@ -202,7 +234,13 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
         notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window)],
+        newest_failed=failed,
+        instant_only=tables.instant_only(card_facts),
     )
+
+
+def _observed_ms(gaps: pd.DataFrame, window: Window) -> int:
+    return window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
 
 
 def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:
