@@ -28,8 +28,9 @@ def look_at_sampling(data_dir: str, files: Files, newest: Newest | None, now_ms:
     problem = found.problem
     if found.units and not feeds:
         problem = f"writes to {found.units.folder}"
-    if newest and feeds and found.units and newest.is_stale(now_ms):
-        newest = newest._replace(due_ms=units.next_run_ms(found.units, newest.ts_ms, now_ms))
+    if newest and feeds and found.units:
+        due_ms = units.next_run_ms(found.units, newest.ts_ms, now_ms)
+        newest = newest.by_timer(units.interval_ms(found.units), due_ms)
     return Sampling(
         None if found.problem else _timer_state(found.units),
         problem,
