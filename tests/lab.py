@@ -61,6 +61,7 @@ class Gpu(NamedTuple):
     parent: str | None = None
     energy: int | None = None
     uuid: str | None = None
+    source: str = "samples"  # of the utilization
 
     def card(self) -> Card:
         name = self.uuid or (f"GPU-{self.place}" if self.mig_index is None else f"MIG-{self.place}-{self.mig_index}")
@@ -69,7 +70,7 @@ class Gpu(NamedTuple):
             name, self.place, self.mig_index, "A100", self.parent, self.total_mib, 500, 1, self.status, None
         )
         usages = [Usage(job.pid, job.type, job.memory_mib, job.sm_percent) for job in self.jobs]
-        source = None if self.utilization is None else "samples"
+        source = None if self.utilization is None else self.source
         return Card(facts, self.utilization, source, used, None, self.energy, 40, usages)
 
 

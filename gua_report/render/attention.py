@@ -27,8 +27,8 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     from gua_report.render.words import clean, count, gpu, moment, percent
 
     found = []
-    if why := unknown_now(report):
-        found.append(f"not known who holds what right now: {why}")
+    if unknown := unknown_now(report):
+        found.append(f"not known who holds what right now: {unknown}")
     if _has_stopped(report):
         found.append(f"the sampler seems to have stopped: no tick since {moment(report.newest_ms, report.window.zone)}")
     lengths_ms = report.episodes["end_ms"] - report.episodes["start_ms"]

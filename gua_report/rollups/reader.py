@@ -144,13 +144,14 @@ class _Reader:
         return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
 
     def card_facts(self) -> pd.DataFrame:
-        """The last known facts of each day's cards, in the order of days."""
-        card, instant_only = self._columns("card_day", "card_id", INSTANT_ONLY)
+        """The last known facts of each day's cards, in the order of days, with the day's beginning, `day_ms`."""
+        card, instant_only, day = self._columns("card_day", "card_id", INSTANT_ONLY, "day_id")
         positions = pd.Series(np.arange(len(self._facts)), index=self._facts["id"]).reindex(card).to_numpy()
         if np.isnan(positions).any():
             raise ValueError("a card that is not there")
         facts = self._facts.iloc[positions].drop(columns="id").reset_index(drop=True)
         facts[INSTANT_ONLY] = np.where(instant_only == NOT_KNOWN, np.nan, instant_only)
+        facts["day_ms"] = day * DAY_MS
         return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
 
     def _places(self, numbers: Integers) -> tuple[Integers, pd.Series[Any], Integers]:

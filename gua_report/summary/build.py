@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -19,14 +17,15 @@ from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
 from gua_report.summary.intervals import overlap
-from gua_report.summary.newest_failed import NewestFailed, find_failure
+from gua_report.summary.newest_failed import NewestFailed, NewestTick, look_at_newest, read_unknown
+from gua_report.summary.no_report import never_saw_cards, nothing, unreadable
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.reclaim import freed_gpu_hours
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
-from gua_report.ticks.coverage import DRIVER_ERROR, EXPIRED, NOT_READABLE, find_gaps, mark_days
+from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, show, zone_name
-from gua_sample.errors import CorruptPartition, GuaError, NothingToReport, StoreError
+from gua_sample.errors import CorruptPartition, GuaError, NothingToReport
 from gua_sample.partition_names import day_of
 from gua_sample.policy import Policy
 from gua_sample.settings import duration_ms
@@ -70,6 +69,7 @@ class Report:
     reservations: pd.DataFrame | None = None  # None: no source of them is configured
     reservation_problems: list[str] = field(default_factory=list)
     newest_failed: NewestFailed | None = None  # None: the newest tick saw cards
+    unknown_now: list[str] = field(default_factory=list)  # uuids of cards whose state the newest tick does not tell
     instant_only: list[str] = field(default_factory=list)  # uuids of cards that were read at instants alone
 
     @property
@@ -142,11 +142,12 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
         raise NothingToReport("; ".join(notes)) if notes else nothing(history.data_dir, request.window)
     observed = spans[pd.isna(spans["kind"])]
     if not _in_window(observed, window).any():
-        raise NothingToReport("; ".join([_never_saw_cards(history, window), *_left_out(plan, window)]))
-    gathered = gather(scope, spans, request.progress)
+        raise NothingToReport("; ".join([never_saw_cards(history, window), *_left_out(plan, window)]))
+    newest = look_at_newest(history, plan, window, max(outermost_ms))
+    gathered = gather(scope, spans, newest.seen_ms, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
-    report = _add_up(request, scope, gathered, spans, max(outermost_ms))
+    report = _add_up(request, scope, gathered, spans, newest)
     if request.told is None:
         return report
     hours, problems = reserved_hours(scope, request.told, report.gpus, report.identities["identity"].tolist())
@@ -163,34 +164,7 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
     return times
 
 
-def unreadable(history: History) -> StoreError:
-    return StoreError("nothing can be read: " + "; ".join(history.warnings))
-
-
-def nothing(data_dir: str, window: Window) -> NothingToReport:
-    return NothingToReport(
-        f"no ticks {_spell(window)}: run {_doctor(data_dir)} to see why, or give a longer --since, or another"
-        " --data-dir"
-    )
-
-
-def _never_saw_cards(history: History, window: Window) -> str:
-    """A line for a window in which the driver failed at every tick, with the error of the last one."""
-    failed = (history.ticks_of(day)["error"].dropna().tolist() for day in history.days_of(*window[:2])[::-1])
-    error = next((errors[-1] for errors in failed if errors), DRIVER_ERROR)
-    return f"no card was seen {_spell(window)}, as the driver failed ({error}): run {_doctor(history.data_dir)}"
-
-
-def _spell(window: Window) -> str:
-    start, end = (datetime.fromtimestamp(ms / 1000, window.zone) for ms in (window.start_ms, window.end_ms))
-    return f"from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}"
-
-
-def _doctor(data_dir: str) -> str:
-    return f"gua doctor --data-dir {shlex.quote(data_dir)}"
-
-
-def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest_ms: int) -> Report:
+def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest: NewestTick) -> Report:
     """The report of what was gathered."""
     window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
     frames = zip(*gathered.rollups[window], strict=True)
@@ -204,8 +178,9 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
     observed_ms = _observed_ms(gaps, window)
     before = request.window.before()
     before_share = _observed_ms(find_gaps(spans, before.start_ms, before.end_ms), before) / before.length_ms
-    failed = find_failure(history, plan, window, newest_ms)
-    seen_ms = newest_ms if failed is None else failed.seen_ms if failed.is_near else None
+    unknown_now = gathered.unknown_now
+    if unknown_now is None and newest.seen_ms is not None:
+        unknown_now = read_unknown(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
     return Report(
@@ -214,7 +189,7 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         requested=request.window,
         window=window,
         timezone=zone_name(window.zone, window.end_ms),
-        newest_ms=newest_ms,
+        newest_ms=newest.ts_ms,
         policy=config.policy,
         config=config,
         headline=tables.headline(cards),
@@ -226,7 +201,7 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         gpus=tables.gpus(cards, facts),
         identities=tables.identities(identities),
         heatmap=tables.heatmap(cards, window),
-        episodes=tables.episodes(gathered.episodes, window, seen_ms, facts),
+        episodes=tables.episodes(gathered.episodes, window, newest.seen_ms, facts),
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
         observed_seconds=observed_ms / 1000,
@@ -234,7 +209,8 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
         notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window)],
-        newest_failed=failed,
+        newest_failed=newest.failed,
+        unknown_now=unknown_now or [],
         instant_only=tables.instant_only(card_facts),
     )
 

@@ -1,4 +1,4 @@
-"""The newest ticks, if they failed: whether the last one that saw cards still tells who holds what right now."""
+"""What the newest ticks don't tell: whether they failed, and whether the last that saw cards stands for them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from gua_report.config import Config
 from gua_report.rollups.reader import read_spans
 from gua_report.summary.plan import DayPlan
+from gua_report.ticks.classify import CODE_OF, Classified
 from gua_report.ticks.history import History
+from gua_report.ticks.read_classified import read_classified
 from gua_report.window import Window
 from gua_sample.partition_names import day_of
-from gua_sample.policy import DEFAULT_INTERVAL_MS, LONGEST_GAP_INTERVALS
+from gua_sample.policy import DEFAULT_INTERVAL_MS, LONGEST_GAP_INTERVALS, UNKNOWN
 
 
 class NewestFailed(NamedTuple):
@@ -22,18 +25,47 @@ class NewestFailed(NamedTuple):
     is_near: bool  # the newest tick can be joined to that one, which so tells who holds what right now
 
 
-def find_failure(history: History, plan: DayPlan, window: Window, newest_ms: int) -> NewestFailed | None:
-    """What is known of the failed ticks at the end of the history; None if its newest tick saw cards.
+class NewestTick(NamedTuple):
+    ts_ms: int
+    failed: NewestFailed | None  # None: it saw cards
+
+    @property
+    def seen_ms(self) -> int | None:
+        """The tick that tells who holds what right now; None if that is not known."""
+        if self.failed is None:
+            return self.ts_ms
+        return self.failed.seen_ms if self.failed.is_near else None
+
+
+def look_at_newest(history: History, plan: DayPlan, window: Window, newest_ms: int) -> NewestTick:
+    """The newest tick of the history, which is at `newest_ms`, and what is known of failed ticks at its end.
 
     The rule is that of gaps, measured from the newest tick of any kind: as long as that is at most 2.5 intervals after
     the last one that saw cards, and of the same boot, what that one saw holds.
     """
     day = day_of(newest_ms)
     if day in plan.lost:
-        return None
+        return NewestTick(newest_ms, None)
     if day in plan.expired:
-        return _from_spans(read_spans(plan.path, day, day), newest_ms)
-    return _from_ticks(history, window, newest_ms)
+        return NewestTick(newest_ms, _from_spans(read_spans(plan.path, day, day), newest_ms))
+    return NewestTick(newest_ms, _from_ticks(history, window, newest_ms))
+
+
+def read_unknown(history: History, config: Config, seen_ms: int) -> list[str]:
+    """The uuids of cards whose state is unknown at that tick; none if it has expired."""
+    if day_of(seen_ms) not in history.days:
+        return []
+    found = read_classified(history, seen_ms, seen_ms + 1, config.policy, config.people)
+    return (unknown_at(found, seen_ms) if found else None) or []
+
+
+def unknown_at(found: Classified, seen_ms: int) -> list[str] | None:
+    """The uuids of cards whose state is unknown at that tick; None if it is not among those asked for."""
+    (at,) = np.nonzero(found.ticks["ts_ms"].to_numpy()[found.inside] == seen_ms)
+    if not len(at):
+        return None
+    is_unknown = found.states[found.inside][at[-1]] == CODE_OF[UNKNOWN]
+    return [str(uuid) for uuid in found.cards["uuid"][is_unknown]]
 
 
 def _from_ticks(history: History, window: Window, newest_ms: int) -> NewestFailed | None:

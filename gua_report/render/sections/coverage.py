@@ -7,8 +7,9 @@ import pandas as pd
 from gua_report.console.spelling import duration, parts_of
 from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Section, Table, figure, label
+from gua_report.render.sections.gpus import names_of
 from gua_report.render.values import iso, records, value
-from gua_report.render.words import clean, count, gpu, is_missing, moment, percent
+from gua_report.render.words import clean, count, is_missing, moment, percent
 from gua_report.summary.build import Report
 
 COLUMNS = ["from", "to", "seconds", "kind"]
@@ -52,10 +53,9 @@ def show(report: Report, options: Options) -> list[Section]:
 
 def _instant_only(report: Report) -> list[Block]:
     """A line on the cards whose utilization is not a mean, and what that means for their figures."""
-    cards = report.gpus[report.gpus["uuid"].isin(report.instant_only)]
-    if not len(cards):
+    names = names_of(report, report.instant_only)
+    if not names:
         return []
-    names = ", ".join(gpu(row["index"], row["mig_index"]) for row in cards.to_dict("records"))
     return [
         f"Instantaneous readings only: GPU {names}. The driver told no means over time: each tick saw 1/6 to 1 s, and"
         " what was done or not done between them is not known."

@@ -9,6 +9,7 @@ from gua_report.render import Options
 from gua_report.render.attention import STALE_MS
 from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
 from gua_report.render.sections.episodes import table_of_episodes, unknown_now
+from gua_report.render.sections.gpus import names_of
 from gua_report.render.values import Value, by_state, value
 from gua_report.render.words import amount, clean, moment, number, percent, points
 from gua_report.summary.build import Report
@@ -31,6 +32,7 @@ def document(report: Report) -> dict[str, object]:
         "change": None if report.before is None else change,
         "before_observed_share": value("share", report.before_observed_share),
         "ongoing": int(report.episodes["ongoing"].sum()) if report.knows_now else None,
+        "unknown_gpus": [clean(uuid) for uuid in report.unknown_now] if report.knows_now else None,
     }
 
 
@@ -87,7 +89,11 @@ def _held_now(report: Report, top: int) -> Section:
         return Section("headline", title, at, [f"{if_unknown}: {why}."])
     caption = f"{_at(report)}; GiB: the most the process held."
     ongoing = report.episodes[report.episodes["ongoing"].astype(bool)]
-    return Section("headline", title, caption, table_of_episodes(report, ongoing, top) or [if_none])
+    unknown = names_of(report, report.unknown_now)
+    blocks = table_of_episodes(report, ongoing, top) or ["Nobody is known to hold a card idle." if unknown else if_none]
+    if unknown:
+        blocks.append(f"Not known of GPU {unknown}: the driver did not tell what it is doing, or who is on it.")
+    return Section("headline", title, caption, blocks)
 
 
 def _at(report: Report) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gua_report.render import Options, renderer
 from gua_report.summary.newest_failed import NewestFailed
 from gua_sample.records import Tick
-from tests.lab import MINUTE_MS, MONDAY_MS, Job, Report, busy, free, held, minutes, report_minutes, write
+from tests.lab import MINUTE_MS, MONDAY_MS, Job, Report, busy, free, held, lost, minutes, report_minutes, write
 from tests.rolling import expire, roll_up_days
 
 told = partial(minutes, interval_ms=MINUTE_MS)
@@ -93,3 +95,20 @@ def test_an_expired_history_that_ends_with_a_failure_is_as_careful(tmp_path: Pat
     assert report.newest_failed.since_ms == at(120)
     assert report.knows_now == is_known
     assert report.episodes["ongoing"].tolist() == [True if is_known else None]
+
+
+def test_cards_of_which_the_newest_tick_does_not_tell_are_known_to_be_unknown(tmp_path: Path, source: str) -> None:
+    cards = told(0, 119, lost(), held(index=1)) + told(119, 120, free(), lost(1), busy(index=2))
+    report = reported(tmp_path, source, cards + failed(120, 121), 0, 121)
+    assert report.unknown_now == ["GPU-1"]
+    assert reported(tmp_path / "well", source, told(0, 120, lost()) + told(120, 121, free()), 0, 121).unknown_now == []
+
+
+def test_what_is_not_known_of_a_card_is_said_and_nobody_is_not(tmp_path: Path) -> None:
+    write(tmp_path, told(0, 60, free(), lost(1)))
+    report = report_minutes(tmp_path, 0, 60)
+    text = renderer("text")(report, Options())
+    assert "Nobody is known to hold a card idle." in text
+    assert "Not known of GPU 1: the driver did not tell" in text
+    assert "Nobody holds" not in text
+    assert json.loads(renderer("json")(report, Options()))["headline"]["unknown_gpus"] == ["GPU-1"]
