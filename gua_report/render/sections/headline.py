@@ -6,7 +6,7 @@ import pandas as pd
 
 from gua_report.console.spelling import duration
 from gua_report.render import Options
-from gua_report.render.attention import STALE_MS
+from gua_report.render.attention import MOST_UNKNOWN, STALE_MS
 from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
 from gua_report.render.sections.episodes import table_of_episodes, unknown_now
 from gua_report.render.sections.gpus import names_of
@@ -53,10 +53,11 @@ def _by_state(report: Report) -> Section:
         change = f"change: points against the {length} before"
     elif report.before_observed_share:
         change = f"not compared with the {length} before, {percent(report.before_observed_share)} of it observed"
+    unknown = f", {percent(shares[UNKNOWN])} is unknown" if shares[UNKNOWN] > MOST_UNKNOWN else ""
     columns.append(Column("meaning", lambda row: meanings[row["state"]], least=16, may_go=True))
     return Section(
         "headline",
-        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held",
+        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{unknown}",
         f"{amount(total)} observed GPU-hours by state; {change}.",
         [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
     )

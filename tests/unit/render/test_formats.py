@@ -31,7 +31,7 @@ from gua_report.summary.newest_failed import NewestFailed
 from gua_report.window import HOUR_MS
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, STATES
-from tests.reports import END_MS, NAN, empty_report, reserved_report, small_report
+from tests.reports import END_MS, NAN, by_state, empty_report, reserved_report, small_report
 from tests.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -165,9 +165,19 @@ def test_nobody_is_never_said_where_it_is_not_known(name: str, full: Report) -> 
     shown = " ".join(html.unescape(renderer(name)(unknown_report(full), Options())).replace("\\", "").split())
     why = "driver error since 15 Nov 23:00 (driver_not_loaded)"
     assert f"It is not known who holds what right now: {why}." in shown
+    assert f"The driver does not work: {why}." in shown
     assert "? not known whether ongoing" in shown
     assert "Nobody holds" not in shown
     assert "> ongoing" not in shown
+
+
+def test_a_small_idle_held_share_is_not_the_headline_where_much_is_unknown() -> None:
+    report = small_report()
+    assert "§1 Headline: 30.0% of the GPU time was idle-held, 10.0% is unknown\n" in text_of(report)
+    dark = replace(report, headline=by_state(share=[0.0, 0.0, 0.0, 1.0], gpu_hours=[0.0, 0.0, 0.0, 8.0]))
+    assert "0.0% of the GPU time was idle-held, 100.0% is unknown\n" in text_of(dark)
+    clear = replace(report, headline=by_state(share=[0.3, 0.3, 0.36, 0.04], gpu_hours=[3.0, 3.0, 3.6, 0.4]))
+    assert "30.0% of the GPU time was idle-held\n" in text_of(clear)
 
 
 def test_what_is_not_known_is_null_and_not_false_or_zero() -> None:
