@@ -6,7 +6,6 @@ import pandas as pd
 
 from gua_report.render import Options
 from gua_report.render.blocks import Bar, Block, Column, Section, Table, figure
-from gua_report.render.sections.headline import no_card
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, percent
 from gua_report.summary.build import Report
@@ -31,6 +30,12 @@ def document(report: Report) -> list[dict[str, object]]:
         }
         for row in records(report.gpus, COLUMNS)
     ]
+
+
+def no_card(report: Report) -> str:
+    """What to say where no card was in any state."""
+    unusable = bool((report.unpartitioned["gpu_hours"] > 0).any())
+    return "No card could be used: MIG is on, without an instance." if unusable else "No card was seen in this window."
 
 
 def show(report: Report, options: Options) -> list[Section]:

@@ -9,7 +9,7 @@ from gua_report.render import Options
 from gua_report.render.attention import MOST_UNKNOWN, STALE_MS
 from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
 from gua_report.render.sections.episodes import table_of_episodes, unknown_now
-from gua_report.render.sections.gpus import names_of
+from gua_report.render.sections.gpus import names_of, no_card
 from gua_report.render.values import Value, by_state, value
 from gua_report.render.words import amount, clean, moment, number, percent, points
 from gua_report.summary.build import Report
@@ -61,12 +61,6 @@ def _by_state(report: Report) -> Section:
         f"{amount(total)} observed GPU-hours by state; {change}.",
         [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
     )
-
-
-def no_card(report: Report) -> str:
-    """What to say where no card was in any state."""
-    unusable = bool((report.unpartitioned["gpu_hours"] > 0).any())
-    return "No card could be used: MIG is on, without an instance." if unusable else "No card was seen in this window."
 
 
 def _meanings(policy: Policy) -> dict[str, str]:
