@@ -118,9 +118,10 @@ def test_a_card_without_instances_is_in_no_state_and_all_of_it_is_unpartitioned(
     assert report.gpus["uuid"].tolist() == ["GPU-1"]
     (row,) = report.unpartitioned.to_dict("records")
     assert row == {"uuid": "GPU-0", "index": 0, "gpu_hours": pytest.approx(1), "equivalent_gpus": pytest.approx(1)}
-    text = renderer("text")(report, Options())
+    text = " ".join(renderer("text")(report, Options()).split())
     assert "2 GPUs, driver" in text
-    assert "unpartitioned: of cards with MIG on, what no instance" in text
+    assert "unpartitioned: of cards with MIG on, what no instance covers, so that nothing can use it." in text
+    assert "unpartitioned GPU-hours GPUs GPU 0 1.0 1.0 " in text
     assert report.coverage_share == 1
 
 
