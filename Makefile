@@ -9,7 +9,7 @@ export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test-deps test test-real torture test-pandas-2 test-all lint format bench install uninstall install-user uninstall-user wheels clean
+.PHONY: help venv demo test-deps test test-real torture test-pandas-2 test-all lint format bench truth install uninstall install-user uninstall-user wheels clean
 
 help: ## list what one can do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -83,6 +83,11 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/truth.py
+
+# TRUTH='--seed 1 2 3 --interval 15 --pauses 2:90', or --world FILE
+truth: $(STAMP) ## how true the hours are: a week of which all is known; TRUTH=--help
+	$(BIN)/python benchmarks/truth.py $(TRUTH)
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
 # SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group INTERVAL=15s

@@ -148,7 +148,7 @@ def judge(made: world.World, result: Result, bounds: Bounds, limit: Allowed | No
     """Print each figure beside its bound, or by itself where there is none."""
     truth, hours = result.truth, result.hours
     rolled = compare.largest_difference(hours, result.from_rollups)
-    bounds.show("the same report from rollups differs by", rolled * 3600, "s", 0.01)
+    bounds.show("the same report from rollups differs by", rolled * 3600, "s", 1)
     bounds.show("observed hours are off by", abs(percent_off(hours.observed, truth.observed_hours)), "%", 0.01)
     true = totals(truth.cards)
     if limit is None:

@@ -104,7 +104,7 @@ def _habits(pauses: Span) -> list[list[Habit]]:
             Habit(("dan",), IDLER, 9_000, (HOUR, 60 * HOUR), (10 * MINUTE, 3 * HOUR), _idler),
             Habit(("eva",), "worker", 25_000, (30 * MINUTE, 12 * HOUR), (10 * MINUTE, 4 * HOUR), work_on),
         ],
-        [Habit(("fay", "fin"), "short jobs", 12_000, (3, 60), (5, 300), _short)],
+        [Habit(("fay", "fin"), "short jobs", 12_000, (5, 60), (5, 300), _short)],
         [Habit(("gil",), "starved training", 40_000, (20 * MINUTE, 9 * HOUR), (MINUTE, 2 * HOUR), loads.starved)],
         [
             Habit(("hal",), "medium jobs", 22_000, (2 * MINUTE, 20 * MINUTE), (20, 20 * MINUTE), _medium),
@@ -135,7 +135,8 @@ def _idler(rng: Rng, samples: int) -> Load:
 
 
 def _short(rng: Rng, samples: int) -> Load:
-    return loads.steady(rng, samples, rng.uniform(20, 97))
+    # Of at least a tenth of half a minute: less would be called idle, though it does nothing but work.
+    return loads.steady(rng, samples, rng.uniform(65, 97))
 
 
 def _long_work(rng: Rng, samples: int) -> Load:
