@@ -34,7 +34,7 @@ Row = tuple[int | None, ...]
 
 
 class Past:
-    """The ticks of these partitions, from `oldest_ms` to before `end_ms`. Reading ends after so many seconds.
+    """The ticks of these partitions, from `oldest_ms` to before `end_ms`, as far as so many seconds allow.
 
     Unreadable partitions are skipped and reported, once each.
     """
@@ -52,7 +52,7 @@ class Past:
         self._partitions, self._open = partitions, open_partition
         self._oldest_ms, self._end_ms = reach
         self._complain = complain
-        self._ends = time.monotonic() + seconds
+        self._ends: float = time.monotonic() + seconds
         self._begins: dict[str, float] = {}  # by path: the first tick in it
 
     def portions(self) -> Iterator[tuple[int, int]]:
@@ -64,7 +64,11 @@ class Past:
             end_ms, length_ms = start_ms, 2 * length_ms
 
     def read(self, span: tuple[int, int], uuids: Collection[str] | None = None) -> list[Sight]:
-        """The ticks in a span of time, newest first, with these cards; None: with all of them."""
+        """The ticks in a span of time, newest first, with these cards; None: with all of them.
+
+        Half of the time that is left is for following them. If reading takes longer, this portion is the last.
+        """
+        until = (time.monotonic() + self._ends) / 2
         sights: list[Sight] = []
         for path in reversed(self._partitions):
             first, last = (partition_path(os.path.dirname(path), day_of(ms)) for ms in (span[0], span[1] - 1))
@@ -74,7 +78,7 @@ class Past:
                     with self._open(path) as connection:
                         (begin,) = connection.execute("SELECT min(ts_ms) FROM tick").fetchone()
                         self._begins[path] = check_types((begin or 0,), int)[0]
-                        sights += self._read(connection, span, uuids)
+                        sights += self._read(connection, span, uuids, until)
                 except EmptyPartition:
                     continue
                 except StoreError as error:
@@ -83,7 +87,7 @@ class Past:
         return sights
 
     def _read(
-        self, connection: sqlite3.Connection, span: tuple[int, int], uuids: Collection[str] | None
+        self, connection: sqlite3.Connection, span: tuple[int, int], uuids: Collection[str] | None, until: float
     ) -> Iterator[Sight]:
         boots = dict(check_types(row, int, str) for row in connection.execute("SELECT id, boot_id FROM session"))
         see_card = _card_reader(connection, self.rules)
@@ -91,12 +95,13 @@ class Past:
         told: list[Row] = []
         cards: dict[str, CardSight] = {}
         for ts_ms, group in groupby(connection.execute(ROWS.format(only=only), (*(uuids or ()), *span)), itemgetter(0)):
-            if time.monotonic() > self._ends:
+            if time.monotonic() > until:
+                self._ends = 0
                 return
             if not span[0] <= ts_ms < span[1]:
                 raise ValueError("an index that is out of order")
             rows = list(group)
-            interval_ms, session, saw_cards = check_types(rows[0][1:4], (int, None), int, int)
+            _, interval_ms, session, saw_cards = check_types(rows[0][:4], int, (int, None), int, int)
             tells = [row[4:] for row in rows]
             if tells != told:
                 told = tells

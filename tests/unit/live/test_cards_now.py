@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -159,6 +162,15 @@ def test_no_longer_than_so_many_seconds(tmp_path: Path) -> None:
     write(tmp_path, minutes(0, 30, held()))
     assert since(look_back(tmp_path, at(30.5, held()))) == (0, False)
     assert since(look_back(tmp_path, at(30.5, held()), seconds=-1)) is None
+
+
+def test_what_is_read_within_these_seconds_is_told(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 600, held()))
+    with mock.patch.object(time, "monotonic", side_effect=itertools.count(0, 0.001).__next__):  # a ms for each tick
+        told = since(look_back(tmp_path, at(600.5, held()), seconds=0.3))
+    assert told
+    assert 400 < told[0] < 480
+    assert not told[1]
 
 
 def test_an_idle_process_beside_a_busy_one_is_found(tmp_path: Path) -> None:
