@@ -20,7 +20,7 @@ from gua_report.window import midnight_ms, parse_window
 from gua_sample import settings
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import DAY_MS
-from gua_sample.policy import STATES
+from gua_sample.policy import STATES, UNPARTITIONED
 from gua_sample.rights import check_folder, owner_to_become
 
 
@@ -102,12 +102,12 @@ def load(
 def _frames(found: Classified, inside: Booleans) -> Frames:
     """The rows of the ticks that are inside."""
     rows = found.rows
-    names = np.array(STATES, dtype=object)
+    names = np.array([*STATES, UNPARTITIONED], dtype=object)
     ticks = found.ticks.assign(ts_ms=found.ticks["ts_ms"].astype("int64"))
     times, weights = ticks["ts_ms"].to_numpy(), ticks["weight_ms"].to_numpy()
     uuid_of = {uuid: position for position, uuid in enumerate(found.cards["uuid"])}
     tick = rows.cards.tick
-    facts = rows.card_facts.iloc[rows.cards.card].reset_index(drop=True)
+    facts = rows.card_facts.drop(columns="partition").iloc[rows.cards.card].reset_index(drop=True)
     column = facts["uuid"].map(uuid_of).to_numpy(dtype="int64")
     cards = (
         pd.DataFrame(rows.cards._asdict())

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from gua_sample import console, processes, service, settings, tick
 from gua_sample.errors import DriverError, StoreError, TextfileError, UsageError
-from gua_sample.policy import STATES, card_state
+from gua_sample.policy import STATES, UNPARTITIONED, card_state
 from gua_sample.records import TIMEOUT, Previous, Reading, Source, Tick
 from gua_sample.rights import become_owner
 
@@ -158,11 +158,13 @@ def summary(done: tick.Done) -> str:
 def json_summary(done: tick.Done) -> str:
     import json
 
+    counts = state_counts(done)
     return json.dumps(
         {
             "ts_ms": done.tick.ts_ms,
             "cards": len(done.tick.cards),
-            "states": state_counts(done),
+            "states": {state: counts[state] for state in STATES},
+            UNPARTITIONED: counts[UNPARTITIONED],
             "processes": len(done.tick.processes),
             "nvml_ms": done.tick.nvml_ms,
             "path": done.outcome.path,
@@ -173,4 +175,4 @@ def json_summary(done: tick.Done) -> str:
 
 def state_counts(done: tick.Done) -> dict[str, int]:
     states = [card_state(card) for card in done.tick.cards]
-    return {state: states.count(state) for state in STATES}
+    return {state: states.count(state) for state in (*STATES, UNPARTITIONED)}

@@ -17,6 +17,7 @@ from gua_sample.policy import (
     LONGEST_PASSING_INTERVAL_MS,
     NAN,
     TICKS_AROUND,
+    UNPARTITIONED,
     End,
     Policy,
     card_states,
@@ -49,6 +50,7 @@ class CardSight(NamedTuple):
     """What a tick tells of a card."""
 
     key: Key
+    status: str
     end: End
     is_unattributed: bool  # memory is held that no process shows
     processes: tuple[ProcessSight, ...]
@@ -119,7 +121,7 @@ def sight_of_card(card: Card, processes: Mapping[int, Process], rules: Rules) ->
         memories.append(NAN if usage.memory_mib is None else usage.memory_mib)
     used_mib = NAN if card.memory_used_mib is None else card.memory_used_mib
     hides = is_unattributed(used_mib, sum(memories), policy)
-    return CardSight((uuid, None, None), end_of(card, policy), hides, tuple(found))
+    return CardSight((uuid, None, None), card.facts.status, end_of(card, policy), hides, tuple(found))
 
 
 def sight_of(tick: Tick, rules: Rules = DEFAULT_RULES) -> Sight:
@@ -146,7 +148,7 @@ def judge(at: CardSight, after: CardSight | None, is_brief: bool, policy: Policy
         is_at_work(first, second, policy) or (key in holders and first != first and second != second)
         for key, (first, second) in percents.items()
     )
-    found = [(at.key, chosen(on))]
+    found = [(at.key, UNPARTITIONED if at.status == UNPARTITIONED else chosen(on))]
     for one in at.processes:
         is_alone, holds_on = company == {one.identity}, one.key in holders
         states = process_states(on, at.end.is_dark, is_alone, holds_on, percents[one.key], is_accounted_for, policy)

@@ -45,7 +45,7 @@ FAMILIES = {
     "gpu_idle_device_power_watts": "Power that the GPU draws.",
     "gpu_idle_device_temperature_celsius": "Temperature of the GPU.",
     "gpu_idle_memory_total_bytes": "Memory that idle processes hold on this GPU, taken together.",
-    "gua_card_state": "1 for the state that the card is in, 0 for the others.",
+    "gua_card_state": "1 for the state that the card is in, 0 for the others; none for an unpartitioned card.",
     "gua_card_status": "1; the status is ok, or what went wrong with the card.",
     "gua_holder": "1; who holds the card or works on it, and in which state.",
     "gua_holder_memory_bytes": "GPU memory that this identity holds on the card.",
@@ -173,7 +173,7 @@ def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> No
 
 def add_card(page: Page, card: Card, found: str) -> None:
     labels = {"gpu": gpu_label(card), "uuid": card.facts.uuid}
-    for state in STATES:
+    for state in STATES if found in STATES else ():
         page.add("gua_card_state", int(state == found), **labels, state=state)
     page.add("gua_card_status", 1, **labels, status=card.facts.status)
 

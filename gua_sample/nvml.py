@@ -1,6 +1,7 @@
 """The gateway to the driver: it starts NVML, finds the cards and reads each separately, so that one can fail alone.
 
-Only this module, nvml_card (one card) and nvml_gpm (utilization of MIG instances) call NVML.
+Only this module, nvml_card (one card), nvml_buffers (utilization over time) and nvml_gpm (utilization of MIG instances)
+call NVML.
 """
 
 # No `from __future__ import annotations` here: see records.py.
@@ -12,9 +13,9 @@ import pynvml
 
 from gua_sample.errors import DriverError
 from gua_sample.nvml_card import IN_TROUBLE, Place, error_name, read_card, text
-from gua_sample.policy import STATUS_OK
+from gua_sample.policy import STATUS_OK, UNPARTITIONED
 from gua_sample.processes import uptime_ms
-from gua_sample.records import Card, CardFacts, Cursor, Previous, Reading
+from gua_sample.records import MIG_FACTS, Card, CardFacts, Cursor, Previous, Reading
 
 REMEDIES = {
     "library_not_found": "libnvidia-ml.so.1 was not found: install the NVIDIA driver, then check with nvidia-smi",
@@ -28,7 +29,10 @@ OTHER_REMEDY = "check nvidia-smi and 'dmesg | grep -i nvrm'"
 
 
 class Found(NamedTuple):
-    """A card that was found: a physical one, or a MIG instance. One that fails has a status, and no handle."""
+    """A card that was found: a physical one, or a MIG instance. One that fails has a status, and no handle.
+
+    A card with MIG on and no instance has a handle, and the status `unpartitioned`.
+    """
 
     place: Place
     handle: Any = None
@@ -76,6 +80,8 @@ def _read_all(previous: Previous | None) -> Reading:
         except pynvml.NVMLError as error:  # not even its uuid can be read
             failed.append(one._replace(status=error_name(error)))
             continue
+        if one.status == UNPARTITIONED:
+            card = _without_use(card)
         if one.meter is not None:
             meters[len(cards)] = one.meter
         cards.append(card)
@@ -86,7 +92,10 @@ def _read_all(previous: Previous | None) -> Reading:
     present = {card.facts.uuid for card in cards}
     for one in failed:
         for cursor in _last_seen(one, seen, present):
-            facts = CardFacts(*cursor[:3], None, cursor.parent_uuid, None, None, None, one.status, None)
+            facts = CardFacts(
+                *(*cursor[:3], None, cursor.parent_uuid, None, None, None, one.status, None),
+                **{name: getattr(cursor, name) for name in MIG_FACTS},
+            )
             cards.append(Card(facts, None, None, None, None, None, None, []))
             new_cursors.append(cursor)
     return Reading(driver_version, cards, new_cursors)
@@ -99,7 +108,7 @@ def _find(index: int) -> list[Found]:
         parent = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = text(pynvml.nvmlDeviceGetUUID, parent)
         is_mig = _or_default([0], pynvml.nvmlDeviceGetMigMode, parent)[0]
-        places = range(_or_default(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, parent) if is_mig else 0)
+        places = range(pynvml.nvmlDeviceGetMaxMigDeviceCount(parent) if is_mig else 0)
         memory = _or_default(None, pynvml.nvmlDeviceGetMemoryInfo, parent) if is_mig else None
     except pynvml.NVMLError as error:
         return [Found(Place(index), status=error_name(error), uuid=uuid)]
@@ -115,11 +124,22 @@ def _find(index: int) -> list[Found]:
             found.append(Found(place, status=error_name(error)))
     instances = [one.handle for one in found if one.handle is not None]
     if not instances:
-        return found or [Found(Place(index), parent)]
+        return found or [Found(Place(index), parent, status=UNPARTITIONED if is_mig else STATUS_OK)]
     from gua_sample import nvml_gpm  # most hosts have no MIG, and imports take time at each tick
 
     meters = iter(nvml_gpm.start(parent, instances))
     return [one._replace(meter=next(meters)) if one.handle is not None else one for one in found]
+
+
+def _without_use(card: Card) -> Card:
+    """The card as one that nothing can use: without utilization and processes, which the driver may not tell anyway.
+
+    A reader that does not know the status calls such a card unknown. If the card fails, its status says so instead.
+    """
+    if card.facts.status in {error_name(pynvml.NVMLError(value)) for value in IN_TROUBLE}:
+        return card
+    facts = card.facts._replace(status=UNPARTITIONED)
+    return card._replace(facts=facts, utilization_percent=None, utilization_source=None, usages=[])
 
 
 def _or_default(default: Any, function: Any, *arguments: Any) -> Any:

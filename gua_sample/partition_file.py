@@ -11,7 +11,7 @@ from typing import Any
 from gua_sample import schema
 from gua_sample.errors import CorruptPartition, EmptyPartition, PartitionBusy, StoreError
 from gua_sample.partition_names import DAY_MS
-from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Tick
+from gua_sample.records import MIG_FACTS, Boot, Card, CardFacts, Cursor, Previous, Process, Tick
 from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, is_begun, visit_seconds
 
 # Time to wait for readers before the tick is kept beside the partition. It is short, since a writer
@@ -111,7 +111,18 @@ class Writer:
             ).fetchall()
             types = str, int, (int, None), (str, None), (int, None), (int, None), int
             cursors = [Cursor(*check_types(row, *types)) for row in rows]
+            if any(cursor.mig_index is not None for cursor in cursors):
+                shares = self._mig_shares()
+                cursors = [cursor._replace(**shares.get(cursor.uuid, {})) for cursor in cursors]
         return Previous(Boot(boot_id, boot_time_ms), driver_version, cursors)
+
+    def _mig_shares(self) -> dict[str, dict[str, Any]]:
+        """The MIG_FACTS that instances last told, by uuid; none in a file of an older gua."""
+        if schema.find_missing(self._connection, schema.ADDED):
+            return {}
+        told = f"SELECT uuid, {', '.join(MIG_FACTS)} FROM card WHERE compute_slices IS NOT NULL ORDER BY id"
+        rows = [check_types(row, str, *((int, None),) * len(MIG_FACTS)) for row in self._execute(told)]
+        return {uuid: dict(zip(MIG_FACTS, facts, strict=True)) for uuid, *facts in rows}
 
     def names(self) -> dict[int, str]:
         """The stored names of users, by uid. No lock outlives this call."""
@@ -233,7 +244,7 @@ class Writer:
         self._connection.executemany(
             "INSERT OR REPLACE INTO cursor (uuid, session_id, gpu_index, mig_index, parent_uuid, samples_cursor,"
             " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(cursor.uuid, session_id, *cursor[1:]) for cursor in tick.cursors],
+            [(cursor.uuid, session_id, *cursor[1:7]) for cursor in tick.cursors],
         )
 
 

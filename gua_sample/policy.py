@@ -25,6 +25,8 @@ STATES = (ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN)
 MOST_ACTIVE_FIRST = (ACTIVE, IDLE_HELD, UNKNOWN, TRULY_IDLE)
 
 STATUS_OK = "ok"
+# The status of a card with MIG on and no instance, which nothing can use: it is in none of the states.
+UNPARTITIONED = "unpartitioned"
 # A gap between two ticks of up to this many intervals is a late tick; a longer gap is a hole.
 LONGEST_GAP_INTERVALS = 2.5
 # A tick without a stored interval takes the median gap of this many ticks around it.
@@ -167,7 +169,9 @@ def end_of(card: Card, policy: Policy = DEFAULT) -> End:
 
 
 def card_state(card: Card, policy: Policy = DEFAULT) -> str:
-    """The state of a card at one tick, judged by itself."""
+    """The state of a card at one tick, judged by itself; `unpartitioned`, which is no state, if nothing can use it."""
+    if card.facts.status == UNPARTITIONED:
+        return UNPARTITIONED
     end = end_of(card, policy)
     return chosen(card_states(end, end, True, policy))
 

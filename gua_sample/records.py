@@ -40,6 +40,10 @@ class CardFacts(NamedTuple):
     parent_memory_mib: int | None = None
 
 
+# The facts that tell the share of a MIG instance in its card, with its memory_total_mib.
+MIG_FACTS = ("compute_slices", "most_compute_slices", "parent_memory_mib")
+
+
 class Card(NamedTuple):
     """One card at one tick."""
 
@@ -73,9 +77,13 @@ class Cursor(NamedTuple):
     gpu_index: int
     mig_index: int | None
     parent_uuid: str | None
-    samples_cursor: int | None  # in whatever clock the driver uses
+    samples_cursor: int | None  # time of the newest record, in whatever clock the driver uses
     processes_cursor: int | None
     uptime_ms: int
+    # What a MIG instance told of its share, for a tick at which it fails. The store has it with the card's facts.
+    compute_slices: int | None = None
+    most_compute_slices: int | None = None
+    parent_memory_mib: int | None = None
 
 
 class Boot(NamedTuple):

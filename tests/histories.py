@@ -8,7 +8,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from gua_sample.records import Tick
-from tests.lab import HIDDEN, HOUR_MS, MONDAY_MS, SECOND_MS, Gpu, Job, busy, free, held, lost, mig, tick
+from tests.lab import (
+    HIDDEN,
+    HOUR_MS,
+    MONDAY_MS,
+    SECOND_MS,
+    Gpu,
+    Job,
+    busy,
+    failed,
+    free,
+    held,
+    lost,
+    mig,
+    sliced,
+    tick,
+    unpartitioned,
+)
 
 KINDS: list[Any] = [
     lambda index, pid: busy(Job(pid, f"user{pid % 3}"), index=index),
@@ -29,6 +45,16 @@ KINDS: list[Any] = [
     lambda index, pid: busy(Job(pid, "user0", 60, sm_percent=3), Job(pid + 50, "user1", 60), index=index),
     lambda index, pid: Gpu(index, 15.0, (Job(pid, "user0", sm_percent=4), Job(pid + 50, "user1"))),
 ]
+# MIG on card 2, all sorts of it.
+INSTANCES: list[list[Gpu]] = [
+    [mig(2, 0, 90.0, (Job(90, "mig"),)), mig(2, 1)._replace(total_mib=20_000)],
+    [sliced(2, 0, 3, 90.0, (Job(90, "mig"),)), sliced(2, 1)],
+    [failed(mig(2, 0)), sliced(2, 1)],
+    [sliced(2, 0, 3), failed(mig(2, 1)), mig(2, 2)],
+    [mig(2, 0)._replace(parent_mib=81_920), sliced(2, 1, 4)],
+    [sliced(2, place) for place in range(7)],
+    [unpartitioned(2)],
+]
 
 
 class Moment(NamedTuple):
@@ -41,13 +67,12 @@ class Moment(NamedTuple):
     ran: int  # seconds until it ended or was killed
     kinds: tuple[int, int]  # positions in KINDS, one for each card
     pid: int
-    has_mig: bool
+    instances: int | None  # position in INSTANCES
 
     def tick(self, ts_ms: int) -> Tick:
         gpus = [KINDS[kind](index, self.pid + 10 * index) for index, kind in enumerate(self.kinds)]
         gpus = [gpu for gpu in gpus if gpu is not None]
-        if self.has_mig:
-            gpus += [mig(2, 0, 90.0, (Job(90, "mig"),)), mig(2, 1)._replace(total_mib=20_000)]
+        gpus += [] if self.instances is None else INSTANCES[self.instances]
         error = self.error or (None if gpus else "no_cards")
         interval_ms = None if self.told is None else self.told * SECOND_MS
         boot, nvml_ms = f"boot-{self.boot}", self.ran * SECOND_MS
@@ -64,12 +89,13 @@ def histories(draw: st.DrawFn) -> list[Moment]:
     for _ in range(draw(st.integers(1, 14))):
         kinds = draw(st.tuples(st.integers(0, len(KINDS) - 1), st.integers(0, len(KINDS) - 1)))
         error = draw(st.sampled_from([None] * 6 + ["unknown", "timeout"]))
-        pid, has_mig = draw(st.integers(1, 4)), draw(st.integers(0, 5)) == 5
+        pid = draw(st.integers(1, 4))
+        instances = draw(st.sampled_from([*[None] * 6, *range(len(INSTANCES))]))
         for _ in range(draw(st.integers(1, 4))):  # several ticks see the same
             gap = round(base * draw(st.sampled_from([1, 1, 1, 1, 0.5, 1.3, 2, 2.5, 2.6, 9])))
             interval = None if draw(st.integers(0, 7)) == 7 else told
             ran = round(base * draw(st.sampled_from([0, 0, 0, 0.5, 1.2, 3, 7, 20])))
-            moments.append(Moment(gap, interval, boot, error, ran, kinds, pid, has_mig))
+            moments.append(Moment(gap, interval, boot, error, ran, kinds, pid, instances))
         boot += draw(st.integers(0, 7)) == 7
     return moments
 

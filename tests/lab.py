@@ -61,12 +61,16 @@ class Gpu(NamedTuple):
     parent: str | None = None
     energy: int | None = None
     uuid: str | None = None
+    slices: int | None = None  # of a MIG instance
+    most_slices: int | None = None
+    parent_mib: int | None = None
 
     def card(self) -> Card:
         name = self.uuid or (f"GPU-{self.place}" if self.mig_index is None else f"MIG-{self.place}-{self.mig_index}")
         used = self.used_mib if self.used_mib != -1 else sum(job.memory_mib or 0 for job in self.jobs)
         facts = CardFacts(
-            name, self.place, self.mig_index, "A100", self.parent, self.total_mib, 500, 1, self.status, None
+            *(name, self.place, self.mig_index, "A100", self.parent, self.total_mib, 500, 1, self.status, None),
+            *(self.slices, self.most_slices, self.parent_mib),
         )
         usages = [Usage(job.pid, job.type, job.memory_mib, job.sm_percent) for job in self.jobs]
         source = None if self.utilization is None else "samples"
@@ -96,6 +100,23 @@ def lost(index: int = 0) -> Gpu:
 
 def mig(index: int, mig_index: int, utilization: float | None = 0.0, jobs: tuple[Job, ...] = ()) -> Gpu:
     return Gpu(index, utilization, jobs, total_mib=9856, mig_index=mig_index, parent=f"GPU-{index}")
+
+
+def sliced(
+    index: int, mig_index: int, slices: int = 1, utilization: float | None = 0.0, jobs: tuple[Job, ...] = ()
+) -> Gpu:
+    """A MIG instance that tells its compute slices, of seven."""
+    return mig(index, mig_index, utilization, jobs)._replace(slices=slices, most_slices=7, parent_mib=81_920)
+
+
+def failed(instance: Gpu) -> Gpu:
+    """The MIG instance, lost: it tells nothing more."""
+    return Gpu(instance.place, None, (), None, "gpu_is_lost", None, instance.mig_index, instance.parent)
+
+
+def unpartitioned(index: int = 0) -> Gpu:
+    """A card with MIG on and no instance."""
+    return Gpu(index, None, (), 500, "unpartitioned")
 
 
 HIDDEN = Gpu(0, 0.0, (), used_mib=20_000)  # unattributed memory

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 from itertools import pairwise
 from statistics import median
 from zoneinfo import ZoneInfo
@@ -68,8 +69,24 @@ class Naive:
         sums: dict[tuple[str, str], float] = defaultdict(float)
         for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
             one = self.ticks[place]
+            for card in _usable(one):
+                state = self.judged.card_state(place, card)
+                sums[card.facts.uuid, state] += length * self._share(card, one) / HOUR_MS
+        return dict(sums)
+
+    def unpartitioned(self, start_ms: int, end_ms: int) -> dict[str, float]:
+        """GPU-hours that no MIG instance covers, by the uuid of the physical card."""
+        sums: dict[str, float] = defaultdict(float)
+        for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+            one = self.ticks[place]
             for card in one.cards:
-                sums[card.facts.uuid, self.judged.card_state(place, card)] += length * _share(card, one) / HOUR_MS
+                if card.facts.status == "unpartitioned":
+                    sums[card.facts.uuid] += length / HOUR_MS
+            for parent in {card.facts.parent_uuid for card in one.cards if card.facts.parent_uuid is not None}:
+                slices = [self._told(card, one)[0] for card in one.cards if card.facts.parent_uuid == parent]
+                known = [share for share in slices if share is not None]
+                if len(known) == len(slices) and sum(known) < Fraction(1):
+                    sums[parent] += length * float(1 - sum(known)) / HOUR_MS
         return dict(sums)
 
     def identities(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
@@ -77,7 +94,7 @@ class Naive:
         sums: dict[tuple[str, str], float] = defaultdict(float)
         for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
             one = self.ticks[place]
-            for card in one.cards:
+            for card in _usable(one):
                 states: dict[str, str] = {}
                 for usage in card.usages:
                     state, counts = self.judged.processes[place][card.facts.uuid, usage.pid]
@@ -90,7 +107,7 @@ class Naive:
                 if is_held and (card.memory_used_mib or 0) - known > 1024:
                     states["(unattributed)"] = "idle-held"
                 for name, state in states.items():
-                    sums[name, state] += length * _share(card, one) / HOUR_MS
+                    sums[name, state] += length * self._share(card, one) / HOUR_MS
         return dict(sums)
 
     def heatmap(self, start_ms: int, end_ms: int, zone: str) -> dict[tuple[int, int], float]:
@@ -101,14 +118,46 @@ class Naive:
             one = self.ticks[place]
             local = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=begin)
             local = local.astimezone(ZoneInfo(zone))
-            for card in one.cards:
+            for card in _usable(one):
                 state = self.judged.card_state(place, card)
                 key = (local.weekday(), local.hour)
                 if state != "unknown":
-                    known[key] += length * _share(card, one)
+                    known[key] += length * self._share(card, one)
                 if state == "active":
-                    active[key] += length * _share(card, one)
+                    active[key] += length * self._share(card, one)
         return {key: active[key] / value for key, value in known.items()}
+
+    def _told(self, card: Card, one: Tick) -> list[Fraction | None]:
+        """An instance's share by slices, its share by memory, and its memory. A failed one's are of the same day."""
+        same_day = (tick for tick in self.ticks if tick.ts_ms // DAY_MS == one.ts_ms // DAY_MS)
+        seen = dict.fromkeys(other.facts for tick in same_day for other in tick.cards)
+        own = [card.facts]
+        if card.facts.status != "ok":
+            own += [facts for facts in reversed(seen) if facts.uuid == card.facts.uuid]
+        found: list[Fraction | None] = []
+        for part, whole in (
+            ("compute_slices", "most_compute_slices"),
+            ("memory_total_mib", "parent_memory_mib"),
+            ("memory_total_mib", "memory_reserved_mib"),  # all cards of the laboratory have the same reserve
+        ):
+            known = [(getattr(facts, part), getattr(facts, whole)) for facts in own]
+            found.append(next((Fraction(one, other) for one, other in known if one and other), None))
+        return found
+
+    def _share(self, card: Card, one: Tick) -> float:
+        """The share of a card in a GPU: 1, or of a MIG instance by slices, else by memory, else beside its siblings."""
+        if card.facts.parent_uuid is None:
+            return 1.0
+        family = [self._told(other, one) for other in one.cards if other.facts.parent_uuid == card.facts.parent_uuid]
+        slices, memory, mib = self._told(card, one)
+        if slices or memory:
+            return float(slices or memory or 0)
+        sizes = [other[2] for other in family if other[2]]
+        usual = sum(sizes) / len(sizes) if sizes else Fraction(1)
+        everything = sum(other[2] or usual for other in family)
+        guesses = sum((other[2] or usual) / everything for other in family if not other[0] and not other[1])
+        left = max(Fraction(0), 1 - sum(other[0] or other[1] or 0 for other in family))
+        return float((mib or usual) / everything * min(Fraction(1), left / guesses))
 
     def gaps(self, start_ms: int, end_ms: int) -> dict[str, float]:
         """Seconds without card time by kind, from the first tick on."""
@@ -137,9 +186,6 @@ class Naive:
         return sum(length for place, _, length in self.pieces(start_ms, end_ms, DAY_MS) if self.ticks[place].cards)
 
 
-def _share(card: Card, one: Tick) -> float:
-    parent = card.facts.parent_uuid
-    if parent is None:
-        return 1.0
-    sisters = [other for other in one.cards if other.facts.parent_uuid == parent]
-    return (card.facts.memory_total_mib or 0) / sum(other.facts.memory_total_mib or 0 for other in sisters)
+def _usable(one: Tick) -> list[Card]:
+    """The cards that are in one of the four states."""
+    return [card for card in one.cards if card.facts.status != "unpartitioned"]

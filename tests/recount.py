@@ -29,6 +29,7 @@ class Counted(NamedTuple):
     episodes: list[tuple[str, int, int, int, bool, bool]]  # card, pid, start, end, joins before, joins after
     spans: list[tuple[int, int, str, str | None]]
     facts: list[tuple[str, int]]
+    unpartitioned: dict[tuple[int, str], int]  # hour, physical card: ms that no MIG instance covers
 
 
 class Recount:
@@ -78,6 +79,7 @@ class Recount:
             self._episodes(own),
             self._spans(own),
             sorted({(card.facts.uuid, card.facts.gpu_index) for place in reaching for card in self.ticks[place].cards}),
+            self._unpartitioned(reaching, start, end),
         )
 
     def _pieces(self, place: int, start: int, end: int) -> list[tuple[int, int]]:
@@ -92,7 +94,7 @@ class Recount:
             after: dict[str, int | None] = {}
             if self.joined[place]:
                 after = {card.facts.uuid: card.energy_joules for card in self.ticks[place + 1].cards}
-            for card in tick.cards:
+            for card in (card for card in tick.cards if card.facts.status != "unpartitioned"):
                 then, now = after.get(card.facts.uuid), card.energy_joules
                 used = None if then is None or now is None or then < now else then - now
                 for hour, length in self._pieces(place, start, end):
@@ -102,6 +104,21 @@ class Recount:
                         known[1] += used * length / (self.ends[place] - tick.ts_ms)
                         known[2] += length
         return {key: (round(one), round(two), round(three)) for key, (one, two, three) in sums.items()}
+
+    def _unpartitioned(self, places: list[int], start: int, end: int) -> dict[tuple[int, str], int]:
+        """What no instance covers, by slices: of instances that all tell theirs, or of a card without any."""
+        sums: dict[tuple[int, str], float] = defaultdict(float)
+        for place in places:
+            cards = [card.facts for card in self.ticks[place].cards]
+            left = {facts.uuid: 7 for facts in cards if facts.status == "unpartitioned"}
+            for facts in cards:
+                if facts.parent_uuid is not None:
+                    left[facts.parent_uuid] = left.get(facts.parent_uuid, 7) - (facts.compute_slices or 7)
+            for hour, length in self._pieces(place, start, end):
+                for uuid, sevenths in left.items():
+                    if sevenths > 0:
+                        sums[hour, uuid] += length * sevenths / 7
+        return {key: round(ms) for key, ms in sums.items()}
 
     def _identities(self, places: list[int], start: int, end: int) -> dict[tuple[int, str, str, str], int]:
         sums: dict[tuple[int, str, str, str], int] = defaultdict(int)
@@ -175,7 +192,7 @@ class Recount:
 
 def as_stored(day: Day) -> Counted:
     """The stored day in the form of a recount, for comparison."""
-    cards, identities, holds, facts = day.rollup
+    cards, identities, holds, facts, unpartitioned = day.rollup
     episodes, spans = day.episodes, day.spans
     energy = zip(cards["weight_ms"], cards["energy_joules"], cards["energy_ms"], strict=True)
     return Counted(
@@ -196,6 +213,7 @@ def as_stored(day: Day) -> Counted:
             for start, end, boot, _, kind in spans.itertuples(index=False)
         ],
         sorted(zip(facts["uuid"], facts["gpu_index"], strict=True)),
+        {(hour, uuid): round(ms) for hour, uuid, ms in unpartitioned.itertuples(index=False)},
     )
 
 

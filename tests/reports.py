@@ -95,6 +95,10 @@ def small_report() -> Report:
             energy_kwh=[60.0, 9.04, 4.0, NAN],
             cost=[518.0, 377.712, 251.2, NAN],
         ),
+        unpartitioned=pd.DataFrame(
+            [("GPU-c", 1, 1.0, 0.01), ("GPU-d", 3, 42.0, 0.25)],
+            columns=["uuid", "index", "gpu_hours", "equivalent_gpus"],
+        ),
         energy_known_share=0.9,
         reclaim=pd.DataFrame({"after_seconds": [1800.0, 3600.0, 7200.0], "freed_gpu_hours": [120.5, 99.0, 71.25]}),
         gpus=gpu_frame(
@@ -156,6 +160,7 @@ def empty_report() -> Report:
         headline=by_state(share=[NAN] * 4, gpu_hours=nothing),
         before=None,
         capacity=by_state(gpu_hours=nothing, equivalent_gpus=nothing, energy_kwh=[NAN] * 4, cost=[NAN] * 4),
+        unpartitioned=full.unpartitioned.iloc[:0],
         energy_known_share=None,
         reclaim=full.reclaim.iloc[:0],
         gpus=full.gpus.iloc[:0],

@@ -34,7 +34,10 @@ WEEK = [day_of(TODAY_MS - days * DAY_MS) for days in range(7, 0, -1)]
 OLD = [day_of(TODAY_MS - days * DAY_MS) for days in (9, 8)]
 RECENT = [day_of(TODAY_MS - days * DAY_MS) for days in (5, 4)]
 KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
-FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
+FRAMES = (
+    *("headline", "before", "capacity", "unpartitioned", "reclaim"),
+    *("gpus", "identities", "heatmap", "episodes", "gaps"),
+)
 FIGURES = ("driver_versions", "newest_ms", "window")
 TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
 

@@ -12,7 +12,7 @@ from gua_report.people.identities import UNATTRIBUTED, apply_mapping
 from gua_report.reservations.cards import AVAILABLE, UNUSED, Validation
 from gua_sample import console
 from gua_sample.errors import GuaError
-from gua_sample.policy import IDLE_HELD, STATUS_OK, TRULY_IDLE
+from gua_sample.policy import IDLE_HELD, STATUS_OK, TRULY_IDLE, UNPARTITIONED
 from gua_sample.processes import printable, user_names
 
 PROG = "gua free"
@@ -102,7 +102,9 @@ def too_few(scene: Scene, taken: list[Validation], wanted: int, count: int) -> s
     reservers = f"{len(reserved)} reserved by {owners}; " if reserved else ""
     unknown = len(taken) - len(reserved)
     unreadable = f"{unknown} whose reservations can't be read; " if unknown else ""
-    return f"Requested {wanted}, available {count} ({holders}{reservers}{unreadable}gua status)"
+    unusable = [seen.state for seen in scene.cards].count(UNPARTITIONED)
+    unpartitioned = f"{unusable} unpartitioned; " if unusable else ""
+    return f"Requested {wanted}, available {count} ({holders}{reservers}{unreadable}{unpartitioned}gua status)"
 
 
 def spell_holders(held: list[CardSeen], now_ms: int) -> list[str]:

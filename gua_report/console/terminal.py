@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO, TypeVar
 
-from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN
+from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN, UNPARTITIONED
 
 Item = TypeVar("Item")
 Progress = Callable[[int, int], None]  # is told how many of how many steps are done
 
-STATE_COLORS = {ACTIVE: "32", IDLE_HELD: "33", TRULY_IDLE: "36", UNKNOWN: "90"}
+STATE_COLORS = {ACTIVE: "32", IDLE_HELD: "33", TRULY_IDLE: "36", UNKNOWN: "90", UNPARTITIONED: "90"}
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gua_report.doctor.findings import Finding, error, ok, plural, sudo, warning
+from gua_report.doctor.findings import COMMENT, Finding, error, ok, plural, sudo, warning
 from gua_report.doctor.user import User, group_name, may, ourselves
 from gua_report.machine.child import NO_ANSWER, ask
 from gua_sample.errors import DriverError
-from gua_sample.policy import STATUS_OK
+from gua_sample.policy import STATUS_OK, UNPARTITIONED
 from gua_sample.processes import read_file
 from gua_sample.records import TIMEOUT
 
@@ -22,6 +22,8 @@ NVML = "NVML"
 SLOW_SECONDS = 5.0
 PERSIST = "sudo systemctl enable --now nvidia-persistenced"
 MAKE_NODES = "sudo nvidia-modprobe -u -c 0"
+# Profile 0 is all of a card, of whatever kind; -C makes the compute instance in it.
+MAKE_INSTANCE = f"sudo nvidia-smi mig -i {{}} -cgi 0 -C{COMMENT}one of all of it; nvidia-smi mig -lgip lists others"
 PR_SET_NO_NEW_PRIVS = 38
 
 # Commands to type; nvml.REMEDIES explains the errors.
@@ -103,7 +105,7 @@ def check_nvml(seen: Look, user: User, is_sampled: bool) -> Iterator[Finding]:
         else:
             yield error(NVML, seen.text, command)
         return
-    failed = [card for card in seen.cards if card["status"] != STATUS_OK]
+    failed = [card for card in seen.cards if card["status"] not in (STATUS_OK, UNPARTITIONED)]
     text = f"driver {seen.driver_version or 'of unknown version'}, {plural(len(seen.cards), 'card')}"
     text += f", answered in {spell_seconds(seen.seconds)}" + ("" if seen.asked_as.is_us else f", as {seen.asked_as}")
     if len(failed) == len(seen.cards):
@@ -115,11 +117,15 @@ def check_nvml(seen: Look, user: User, is_sampled: bool) -> Iterator[Finding]:
     for card in failed:
         command = COMMANDS.get(card["status"], OTHER_COMMAND)
         yield warning(NVML, f"card {_place(card)} ({card['uuid']}) fails: {card['status']}", command)
+    unpartitioned = [card for card in seen.cards if card["status"] == UNPARTITIONED]
+    for card in unpartitioned:
+        text = f"card {_place(card)} ({card['uuid']}) can't be used: MIG is on, without an instance"
+        yield warning(NVML, text, MAKE_INSTANCE.format(card["gpu_index"]))
     off = sorted({card["gpu_index"] for card in seen.cards if card["persistence_mode"] == 0})
     if off:
         text = "persistence mode is off: each tick initialises the card anew, which takes seconds"
         yield warning(NVML, f"{text} (card {', '.join(map(str, off))})", PERSIST)
-    yield from _check_missing(seen.cards)
+    yield from _check_missing([card for card in seen.cards if card not in unpartitioned])
 
 
 def _check_missing(cards: list[dict[str, Any]]) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from gua_report.config import Config
 from gua_report.people.identities import apply_mapping, resolve
 from gua_sample.partition_names import day_of
-from gua_sample.policy import NAN, STATUS_OK, Policy, card_states, chosen, see_end
+from gua_sample.policy import NAN, STATUS_OK, UNPARTITIONED, Policy, card_states, chosen, see_end
 
 Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
 Bounds: TypeAlias = tuple[int, int]  # start and end in milliseconds
@@ -164,7 +164,9 @@ OTHER_NAMES = {"rollups": "card_hours"}
 def state_of(
     policy: Policy, utilization: float | None, status: str, process_memory: float | None, memory_used: float | None
 ) -> str:
-    """The state of a card with these STATE_FACTS, which one tick tells: judged by that tick alone."""
+    """The state of a card with these STATE_FACTS, or `unpartitioned`, as gua_sample.policy.card_state has it."""
+    if status == UNPARTITIONED:
+        return UNPARTITIONED
     end = see_end(
         NAN if utilization is None else utilization,
         status != STATUS_OK,

@@ -78,7 +78,10 @@ class CardSeen(NamedTuple):
     def told(self) -> CardNow:
         holders = [Holder(one.user, one.pid, one.command, one.memory_mib) for one in self.processes]
         since_ms, is_exact = self.since or (None, True)
-        return CardNow(self.card.facts.gpu_index, self.card.facts.uuid, holders, self.state, since_ms, is_exact)
+        facts = self.card.facts
+        return CardNow(
+            facts.gpu_index, facts.uuid, holders, self.state, since_ms, is_exact, parent_uuid=facts.parent_uuid
+        )
 
 
 class Scene(NamedTuple):

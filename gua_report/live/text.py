@@ -12,7 +12,7 @@ from gua_report.console.spelling import duration, gpu, to_ascii
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling, sampling_text
 from gua_report.reservations.cards import Validation
-from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK
+from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK, UNPARTITIONED
 from gua_sample.processes import printable
 
 WIDTH = 78
@@ -73,7 +73,7 @@ def render(scene: Scene, validations: dict[str, Validation], sampling: Sampling,
 
 def title(scene: Scene) -> str:
     states = [seen.state for seen in scene.cards]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in STATES if state in states)
+    counts = ", ".join(f"{states.count(state)} {state}" for state in (*STATES, UNPARTITIONED) if state in states)
     cards = "1 GPU" if len(states) == 1 else f"{len(states)} GPUs"
     when = time.strftime("%H:%M:%S %Z", time.localtime(scene.tick.ts_ms // 1000))
     return f"{cards} at {when}: {counts}"
@@ -99,9 +99,11 @@ def join(row: list[str], sizes: list[int], style: Style, state: str | None) -> s
 
 
 def details(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
-    """The lines below a card: why it fails, and its processes."""
+    """The lines below a card: why it fails or can't be used, and its processes."""
     lines = []
-    if seen.card.facts.status != STATUS_OK:
+    if seen.state == UNPARTITIONED:
+        lines += fold("MIG is on, without an instance: nothing can use it until one is made, see gua doctor", style)
+    elif seen.card.facts.status != STATUS_OK:
         lines.append(INDENT + style.clean(f"{seen.card.facts.status}: see gua doctor"))
     count = len(seen.processes) if style.verbose else SHOWN_PROCESSES
     shown = seen.processes[:count]

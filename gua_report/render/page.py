@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pandas as pd
+
 from gua_report.console.spelling import duration
 from gua_report.render import Options, sections
 from gua_report.render.blocks import Section
@@ -44,7 +46,7 @@ def _header(report: Report) -> list[str]:
 
 
 def _cards(report: Report) -> str:
-    indexes = report.gpus["index"]
+    indexes = pd.concat([frame["index"].astype(float) for frame in (report.gpus, report.unpartitioned)])
     cards = indexes.nunique() + int(indexes.isna().sum())
     instances = int(report.gpus["mig_index"].notna().sum())
     return count(cards, "GPU") + (f" ({count(instances, 'MIG instance')})" if instances else "")

@@ -25,9 +25,10 @@ class CardNow(NamedTuple):
     index: int  # type: ignore[assignment]  # a tuple has a method of that name
     uuid: str
     holders: list[Holder]
-    state: str  # active, idle-held, truly-idle, unknown
+    state: str  # active, idle-held, truly-idle, unknown, or unpartitioned
     since_ms: int | None  # beginning of this state, if the history tells
     since_is_exact: bool = True  # False: the state may have begun earlier
+    parent_uuid: str | None = None  # of a MIG instance
 
 
 class Validation(NamedTuple):

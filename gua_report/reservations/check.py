@@ -19,7 +19,7 @@ from gua_report.reservations.cards import (
 )
 from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation
 from gua_report.reservations.sources import is_configured, name_strays, names_of, read_book
-from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
+from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN, UNPARTITIONED
 from gua_sample.processes import printable
 
 MOST_NAMED = 3
@@ -32,9 +32,9 @@ def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[
     book = read_book(config, None, complain)
     # Only current and future ones: a past reservation may name a card that no longer exists.
     to_come = [one for one in book.reservations if one.end_ms > now_ms]
-    indexes = {card.uuid: card.index for card in cards}
+    names = {card.uuid: names_of(card.uuid, card.index, card.parent_uuid) for card in cards}
     seen = {apply_mapping(holder.user, config.people) for card in cards for holder in card.holders}
-    name_strays(to_come, indexes, seen, config.people, complain)
+    name_strays(to_come, names, seen, config.people, complain)
     return {card.uuid: _Case(card, book, config, now_ms).validate() for card in cards}
 
 
@@ -43,13 +43,13 @@ class _Case:
 
     def __init__(self, card: CardNow, book: Book, config: Config, now_ms: int) -> None:
         self.card, self.now_ms, self.people = card, now_ms, config.people
-        names = names_of(card.uuid, card.index)
+        names = names_of(card.uuid, card.index, card.parent_uuid)
         own = [one for one in book.reservations if one.gpu in names]
         self.current = [one for one in own if one.start_ms <= now_ms < one.end_ms]
         self.ended_ms = [one.end_ms for one in own if one.end_ms <= now_ms]
         released = book.released_ms.get(str(card.index))
         self.ended_ms += [released] if released is not None else []
-        self.is_readable = book.is_complete and not {card.uuid, str(card.index)} & book.unreadable
+        self.is_readable = book.is_complete and not names & book.unreadable
         self.owners = list(dict.fromkeys(apply_mapping(one.user, self.people) for one in self.current))
         threshold = config.policy.process_memory_mib
         large = [one for one in card.holders if one.memory_mib is None or one.memory_mib > threshold]
@@ -64,6 +64,8 @@ class _Case:
         return Validation(kind, text, [printable(owner) for owner in self.owners], self._details())
 
     def _validate_free(self) -> tuple[str, str]:
+        if self.card.state == UNPARTITIONED:
+            return UNKNOWN, f"unpartitioned: nothing can use it until an instance is made{self._reserved_by()}"
         if self.card.state == UNKNOWN:
             return UNKNOWN, f"unknown: the driver does not tell{self._reserved_by()}"
         if self.owners:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gua_report.config import Config
 from gua_report.people.identities import apply_mapping
@@ -25,7 +25,7 @@ MOST_OVERLAPS = 5
 # canhazgpu cuts the start of a reservation to the second, but not the end of the one before.
 ROUNDED_MS = 1000
 
-Indexes = Mapping[str, int | None]  # of cards, by uuid
+Names = Mapping[str, Collection[str]]  # of cards in reservations, by uuid
 
 
 def is_configured(config: Config) -> bool:
@@ -44,14 +44,14 @@ def read_book(config: Config, history_since_ms: int | None, complain: Complain) 
     return book
 
 
-def names_of(uuid: str, index: int | None) -> set[str]:
-    """The names of a card in reservations; with MIG on, an index means all instances."""
-    return {uuid, str(index)}
+def names_of(uuid: str, index: int | None, parent_uuid: str | None) -> set[str]:
+    """The names of a card in reservations; with MIG on, the card's index and its uuid mean all instances."""
+    return {uuid, str(index)} if parent_uuid is None else {uuid, str(index), parent_uuid}
 
 
 def name_strays(
     reservations: Iterable[Reservation],
-    cards: Indexes,
+    cards: Names,
     seen: Iterable[str],
     people: Mapping[str, str],
     complain: Complain,
@@ -63,7 +63,7 @@ def name_strays(
     for one in reservations:
         first_by_card.setdefault(one.gpu, one)
         first_by_user.setdefault(one.user, one)
-    known_cards = {*cards, *(str(index) for index in cards.values())}
+    known_cards = {name for names in cards.values() for name in names}
     strays = FewLines(complain, "more cards that are reserved do not exist")
     for gpu, first in first_by_card.items():
         if gpu not in known_cards:
@@ -100,12 +100,11 @@ def _unknown_to_the_system(names: list[str], most: int) -> list[str]:
 
 
 def _name_overlaps(
-    reservations: list[Reservation], cards: Indexes, people: Mapping[str, str], complain: Complain
+    reservations: list[Reservation], cards: Names, people: Mapping[str, str], complain: Complain
 ) -> None:
     """Complain about reservations of one card by two people at once. Both count."""
-    found: set[tuple[Reservation, Reservation]] = set()  # MIG instances of a card share the reservations of its index
-    for uuid, index in cards.items():
-        names = names_of(uuid, index)
+    found: set[tuple[Reservation, Reservation]] = set()  # MIG instances share the reservations of their card
+    for names in cards.values():
         for pair in _overlaps([one for one in reservations if one.gpu in names], people):
             if pair not in found and len(found) < MOST_OVERLAPS:
                 complain(_overlap(*pair))

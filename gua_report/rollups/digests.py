@@ -6,6 +6,7 @@ import errno
 import sqlite3
 from functools import cache
 from hashlib import blake2b
+from zlib import crc32
 
 from gua_report.rollups import schema
 from gua_report.rollups.index import Origin, open_rollups, origin_of
@@ -17,6 +18,7 @@ from gua_sample.safe_file import MOST_DATABASE_BYTES, open_regular
 DIGEST_BYTES = 16
 READ_AT_ONCE = 1 << 20
 UNREADABLE = ""  # differs from every digest
+UNPARTITIONED = schema.ADDED["unpartitioned_hour"]
 
 
 def digest_partition(path: str, origin: Origin) -> str | None:
@@ -47,8 +49,19 @@ def digest_stored(path: str, day: str) -> str | None:
         return UNREADABLE
 
 
+def with_crc(*row: int | str) -> tuple[int | str, ...]:
+    """A row of `unpartitioned_hour`, which the digest of a day does not cover, with its CRC."""
+    return *row, crc32(repr(row).encode())
+
+
 def digest_rows(connection: sqlite3.Connection, number: int) -> str:
-    """The digest of the rows of a day, with words and cards in place of their ids, which differ between files."""
+    """The digest of the rows of a day, with words and cards in place of their ids, which differ between files.
+
+    UNREADABLE if a row that it does not cover is not as it was written.
+    """
+    added = connection.execute(f"SELECT {', '.join(UNPARTITIONED)} FROM unpartitioned_hour WHERE day_id = ?", (number,))
+    if any(row != with_crc(*row[:-1]) for row in added):
+        return UNREADABLE
     digest = blake2b(digest_size=DIGEST_BYTES)
     for query in _queries():
         lines = sorted(map(repr, connection.execute(query, (number,))))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gua_report.people.identities import UNATTRIBUTED
 from gua_report.ticks.arrays import Floats, Integers, pack, spread, unpack
-from gua_report.ticks.classify import ABSENT, CODE_OF, RANKS, Classified
+from gua_report.ticks.classify import ABSENT, CODE_OF, NOT_USABLE, RANKS, Classified
 from gua_report.ticks.read_partition import CARD_FACTS
 from gua_report.ticks.tick_weights import Pieces, cut
 from gua_report.window import HOUR_MS
@@ -24,6 +24,7 @@ CARD_SUMS = ["weight_ms", "gpu_ms", "energy_joules", "energy_ms", "memory_mib_ms
 IDENTITY_KEY = ["hour_ms", "gpu_uuid", "identity", "state"]
 IDENTITY_SUMS = ["weight_ms", "gpu_ms"]
 HOLD_COLUMNS = ["gpu_uuid", "start_ms", "end_ms", "share"]
+UNPARTITIONED_COLUMNS = ["hour_ms", "gpu_uuid", "gpu_ms"]  # of a physical card with MIG on
 
 
 class Rollup(NamedTuple):
@@ -31,6 +32,7 @@ class Rollup(NamedTuple):
     identities: pd.DataFrame  # IDENTITY_KEY, IDENTITY_SUMS
     holds: pd.DataFrame  # HOLD_COLUMNS: when a card was idle-held
     card_facts: pd.DataFrame  # uuid, gpu_index, mig_index, name, ...: as last known
+    unpartitioned: pd.DataFrame  # UNPARTITIONED_COLUMNS: what no MIG instance covers, outside of all states
 
 
 def roll_up(day: Classified, start_ms: int, end_ms: int, grid: tuple[int, int] = (0, HOUR_MS)) -> Rollup:
@@ -43,6 +45,7 @@ def roll_up(day: Classified, start_ms: int, end_ms: int, grid: tuple[int, int] =
         _sum_identities(day, pieces),
         clip_holds(_find_holds(day), start_ms, end_ms),
         day.cards[seen].astype({"gpu_index": "int64"}),
+        _sum_unpartitioned(day, pieces),
     )
 
 
@@ -53,6 +56,7 @@ def empty_rollup() -> Rollup:
         pd.DataFrame(columns=[*IDENTITY_KEY, *IDENTITY_SUMS]),
         pd.DataFrame(columns=HOLD_COLUMNS),
         pd.DataFrame(columns=CARD_FACTS),
+        pd.DataFrame(columns=UNPARTITIONED_COLUMNS),
     )
 
 
@@ -64,7 +68,8 @@ def clip_holds(holds: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
 
 
 def _sum_cards(day: Classified, pieces: Pieces) -> pd.DataFrame:
-    row, card = np.nonzero(day.states[pieces.tick] != ABSENT)
+    states = day.states[pieces.tick]
+    row, card = np.nonzero((states != ABSENT) & (states != NOT_USABLE))
     tick, weight = pieces.tick[row], pieces.weight_ms[row]
     energy = _energy_deltas(day)[tick, card] * (weight / day.ticks["weight_ms"].to_numpy()[tick])
     known = ~np.isnan(energy)
@@ -82,6 +87,16 @@ def _sum_cards(day: Classified, pieces: Pieces) -> pd.DataFrame:
     codes = [hour[row], card, day.states[tick, card]]
     labels = [hours, day.cards["uuid"].to_numpy(), np.arange(len(STATES))]
     return _group(CARD_KEY, codes, labels, dict(zip(CARD_SUMS, sums, strict=True)))
+
+
+def _sum_unpartitioned(day: Classified, pieces: Pieces) -> pd.DataFrame:
+    if not day.mig_gpus:
+        return pd.DataFrame(columns=UNPARTITIONED_COLUMNS)
+    row, gpu = np.nonzero(day.unpartitioned[pieces.tick])
+    weight = pieces.weight_ms[row] * day.unpartitioned[pieces.tick[row], gpu]
+    hours, hour = np.unique(pieces.hour_ms, return_inverse=True)
+    labels = [hours, np.array(day.mig_gpus, dtype=object)]
+    return _group(UNPARTITIONED_COLUMNS[:2], [hour[row], gpu], labels, {"gpu_ms": weight})
 
 
 def _energy_deltas(day: Classified) -> Floats:

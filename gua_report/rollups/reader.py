@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, Rollup
+from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, UNPARTITIONED_COLUMNS, Rollup
 from gua_report.rollups.index import open_rollups
 from gua_report.rollups.schema import CARD_FACTS
 from gua_report.ticks.arrays import Integers
@@ -47,7 +47,9 @@ class Day(NamedTuple):
 def read_days(path: str, first: str, last: str) -> Day:
     """The stored days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
     with _open(path, first, last) as reader:
-        rollup = Rollup(reader.cards(), reader.identities(), reader.holds(), reader.card_facts())
+        rollup = Rollup(
+            reader.cards(), reader.identities(), reader.holds(), reader.card_facts(), reader.unpartitioned()
+        )
         return Day(rollup, reader.episodes(), reader.spans())
 
 
@@ -151,6 +153,19 @@ class _Reader:
             raise ValueError("a card that is not there")
         facts = self._facts.iloc[positions].drop(columns="id").reset_index(drop=True)
         return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
+
+    def unpartitioned(self) -> pd.DataFrame:
+        days = "WHERE day_id BETWEEN ? AND ?"
+        query = f"SELECT {HOURS}, gpu_uuid, gpu_ms FROM unpartitioned_hour {days}"
+        rows = self._connection.execute(query, self._range).fetchall()
+        hours, uuids, gpu_ms = zip(*rows, strict=True) if rows else ((), (), ())
+        if not all(isinstance(uuid, str) for uuid in uuids):
+            raise TypeError("no text for a uuid")
+        found = [np.array(numbers, dtype=np.int64) for numbers in (hours, gpu_ms)]
+        check_range(found[0], self._range[0] * 24, self._range[1] * 24 + 23, "an hour")
+        check_range(found[1], 0, HOUR_MS, "a part of an hour")
+        values: list[Any] = [found[0] * HOUR_MS, pd.Series(uuids, dtype=object), found[1].astype(float)]
+        return pd.DataFrame(dict(zip(UNPARTITIONED_COLUMNS, values, strict=True)))
 
     def _places(self, numbers: Integers) -> tuple[Integers, pd.Series[Any], Integers]:
         hours = numbers >> (CARD_BITS + STATE_BITS)

@@ -140,14 +140,30 @@ TABLES = {
         after_now TEXT
     ) STRICT
     """,
+    # What of a physical card no MIG instance covers. The uuid is spelled out: an older gua, which does not know this
+    # table, removes words and cards that no other table refers to. The digest of a day does not cover this table for
+    # the same reason, so each row has a CRC.
+    "unpartitioned_hour": """
+    CREATE TABLE unpartitioned_hour (
+        day_id INTEGER NOT NULL,
+        hour INTEGER NOT NULL,
+        gpu_uuid TEXT NOT NULL,
+        gpu_ms INTEGER NOT NULL,
+        crc INTEGER NOT NULL,
+        PRIMARY KEY (day_id, hour, gpu_uuid)
+    ) STRICT, WITHOUT ROWID
+    """,
 }
 # Columns, and whole tables, that were added later: files of an older gua lack them until the next write.
 ADDED = {
     "day": ("partition_digest", "compact_digest", "rows_digest", "checked_ms", "failed_check", "rule"),
     "edge": ("day_id", "before_made", "after_made", "before_now", "after_now"),
+    "unpartitioned_hour": ("day_id", "hour", "gpu_uuid", "gpu_ms", "crc"),
 }
-TABLE_NAMES = tuple(name for name in TABLES if name != "edge")  # those of every version
-DAY_TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")  # with the rows of a day
+ADDED_TABLES = ("edge", "unpartitioned_hour")
+TABLE_NAMES = tuple(name for name in TABLES if name not in ADDED_TABLES)  # those of every version
+# Tables with the rows of a day, as every version knows them: the digest of a day is of these.
+DAY_TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
 CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
 WORD_COLUMNS = (
     ("identity_hour", "identity"),
@@ -235,6 +251,11 @@ VIEWS = (
     SELECT {_TIMES}, d.day, b.text AS boot_id, v.text AS driver_version, coalesce(k.text, '{OBSERVED}') AS kind
     FROM day d JOIN span s ON s.day_id = d.id JOIN word b ON b.id = s.boot_id
     LEFT JOIN word v ON v.id = s.driver_version LEFT JOIN word k ON k.id = s.kind
+    """,
+    f"""
+    CREATE VIEW unpartitioned_hours AS
+    SELECT {_HOUR}, h.gpu_uuid, h.gpu_ms / {_HOUR_MS}.0 AS gpu_hours
+    FROM day d JOIN unpartitioned_hour h ON h.day_id = d.id
     """,
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from gua_report.rollups import schema
-from gua_report.rollups.digests import digest_rows
+from gua_report.rollups.digests import digest_rows, with_crc
 from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY
 from gua_report.rollups.index import MARKS, ROWS, Beside, Edges, Stored
 from gua_report.rollups.reader import Day
@@ -90,6 +90,7 @@ class RollupWriter:
                 for start, end, *words in made.spans[SPAN_COLUMNS].itertuples(index=False, name=None)
             ],
         )
+        self._insert("unpartitioned_hour", _unpartitioned_hours(number, made.rollup.unpartitioned))
         digest = digest_rows(self._connection, number)
         if stored.rows_digest is None:
             self._connection.execute("UPDATE day SET rows_digest = ? WHERE id = ?", (digest, number))
@@ -150,7 +151,7 @@ class RollupWriter:
 
     def _delete(self, number: int) -> None:
         self._connection.execute("DELETE FROM day WHERE id = ?", (number,))
-        for table in (*schema.DAY_TABLES, "edge"):
+        for table in (*schema.DAY_TABLES, *schema.ADDED_TABLES):
             self._connection.execute(f"DELETE FROM {table} WHERE day_id = ?", (number,))
 
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
@@ -218,6 +219,13 @@ def _card_hours(number: int, cards: pd.DataFrame, by_uuid: Mapping[str, int]) ->
             )
         )
     return rows
+
+
+def _unpartitioned_hours(number: int, unpartitioned: pd.DataFrame) -> list[tuple[Any, ...]]:
+    return [
+        with_crc(number, int(hour - number * DAY_MS) // HOUR_MS, uuid, round(gpu_ms))
+        for hour, uuid, gpu_ms in unpartitioned.itertuples(index=False, name=None)
+    ]
 
 
 def _unless(value: int, usual: int) -> int | None:

@@ -51,6 +51,7 @@ class Report:
     headline: pd.DataFrame  # by state: share, gpu_hours
     before: pd.DataFrame | None  # the headline of the window before, if that was observed
     capacity: pd.DataFrame  # by state: gpu_hours, equivalent_gpus, energy_kwh, cost
+    unpartitioned: pd.DataFrame  # by physical card with MIG on: what no instance covers, which is in none of the states
     energy_known_share: float | None
     reclaim: pd.DataFrame  # after_seconds, freed_gpu_hours
     gpus: pd.DataFrame
@@ -136,7 +137,8 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
     report = _add_up(request, scope, gathered, spans, max(outermost_ms))
     if request.told is None:
         return report
-    hours, problems = reserved_hours(scope, request.told, report.gpus, report.identities["identity"].tolist())
+    facts = _card_facts(gathered, window)
+    hours, problems = reserved_hours(scope, request.told, facts, report.identities["identity"].tolist())
     return replace(report, reservations=hours, reservation_problems=problems)
 
 
@@ -167,8 +169,8 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
     window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
     # There are no rollups if only the end of a run that failed late reaches into the window.
     rollups = gathered.rollups[window] or [empty_rollup()]
-    cards, identities, holds, card_facts = (tables.concat(list(frames)) for frames in zip(*rollups, strict=True))
-    facts = card_facts.groupby("uuid", sort=False).last().reset_index()
+    cards, identities, holds, _, unpartitioned = (tables.concat(list(frames)) for frames in zip(*rollups, strict=True))
+    facts = _card_facts(gathered, window)
     earlier = [rollup.cards for other in scope.windows[:-1] for rollup in gathered.rollups[other] if len(rollup.cards)]
     # A day with readable ticks but unreadable rows was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - plan.days)]
@@ -189,6 +191,7 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         headline=tables.headline(cards),
         before=tables.headline(tables.concat(earlier)) if earlier else None,
         capacity=tables.capacity(cards, observed_ms, config),
+        unpartitioned=tables.unpartitioned(unpartitioned, facts, observed_ms),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
         reclaim=freed_gpu_hours(holds, gathered.episodes, window, request.reclaim_after_ms),
         gpus=tables.gpus(cards, facts),
@@ -203,6 +206,12 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         warnings=history.warnings,
         notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window)],
     )
+
+
+def _card_facts(gathered: Gathered, window: Window) -> pd.DataFrame:
+    """The facts of each card that was seen in the window, as last known."""
+    found = tables.concat([rollup.card_facts for rollup in gathered.rollups[window] or [empty_rollup()]])
+    return found.groupby("uuid", sort=False).last().reset_index()
 
 
 def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:

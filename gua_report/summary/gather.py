@@ -170,6 +170,7 @@ def _cut(rollup: Rollup, start_ms: int, end_ms: int, share: float) -> Rollup:
         cards=_hours(rollup.cards, start_ms, end_ms, share),
         identities=_hours(rollup.identities, start_ms, end_ms, share),
         holds=clip_holds(rollup.holds, start_ms, end_ms),
+        unpartitioned=_hours(rollup.unpartitioned, start_ms, end_ms, share),
     )
 
 

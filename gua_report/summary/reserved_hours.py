@@ -35,6 +35,7 @@ NOT_THERE = -1
 NO_INTERVALS = np.zeros((0, 2), np.int64)
 Key = tuple[str, str]  # a person, and the uuid of a card
 Indexes = dict[str, int | None]  # by uuid
+Parents = dict[str, str | None]  # by uuid: the physical card of a MIG instance
 
 
 class Told(NamedTuple):
@@ -67,18 +68,19 @@ def read_told(config: Config, since_ms: int) -> Told:
 
 
 def reserved_hours(
-    scope: Scope, told: Told, gpus: pd.DataFrame, identities: Collection[str]
+    scope: Scope, told: Told, facts: pd.DataFrame, identities: Collection[str]
 ) -> tuple[pd.DataFrame, list[str]]:
     """The sums as a table of RESERVATION_COLUMNS, and reservations that are unreadable or make no sense.
 
-    `gpus` and `identities` are the report's.
+    `facts` and `identities` are those of the cards and people that the report has seen.
     """
     window, config, problems = scope.window, scope.config, list(told.problems)
     wanted = [one for one in told.book.reservations if one.end_ms > window.start_ms and one.start_ms < window.end_ms]
-    indexes: Indexes = {
-        uuid: None if pd.isna(index) else int(index) for uuid, index in zip(gpus["uuid"], gpus["index"], strict=True)
-    }
-    name_strays(wanted, indexes, identities, config.people, problems.append)
+    known = list(zip(*(facts[name].tolist() for name in ("uuid", "gpu_index", "parent_uuid")), strict=True))
+    indexes: Indexes = {uuid: int(index) for uuid, index, _ in known}
+    parents: Parents = {uuid: None if pd.isna(parent) else parent for uuid, _, parent in known}
+    names = {uuid: names_of(uuid, index, parents[uuid]) for uuid, index in indexes.items()}
+    name_strays(wanted, names, identities, config.people, problems.append)
     if gone := [day for day, _, _ in _days(window) if day in scope.plan.expired]:
         problems.append(f"ticks have expired: who used what in {span_of_days(gone)} is not known here")
     spent: defaultdict[Key, Spent] = defaultdict(Spent)
@@ -86,12 +88,12 @@ def reserved_hours(
         found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people)
         if found is not None:
             indexes = _move(indexes, _indexes(found))
-        own = _intervals(wanted, indexes, start_ms, end_ms, config)
+        own = _intervals(wanted, _called(indexes, parents), start_ms, end_ms, config)
         for key, intervals in own.items():
             spent[key].reserved += int((intervals[:, 1] - intervals[:, 0]).sum())
         if found is not None:
             _add_part(spent, found, own, start_ms, end_ms)
-    return _table(spent, gpus, told.book.is_complete), problems
+    return _table(spent, facts, told.book.is_complete), problems
 
 
 def _days(window: Window) -> Iterator[tuple[str, int, int]]:
@@ -122,15 +124,28 @@ def _move(before: Indexes, today: Indexes) -> Indexes:
     return {**kept, **today}
 
 
-def _intervals(
-    reservations: list[Reservation], indexes: Indexes, start_ms: int, end_ms: int, config: Config
-) -> dict[Key, Integers]:
-    """The reserved times of each person and card, as disjoint intervals: overlapping reservations count once."""
-    found: defaultdict[Key, list[tuple[int, int]]] = defaultdict(list)
+def _called(indexes: Indexes, parents: Parents) -> dict[str, list[str]]:
+    """The uuids that a reservation means, by the name in it.
+
+    A physical card and its MIG instances have the same index: while one is there, the other is not.
+    """
     called: defaultdict[str, list[str]] = defaultdict(list)
+    divided = {parents.get(uuid) for uuid, index in indexes.items() if index is not None}
     for uuid, index in indexes.items():
-        for name in names_of(uuid, index):
+        parent = None if index is None else parents.get(uuid)
+        for name in () if index is None and uuid in divided else names_of(uuid, index, parent):
             called[name].append(uuid)
+    return called
+
+
+def _intervals(
+    reservations: list[Reservation], called: dict[str, list[str]], start_ms: int, end_ms: int, config: Config
+) -> dict[Key, Integers]:
+    """The reserved times of each person and card, as disjoint intervals: overlapping reservations count once.
+
+    `called`: the uuids that a name means.
+    """
+    found: defaultdict[Key, list[tuple[int, int]]] = defaultdict(list)
     for one in reservations:
         start, end = max(one.start_ms, start_ms), min(one.end_ms, end_ms)
         if start < end:
@@ -185,9 +200,9 @@ def _presences(day: Classified) -> tuple[Booleans, dict[Key, Integers]]:
     return at_work[day.inside], there
 
 
-def _table(spent: dict[Key, Spent], gpus: pd.DataFrame, is_complete: bool) -> pd.DataFrame:
+def _table(spent: dict[Key, Spent], facts: pd.DataFrame, is_complete: bool) -> pd.DataFrame:
     """The sums as a table, with most to act on first. Unreserved hours are unknown if reservations are missing."""
-    places = dict(zip(gpus["uuid"], zip(gpus["index"], gpus["mig_index"], strict=True), strict=True))
+    places = dict(zip(facts["uuid"], zip(facts["gpu_index"], facts["mig_index"], strict=True), strict=True))
     rows = []
     for (who, uuid), found in sorted(spent.items(), key=lambda item: (-item[1].to_act_on(), item[0])):
         hours = found.hours()

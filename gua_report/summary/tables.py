@@ -76,6 +76,7 @@ def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
             "index": known["gpu_index"].to_numpy(),
             "mig_index": known["mig_index"].to_numpy(dtype="float64"),
             "name": known["name"].to_numpy(dtype=object),
+            "parent_uuid": known["parent_uuid"].to_numpy(dtype=object),
             "gpu_hours": hours.sum(axis=1).to_numpy(),
         }
     )
@@ -84,6 +85,18 @@ def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
         frame[f"{name}_gpu_hours"] = hours[state].to_numpy()
         frame[f"{name}_share"] = (hours[state] / hours.sum(axis=1)).to_numpy()
     return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
+
+
+def unpartitioned(sums: pd.DataFrame, facts: pd.DataFrame, observed_ms: int) -> pd.DataFrame:
+    """What no MIG instance covers of each physical card, by index. It is part of no state."""
+    gpu_ms = sums["gpu_ms"].astype("float64").groupby(sums["gpu_uuid"], sort=True).sum()
+    # An instance tells the index of its card; a card without any has facts of its own.
+    physical = facts["parent_uuid"].where(facts["parent_uuid"].notna(), facts["uuid"])
+    indexes = facts["gpu_index"].groupby(physical).last().reindex(gpu_ms.index)
+    hours = gpu_ms.to_numpy(dtype="float64") / HOUR_MS
+    frame = pd.DataFrame({"uuid": gpu_ms.index.to_numpy(dtype=object), "index": indexes.to_numpy(), "gpu_hours": hours})
+    frame["equivalent_gpus"] = hours / (observed_ms / HOUR_MS) if observed_ms else np.nan
+    return frame.sort_values(["index", "uuid"], ignore_index=True)
 
 
 def identities(presences: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import pandas as pd
 from gua_report.people.identities import apply_mapping, resolve
 from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, unpack
 from gua_report.ticks.history import Stretch
+from gua_report.ticks.mig_shares import weigh
 from gua_report.ticks.read_partition import Rows
 from gua_report.ticks.sightings import Ends, judge_processes, see_processes
 from gua_sample.policy import (
@@ -22,6 +23,7 @@ from gua_sample.policy import (
     MOST_ACTIVE_FIRST,
     STATES,
     STATUS_OK,
+    UNPARTITIONED,
     End,
     Policy,
     card_states,
@@ -30,6 +32,7 @@ from gua_sample.policy import (
 )
 
 ABSENT = -1
+NOT_USABLE = len(STATES)  # the code of an unpartitioned card, which is in none of the states
 # The facts that determine a process's identity.
 IDENTITY_FACTS = ["uid", "login_uid", "user", "login_user", "cgroup"]
 CODE_OF = {state: code for code, state in enumerate(STATES)}
@@ -43,13 +46,15 @@ class Classified(NamedTuple):
     ticks: pd.DataFrame  # with interval, weight and joined
     inside: slice  # the ticks asked for; the others are context
     cards: pd.DataFrame  # uuid, gpu_index, mig_index, name, ...: as last known inside; missing if not seen there
-    states: Integers  # [tick, card]; ABSENT where there was no such card
+    states: Integers  # [tick, card]; ABSENT where there was no such card, NOT_USABLE where it was unpartitioned
     shares: Floats  # [tick, card]: of a physical GPU, for MIG instances
     energy_joules: Floats  # [tick, card]: the counter
     memory_used_mib: Floats  # [tick, card]
     unattributed: Booleans  # [tick, card]: whether memory is held that no process shows
     processes: pd.DataFrame  # tick, card, key, process, state, counts, memory_mib, sm_percent
     process_facts: pd.DataFrame  # `process` is a position in it; with identity, and `key` for pid and start
+    mig_gpus: list[str]  # uuids of physical cards with MIG on
+    unpartitioned: Floats  # [tick, those]: what no instance of them covers
 
 
 def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Classified:
@@ -74,18 +79,22 @@ def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Cla
     states = np.full(shape, ABSENT, np.int64)
     for state, mask in decided.items():
         states[mask & seen] = CODE_OF[state]
+    weighed = weigh(rows, len(ticks))
+    not_usable = _table(shape, cell, (rows.card_facts["status"] == UNPARTITIONED).to_numpy()[rows.cards.card], False)
     return Classified(
         rows,
         ticks,
         inside,
         cards,
-        states,
-        _shares(cards, cell, shape),
+        np.where(not_usable, NOT_USABLE, states),
+        _table(shape, cell, weighed.shares, 1.0),
         energy,
         used,
         (states == CODE_OF[IDLE_HELD]) & hidden,
         judge_processes(sightings, decided, begin.is_dark, ends, policy),
         process_facts,
+        weighed.gpus,
+        weighed.unpartitioned,
     )
 
 
@@ -120,23 +129,6 @@ def _sums(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
     """The sum in each cell: 0 without values, NaN if one is unknown."""
     sums = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
     return sums.astype(float).reshape(shape)
-
-
-def _shares(cards: pd.DataFrame, cell: Integers, shape: tuple[int, int]) -> Floats:
-    """The share of each card in a physical GPU: 1, or for a tick's MIG instances in proportion to their memory."""
-    shares = np.ones(shape)
-    parents, _ = pd.factorize(cards["parent_uuid"])
-    is_instance = parents >= 0
-    if not is_instance.any():
-        return shares
-    total = cards["memory_total_mib"].to_numpy(dtype="float64")
-    total = np.where(np.isnan(total), np.nanmean(total) if not np.isnan(total).all() else 1.0, total)
-    tick, card = unpack(cell, shape[1:])
-    tick, card = tick[is_instance[card]], card[is_instance[card]]
-    family = pack((tick, parents[card]), [int(parents.max()) + 1])
-    sums = np.bincount(family, weights=total[card])
-    shares[tick, card] = total[card] / sums[family]
-    return shares
 
 
 def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from gua_report.ticks.arrays import Floats, Integers
 from gua_sample.partition_names import DAY_MS
+from gua_sample.records import MIG_FACTS
 from gua_sample.settings import LONGEST_MS
 
 NOT_KNOWN = -(2**63)  # stands for NULL on the way from SQLite to numpy
@@ -24,8 +25,8 @@ LARGEST_MIB = 1 << 32
 LARGEST_NUMBER = 1 << 53  # that a float can hold
 
 TICK_COLUMNS = ("ts_ms", "interval_ms", "boot_id", "driver_version", "nvml_ms", "error")
-CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
-NUMBERS = {"energy_base_joules", "mig_index", "memory_total_mib", "start_time_ms", "uid", "login_uid"}
+CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status", *MIG_FACTS)
+NUMBERS = {"energy_base_joules", "mig_index", "memory_total_mib", "start_time_ms", "uid", "login_uid", *MIG_FACTS}
 LARGEST = {"id": LARGEST_ID, "pid": LARGEST_NUMBER, "gpu_index": LARGEST_INDEX}  # whole numbers, never missing
 REQUIRED = {"uuid", "status", "type", "boot_id"}
 PROCESS_FACTS = ("pid", "start_time_ms", "uid", "login_uid", "user", "login_user", "command", "cgroup", "type")
@@ -51,7 +52,7 @@ class Rows(NamedTuple):
     """The content of some ticks. Facts are frames of a few rows; a card or process has several if its facts change."""
 
     cards: CardRows
-    card_facts: pd.DataFrame  # CARD_FACTS
+    card_facts: pd.DataFrame  # CARD_FACTS, and the number of their partition in this stretch
     processes: ProcessRows
     process_facts: pd.DataFrame  # PROCESS_FACTS
 
@@ -95,7 +96,7 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
         if connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > most:
             raise ValueError(f"more than {most:,} rows in {table}")
     card_facts = _facts(connection, "card", ("energy_base_joules", *CARD_FACTS))
-    if card_facts["uuid"].nunique() > MOST_CARDS:
+    if max(card_facts["uuid"].nunique(), card_facts["parent_uuid"].nunique()) > MOST_CARDS:
         raise ValueError(f"more than {MOST_CARDS:,} cards")
     if uuids is not None:
         card_facts = card_facts[card_facts["uuid"].isin(uuids)].reset_index(drop=True)
@@ -163,7 +164,7 @@ def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
         processes.append(used._replace(tick=used.tick + tick, card=used.card + card, process=used.process + process))
     return Rows(
         CardRows(*(np.concatenate(column) for column in zip(*cards, strict=True))),
-        pd.concat([part.card_facts for part in parts], ignore_index=True),
+        pd.concat([part.card_facts.assign(partition=k) for k, part in enumerate(parts)], ignore_index=True),
         ProcessRows(*(np.concatenate(column) for column in zip(*processes, strict=True))),
         pd.concat([part.process_facts for part in parts], ignore_index=True),
     )

@@ -31,7 +31,10 @@ def fingerprint(day: Day) -> list[list[tuple[Any, ...]]]:
     rollup = day.rollup
     hours = rollup.cards[["hour_ms", "gpu_uuid", "state", "weight_ms", "gpu_ms", "energy_joules", "energy_ms"]]
     presences = rollup.identities[["hour_ms", "gpu_uuid", "identity", "state", "weight_ms", "gpu_ms"]]
-    frames = (hours, presences, rollup.holds, day.episodes[EPISODE_COLUMNS], day.spans[SPAN_COLUMNS])
+    frames = (
+        *(hours, presences, rollup.holds, rollup.unpartitioned),
+        *(day.episodes[EPISODE_COLUMNS], day.spans[SPAN_COLUMNS]),
+    )
     return [sorted(map(_whole, frame.astype(object).itertuples(index=False, name=None)), key=repr) for frame in frames]
 
 

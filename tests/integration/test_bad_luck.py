@@ -298,6 +298,22 @@ def test_lost_mig_instances_keep_their_uuid_and_their_parent(machine: Machine) -
         assert {row["parent_uuid"] for row in rows} == {parent.settings["uuid"]}
 
 
+def test_lost_mig_instances_keep_their_share_of_the_card_over_midnight(machine: Machine) -> None:
+    parent = machine.scenario.add_card()
+    for slices in (3, 1):
+        parent.add_mig(compute_slices=slices)
+    midnight_ms = 1_794_787_200_000
+    machine.tick(clock_ms=midnight_ms - 60_000)
+    parent.error("nvmlDeviceGetHandleByIndex_v2", 15)
+    for seconds in (-30, 1, 31):
+        machine.tick(clock_ms=midnight_ms + seconds * 1000)
+    assert len(machine.partitions()) == 2
+    lost = [row for row in machine.cards() if row["status"] == "gpu_is_lost"]
+    told = [(row["compute_slices"], row["most_compute_slices"], row["parent_memory_mib"]) for row in lost]
+    assert told == [(3, 7, 81_920), (1, 7, 81_920)] * 3
+    assert {row["memory_total_mib"] for row in lost} == {None}
+
+
 def test_trouble_with_gpm_costs_no_card(machine: Machine) -> None:
     parent = machine.scenario.add_card(gpm_supported=1)
     parent.add_mig(gpm_utilization_percent=42.5)

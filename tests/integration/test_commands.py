@@ -155,7 +155,8 @@ def test_the_report_tells_the_states_of_what_was_sampled(machine: Machine) -> No
         {"truly-idle": 1},
         {"unknown": 1},
     ]
-    assert sum(gpu["gpu_hours"] for gpu in found["gpus"]) == pytest.approx(5 * 30 / 3600, rel=0.01)
+    assert sum(gpu["gpu_hours"] for gpu in found["gpus"]) == pytest.approx((4 + 2 / 7) * 30 / 3600, rel=0.01)
+    assert found["capacity"]["unpartitioned"]["gpu_hours"] == pytest.approx(5 / 7 * 30 / 3600, rel=0.01)
     (episode,) = found["episodes"]
     assert (episode["pid"], episode["gpu_index"], episode["ongoing"]) == (os.getpid(), 1, True)
 

@@ -132,87 +132,6 @@ def test_energy_is_exact_across_ticks_and_a_reset_of_the_counter(machine: Machin
     assert [row["energy_joules"] for row in machine.cards()] == [reading // 1000 for reading in readings]
 
 
-def test_utilization_is_the_mean_of_the_samples_since_the_last_tick(machine: Machine) -> None:
-    card = machine.scenario.add_card(samples=[(1000, 10), (2000, 21)], utilization_percent=99)
-    machine.tick()
-    card.update(samples=[(1000, 10), (2000, 21), (3000, 80), (4000, 100)])
-    machine.tick()
-    assert [(row["utilization_percent"], row["utilization_source"]) for row in machine.cards()] == [
-        (15.5, "samples"),
-        (90.0, "samples"),
-    ]
-
-
-def test_a_dry_sample_buffer_falls_back_to_the_instantaneous_rate(machine: Machine) -> None:
-    card = machine.scenario.add_card(samples=[(1000, 10)], utilization_percent=7)
-    machine.tick()
-    machine.tick()  # nothing newer than the first tick has seen
-    card.update(samples=None)
-    machine.tick()
-    card.update(samples=[(5000, 333_000)])  # not a percentage
-    machine.tick()
-    assert [(row["utilization_percent"], row["utilization_source"]) for row in machine.cards()] == [
-        (10.0, "samples"),
-        (7.0, "rate"),
-        (7.0, "rate"),
-        (7.0, "rate"),
-    ]
-
-
-def test_buffers_are_read_from_their_start_again_after_a_driver_change(machine: Machine) -> None:
-    machine.scenario.add_card(samples=[(1000, 10)], utilization_percent=7)
-    machine.tick()
-    machine.scenario.settings["driver_version"] = "590.1"
-    machine.tick()
-    assert [row["utilization_source"] for row in machine.cards()] == ["samples", "samples"]
-
-
-def test_process_utilization_is_zero_for_the_idle_and_unknown_right_after_a_tick(machine: Machine) -> None:
-    card = machine.scenario.add_card(
-        compute=[(PID, 8192), (PID + 1, 500)], process_utilization=[(PID, 1000, 84), (PID, 2000, 85)]
-    )
-    machine.tick()
-    assert {row["pid"]: row["sm_percent"] for row in machine.processes()} == {PID: 85, PID + 1: 0}
-    machine.tick()  # at once: records come about once a second, so none does not mean idle
-    last = machine.ticks()[-1]["ts_ms"]
-    assert [row["sm_percent"] for row in machine.processes(f"ts_ms = {last}")] == [None, None]
-    time.sleep(2.1)
-    machine.tick()
-    last = machine.ticks()[-1]["ts_ms"]
-    assert [row["sm_percent"] for row in machine.processes(f"ts_ms = {last}")] == [0, 0]
-    card.update(process_utilization=[(999_999, 9500, 50), (PID + 1, 9900, 1)])
-    machine.tick()
-    last = machine.ticks()[-1]["ts_ms"]
-    assert {row["pid"]: row["sm_percent"] for row in machine.processes(f"ts_ms = {last}")} == {PID: None, PID + 1: 1}
-
-
-def test_an_absurd_process_utilization_is_unknown_not_idle(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(PID, 8192), (PID + 1, 500)], process_utilization=[(PID, 9000, 37100)])
-    machine.tick()
-    assert {row["pid"]: row["sm_percent"] for row in machine.processes()} == {PID: None, PID + 1: 0}
-
-
-def test_a_driver_whose_clock_was_set_back_is_still_understood(machine: Machine) -> None:
-    card = machine.scenario.add_card(
-        compute=[(PID, 8192)], process_utilization=[(PID, 9_000_000, 85)], samples=[(9_000_000, 85)]
-    )
-    machine.tick()
-    card.update(process_utilization=[(PID, 5_000_000, 90)], samples=[(5_000_000, 90)])
-    machine.tick()
-    card.update(process_utilization=[(PID, 6_000_000, 70)], samples=[(6_000_000, 70)])
-    machine.tick()
-    assert [row["sm_percent"] for row in machine.processes()] == [85, 90, 70]
-    assert [row["utilization_percent"] for row in machine.cards()] == [85, 90, 70]
-
-
-def test_process_utilization_that_is_not_supported_is_unknown_not_idle(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(PID, 8192)], process_utilization=None)
-    machine.tick()
-    assert machine.processes()[0]["sm_percent"] is None
-    assert machine.cards()[0]["missing"] == "sm_percent:not_supported"
-    assert machine.cards()[0]["status"] == "ok"
-
-
 def test_a_pid_on_several_lists_is_one_row_with_its_largest_memory(machine: Machine) -> None:
     machine.scenario.add_card(
         compute=[(PID, 100), (PID + 1, None)], graphics=[(PID, 300)], mps=[(PID, 200), (PID + 1, 7)]
@@ -299,11 +218,36 @@ def test_a_card_that_is_lost_while_its_instances_are_looked_for_costs_only_itsel
     assert told == {parent.settings["uuid"]: "gpu_is_lost", other.settings["uuid"]: "ok"}
 
 
-def test_a_mig_card_without_instances_is_a_card_itself(machine: Machine) -> None:
-    card = machine.scenario.add_card(mig_mode=1, mig_count=7, utilization_percent=None, samples=None)
-    machine.tick()
+@pytest.mark.parametrize("most", [7, 0])
+def test_a_mig_card_without_instances_is_unpartitioned_which_older_readers_call_unknown(
+    machine: Machine, most: int
+) -> None:
+    # Some MIG-enabled cards give figures that mean nothing, and their lists of processes are for root alone.
+    card = machine.scenario.add_card(mig_mode=1, mig_count=most, utilization_percent=50, compute=[(PID, 4096)])
+    card.error("nvmlDeviceGetGraphicsRunningProcesses_v3", 4)
+    assert machine.sample().stdout.startswith("1 card (1 unpartitioned), 0 processes")
     (row,) = machine.cards()
-    assert (row["gpu_uuid"], row["utilization_percent"], row["status"]) == (card.settings["uuid"], None, "ok")
+    assert (row["gpu_uuid"], row["status"]) == (card.settings["uuid"], "unpartitioned")
+    assert (row["utilization_percent"], row["process_memory_mib"]) == (None, None)
+    assert (row["memory_total_mib"], row["temperature_celsius"]) == (81_920, 33)
+    assert machine.processes() == []
+
+
+def test_a_card_without_instances_that_is_lost_is_lost(machine: Machine) -> None:
+    card = machine.scenario.add_card(mig_mode=1, mig_count=7)
+    card.error("nvmlDeviceGetTemperature", 15)
+    machine.tick()
+    assert [row["status"] for row in machine.cards()] == ["gpu_is_lost"]
+
+
+def test_a_card_whose_instances_can_not_be_counted_is_not_said_to_have_none(machine: Machine) -> None:
+    parent = machine.scenario.add_card()
+    instance = parent.add_mig()
+    machine.tick()
+    parent.error("nvmlDeviceGetMaxMigDeviceCount", 999)
+    machine.tick()
+    told = [(row["gpu_uuid"], row["status"]) for row in machine.cards()]
+    assert told == [(instance.settings["uuid"], "ok"), (instance.settings["uuid"], "unknown")]
 
 
 def test_mig_utilization_is_measured_where_the_card_has_gpm(machine: Machine) -> None:
@@ -330,6 +274,7 @@ def test_json_output_is_one_object(machine: Machine) -> None:
     done = machine.sample("--json")
     found = json.loads(done.stdout)
     assert found["states"] == {"active": 0, "idle-held": 1, "truly-idle": 0, "unknown": 0}
+    assert found["unpartitioned"] == 0
     assert (found["cards"], found["processes"], found["kept"]) == (1, 1, False)
     assert found["path"] == str(machine.partitions()[0])
 

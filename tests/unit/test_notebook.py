@@ -12,7 +12,23 @@ import pytest
 
 import gua_report
 from gua_sample.errors import NothingToReport, UsageError
-from tests.lab import ALICE, BOB, HOUR_MS, MINUTE_MS, MONDAY_MS, busy, expect, free, held, hours, lost, series, write
+from tests.lab import (
+    ALICE,
+    BOB,
+    HOUR_MS,
+    MINUTE_MS,
+    MONDAY_MS,
+    busy,
+    expect,
+    free,
+    held,
+    hours,
+    lost,
+    series,
+    sliced,
+    unpartitioned,
+    write,
+)
 
 
 @pytest.fixture
@@ -127,3 +143,16 @@ def test_the_configuration_decides_in_a_notebook_too(notebook: Path) -> None:
     report = gua_report.report(**WINDOW, data_dir=str(notebook), config=str(config))
     expect(report, idle_held=2, unknown=1, truly_idle=1)
     assert set(report.identities["identity"]) == {"alice", "Robert"}
+
+
+def test_a_card_that_nothing_can_use_is_in_no_state(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 30, sliced(0, 0, 3), unpartitioned(1)))
+    cards = gua_report.load(start="2026-11-16", end="2026-11-17", tz="UTC", data_dir=str(tmp_path)).cards
+    assert set(zip(cards["gpu_uuid"], cards["state"], strict=True)) == {
+        ("MIG-0-0", "truly-idle"),
+        ("GPU-1", "unpartitioned"),
+    }
+    shares = cards[cards["gpu_uuid"] == "MIG-0-0"]["gpu_share"]
+    assert shares.tolist() == pytest.approx([3 / 7] * 30)
+    report = gua_report.report(start="2026-11-16", end="2026-11-17", tz="UTC", data_dir=str(tmp_path))
+    assert report.unpartitioned["gpu_hours"].tolist() == pytest.approx([2 / 7, 0.5])

@@ -8,20 +8,33 @@ from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.blocks import STATE, Block, Column, Section, Table, figure
 from gua_report.render.values import by_state, records, value
-from gua_report.render.words import amount, clean, is_missing, number, percent
+from gua_report.render.words import amount, clean, gpu, is_missing, number, percent
 from gua_report.summary.build import Report
-from gua_sample.policy import IDLE_HELD
+from gua_sample.policy import IDLE_HELD, UNPARTITIONED
 
 COLUMNS = ["state", "gpu_hours", "equivalent_gpus", "energy_kwh", "cost", "currency"]
 
 
 def frame(report: Report) -> pd.DataFrame:
+    """The states, and what is unpartitioned in a row of its own, if there is any."""
+    states, rest = _states(report), _unpartitioned(report)
+    if not rest["gpu_hours"]:
+        return states
+    return pd.concat([states, pd.DataFrame([{"state": UNPARTITIONED, **rest}])], ignore_index=True)
+
+
+def _states(report: Report) -> pd.DataFrame:
     return report.capacity.assign(currency=_currency(report)).rename_axis("state").reset_index()
+
+
+def _unpartitioned(report: Report) -> dict[str, float]:
+    return {name: float(report.unpartitioned[name].sum()) for name in ("gpu_hours", "equivalent_gpus")}
 
 
 def document(report: Report) -> dict[str, object]:
     return {
-        "states": by_state(frame(report), COLUMNS[1:-1]),
+        "states": by_state(_states(report), COLUMNS[1:-1]),
+        "unpartitioned": {name: value(name, found) for name, found in _unpartitioned(report).items()},
         "energy_known_share": value("share", report.energy_known_share),
         "currency": _currency(report),
         "reclaim": records(report.reclaim, ["after_seconds", "freed_gpu_hours"]),
@@ -32,7 +45,10 @@ def show(report: Report, options: Options) -> list[Section]:
     columns = [STATE, figure("GPU-hours", "gpu_hours"), figure("GPUs", "equivalent_gpus"), figure("kWh", "energy_kwh")]
     if priced := _currency(report):
         columns.append(figure(priced, "cost"))
-    blocks: list[Block] = [Table(columns, frame(report).to_dict("records"))]
+    blocks: list[Block] = [
+        Table(columns, _states(report).to_dict("records")),
+        *_show_unpartitioned(report, options.top),
+    ]
     if len(report.reclaim):
         held = report.capacity["gpu_hours"][IDLE_HELD]
         rule = [
@@ -42,6 +58,19 @@ def show(report: Report, options: Options) -> list[Section]:
         ]
         blocks.append(Table(rule, report.reclaim.to_dict("records")))
     return [Section("capacity", "§2 Idle capacity", _caption(report), blocks)]
+
+
+def _show_unpartitioned(report: Report, top: int) -> list[Block]:
+    """A table of what can't be used of cards with MIG on, if there is any: all of it, then the cards with the most."""
+    cards = report.unpartitioned[report.unpartitioned["gpu_hours"] > 0].sort_values("gpu_hours", ascending=False)
+    if not len(cards):
+        return []
+    columns = [
+        Column(UNPARTITIONED, lambda row: f"GPU {gpu(row['index'], None)}" if "index" in row else "all"),
+        figure("GPU-hours", "gpu_hours"),
+        figure("GPUs", "equivalent_gpus"),
+    ]
+    return [Table(columns, [*([_unpartitioned(report)] * (len(cards) > 1)), *cards.head(top).to_dict("records")])]
 
 
 def _currency(report: Report) -> str | None:
@@ -60,4 +89,7 @@ def _caption(report: Report) -> str:
     ]
     known = report.energy_known_share
     measured = "not measured" if is_missing(known) or not known else f"measured for {percent(known)} of the time"
-    return "; ".join(["GPUs: GPU-hours over observed hours", f"kWh: {measured}", *prices]) + "."
+    parts = ["GPUs: GPU-hours over observed hours", f"kWh: {measured}", *prices]
+    if _unpartitioned(report)["gpu_hours"]:
+        parts.append("unpartitioned: of cards with MIG on, what no instance covers, so that nothing can use it")
+    return "; ".join(parts) + "."

@@ -6,6 +6,7 @@ import pandas as pd
 
 from gua_report.render import Options
 from gua_report.render.blocks import Bar, Block, Column, Section, Table, figure
+from gua_report.render.sections.headline import no_card
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, percent
 from gua_report.summary.build import Report
@@ -41,8 +42,8 @@ def show(report: Report, options: Options) -> list[Section]:
         figure("GPU-h", "gpu_hours"),
     ]
     rows = report.gpus.to_dict("records")
-    blocks: list[Block] = [Table(columns, rows)] if rows else ["No card was seen in this window."]
+    blocks: list[Block] = [Table(columns, rows)] if rows else [no_card(report)]
     caption = "Each card's observed time by state"
     if report.gpus["mig_index"].notna().any():
-        caption += "; a MIG instance weighs its share of the card's memory"
+        caption += "; a MIG instance weighs its share of the card"
     return [Section("gpus", "§3 Per GPU", f"{caption}.", blocks)]

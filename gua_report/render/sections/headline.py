@@ -37,7 +37,7 @@ def show(report: Report, options: Options) -> list[Section]:
 def _by_state(report: Report) -> Section:
     shares, total = report.headline["share"], report.headline["gpu_hours"].sum()
     if not total:
-        return Section("headline", "§1 Headline", "GPU time by state.", ["No card was seen in this window."])
+        return Section("headline", "§1 Headline", "GPU time by state.", [no_card(report)])
     meanings = _meanings(report.policy)
     columns = [STATE, figure("share", "share", percent), figure("GPU-hours", "gpu_hours")]
     change = "no data before"
@@ -51,6 +51,12 @@ def _by_state(report: Report) -> Section:
         f"{amount(total)} observed GPU-hours by state; {change}.",
         [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
     )
+
+
+def no_card(report: Report) -> str:
+    """What to say where no card was in any state."""
+    unusable = bool((report.unpartitioned["gpu_hours"] > 0).any())
+    return "No card could be used: MIG is on, without an instance." if unusable else "No card was seen in this window."
 
 
 def _meanings(policy: Policy) -> dict[str, str]:

@@ -51,6 +51,14 @@ def test_in_use_and_confirmed(machine: Machine) -> None:
     assert found.complaints == []
 
 
+def test_the_uuid_of_a_card_reserves_its_mig_instances(machine: Machine) -> None:
+    card = machine.scenario.add_card()
+    card.add_mig()
+    config = reserve_by_file(machine, f"{card.settings['uuid']},{ME},2026-01-01,,")
+    found = status(machine, config)
+    assert (found.kinds(), found.complaints) == ([UNUSED], [])
+
+
 def test_confirmed_but_without_work(machine: Machine) -> None:
     machine.scenario.add_card(utilization_percent=0, compute=[(PID, 8452)])
     found = status(machine, reserve_by_file(machine, f"0,{ME},2026-01-01,,"), since_seconds=2 * HOUR)

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from tests.integration.status.shown import document, gua, status
-from tests.lab import MINUTE_MS, MONDAY_MS, SECOND_MS
+from tests.lab import MINUTE_MS, MONDAY_MS, NOON_MS, SECOND_MS
 from tests.machine import GUA, Machine
 
 
@@ -74,6 +74,24 @@ def test_mig_instances_are_cards_and_free_ones_are_printed_by_uuid(machine: Mach
     uuids = [machine.scenario.cards[0].settings["uuid"], free.settings["uuid"]]
     assert gua(machine, "free").stdout == ",".join(uuids) + "\n"
     assert gua(machine, "free", "-n", "1").stdout == "0\n"
+
+
+def test_a_card_that_nothing_can_use_is_never_offered_and_status_says_why(machine: Machine) -> None:
+    machine.scenario.add_card(mig_mode=1, mig_count=7)
+    machine.scenario.add_card()
+    for seconds in (0, 30, 60):
+        machine.tick(clock_ms=NOON_MS + seconds * 1000)
+    now_ms = NOON_MS + 90_000
+    assert gua(machine, "free", clock_ms=now_ms).stdout == "1\n"
+    done = gua(machine, "free", "-n", "2", clock_ms=now_ms)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Requested 2, available 1 (1 unpartitioned; gua status)" in done.stderr
+    found = document(machine, clock_ms=now_ms)["gpus"][0]
+    assert (found["state"], found["status"], found["seconds"]) == ("unpartitioned", "unpartitioned", 90)
+    text = status(machine, clock_ms=now_ms)
+    assert "1 truly-idle, 1 unpartitioned" in text.splitlines()[0]
+    assert re.search(r"^0 .* unpartitioned +≥ 1m", text, re.MULTILINE)
+    assert "MIG is on, without an instance: nothing can use it until one is made, see\n     gua doctor\n" in text
 
 
 def test_a_simulated_laboratory_needs_neither_driver_nor_history() -> None:

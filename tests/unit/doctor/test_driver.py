@@ -35,6 +35,17 @@ def test_cards_that_fail_are_named_and_cost_the_others_nothing() -> None:
     assert check_nvml(look(cards=[lost]))[0].status == ERROR
 
 
+def test_a_card_that_nothing_can_use_is_named_with_the_command_that_mends_it() -> None:
+    useless = card(uuid="GPU-2", gpu_index=1, status="unpartitioned", missing="compute_processes:no_permission")
+    first, second = check_nvml(look(cards=[card(), useless]))
+    assert (first.status, second.status) == (OK, WARNING)
+    assert second.text == "card 1 (GPU-2) can't be used: MIG is on, without an instance"
+    assert second.remedy is not None
+    assert second.remedy.startswith("sudo nvidia-smi mig -i 1 -cgi 0 -C   # ")
+    # Sampling works, though no card does.
+    assert statuses(check_nvml(look(cards=[useless]))) == [OK, WARNING]
+
+
 def test_what_cards_do_not_tell_is_named() -> None:
     silent = card(missing="energy:not_supported power:not_supported")
     told = check_nvml(look(cards=[silent, card(gpu_index=1, missing="energy:not_supported")]))

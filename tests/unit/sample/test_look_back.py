@@ -37,6 +37,7 @@ from tests.lab import (
     lost,
     report_of,
     tick,
+    unpartitioned,
     write,
     written,
 )
@@ -50,6 +51,7 @@ GPUS = [
     *(busy(ALICE._replace(sm_percent=6), BOB._replace(sm_percent=5)), busy(ALICE, ALICE._replace(pid=101))),
     *(held(ALICE, Job(7, "gdm", None, 3, type="graphics")), Gpu(0, 0.0, (Job(7, "gdm", None, type="graphics"),), 300)),
     *(Gpu(0, 60.0, (Job(100, memory_mib=None, sm_percent=0), Job(200, "bob", None, 70)), 9000), Gpu(0, 95.0)),
+    unpartitioned(),
     None,  # no such card
 ]
 

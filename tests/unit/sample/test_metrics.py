@@ -10,7 +10,7 @@ from gua_sample.idleness import NOTHING, follow_tick
 from gua_sample.metrics import FAMILIES, describe
 from gua_sample.records import Tick
 from tests import lab, repository
-from tests.lab import MONDAY_MS, SECOND_MS, Gpu, Job, busy, free, held, lost, mig, series, tick
+from tests.lab import MONDAY_MS, SECOND_MS, Gpu, Job, busy, free, held, lost, mig, series, tick, unpartitioned
 
 EVERY_MS = 30 * SECOND_MS
 GIB = 1 << 30
@@ -161,6 +161,16 @@ def test_mig_instances_are_told_apart_by_the_label_gpu() -> None:
     text = page_of(mig(0, 0, None, (ALICE,)), mig(0, 1), free(1))
     assert set(values(text, "gpu_idle_memory_total_bytes")) == {'gpu="0:0"', 'gpu="0:1"', 'gpu="1"'}
     assert set(values(text, "gpu_idle_process_memory_used_bytes")) == {'gpu="0:0",pid="100",process="python"'}
+
+
+def test_a_card_that_nothing_can_use_is_in_no_state_and_its_status_says_why() -> None:
+    text = page_of(unpartitioned(0), free(1))
+    assert {labels.split(",")[0] for labels in values(text, "gua_card_state")} == {'gpu="1"'}
+    assert values(text, "gua_card_status") == {
+        'gpu="0",uuid="GPU-0",status="unpartitioned"': 1,
+        'gpu="1",uuid="GPU-1",status="ok"': 1,
+    }
+    assert set(values(text, "gpu_idle_memory_total_bytes")) == {'gpu="1"'}
 
 
 def test_names_and_namespaces_become_labels_of_every_series() -> None:

@@ -32,14 +32,16 @@ def test_a_report_is_what_counting_tick_by_tick_gives(
             assert not list(naive.pieces(start, end + 1, DAY_MS))
             return
     same(hours_by(report.gpus, "uuid"), naive.gpus(start, end + 1))
+    found = dict(zip(report.unpartitioned["uuid"], report.unpartitioned["gpu_hours"], strict=True))
+    assert found == pytest.approx(naive.unpartitioned(start, end + 1))
     same(hours_by(report.identities, "identity"), _without_truly_idle(naive.identities(start, end + 1)))
     assert report.observed_seconds * 1000 == pytest.approx(naive.observed_ms(start, end + 1))
     assert gap_seconds(report) == pytest.approx(naive.gaps(start, end + 1))
     expected = naive.heatmap(start, end + 1, zone)
-    found = {
+    active = {
         (weekday, hour): share for weekday, hour, share in report.heatmap.itertuples(index=False) if not np.isnan(share)
     }
-    assert found == pytest.approx(expected)
+    assert active == pytest.approx(expected)
     # Shares sum to 1, hours to the time of the cards, and gaps to what was not observed.
     assert sum(hours(report).values()) == pytest.approx(sum(naive.gpus(start, end + 1).values()))
     if sum(hours(report).values()):
@@ -67,6 +69,8 @@ def _parts(folder: str, start: int, end: int) -> dict[tuple[str, str], float]:
     sums |= {(f"gpu {name}", state): value for (name, state), value in hours_by(report.gpus, "uuid").items()}
     sums |= {(f"who {name}", state): value for (name, state), value in hours_by(report.identities, "identity").items()}
     sums |= {("energy", str(state)): float(value) for state, value in report.capacity["energy_kwh"].fillna(0).items()}
+    rest = report.unpartitioned
+    sums |= {("unpartitioned", uuid): value for uuid, value in zip(rest["uuid"], rest["gpu_hours"], strict=True)}
     sums["gaps", "all"] = sum(gap_seconds(report).values())
     sums["observed", "all"] = report.observed_seconds
     return sums

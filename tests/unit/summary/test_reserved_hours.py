@@ -35,6 +35,7 @@ from tests.lab import (
     report_of,
     series,
     tick,
+    unpartitioned,
     write,
     written,
 )
@@ -125,6 +126,28 @@ def test_an_index_means_all_mig_instances(tmp_path: Path) -> None:
         ("alice", "MIG-0-1"): [1, 1, 0, 0, 0, 0],
         ("bob", "MIG-0-1"): [1, 0, 1, 0, 0, 0],
     }
+
+
+def test_the_uuid_of_a_card_means_its_mig_instances_while_it_has_some(tmp_path: Path) -> None:
+    tuesday = MONDAY_MS + DAY_MS
+    instances = [Gpu(0, 90.0, (ALICE,), mig_index=place, parent="GPU-0", total_mib=9856) for place in range(2)]
+    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)) + series(tuesday, 60, *instances))
+    config = configured(tmp_path, f"GPU-0,alice,{iso(MONDAY_MS)},{iso(tuesday + HOUR_MS)},")
+    report = report_of(tmp_path, MONDAY_MS, tuesday + HOUR_MS, config=config)
+    assert report.reservation_problems == []
+    assert hours_of(report) == {
+        ("alice", "GPU-0"): [24, 1, 0, 0, 23, 0],
+        ("alice", "MIG-0-0"): [1, 1, 0, 0, 0, 0],
+        ("alice", "MIG-0-1"): [1, 1, 0, 0, 0, 0],
+    }
+
+
+def test_a_reserved_card_that_nothing_can_use_is_there_and_its_hours_are_unknown(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, unpartitioned(0)))
+    config = configured(tmp_path, f"0,root,{iso(MONDAY_MS)},,")
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=config)
+    assert report.reservation_problems == []
+    assert hours_of(report) == {("root", "GPU-0"): [1, 0, 0, 0, 1, 0]}
 
 
 def test_people_are_mapped_on_both_sides(tmp_path: Path) -> None:

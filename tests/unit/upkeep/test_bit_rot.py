@@ -198,7 +198,7 @@ def test_every_bit_of_stored_days_that_makes_a_difference_is_named(
     before, right = contents(window[0]), stored(window[0])
     chosen = random.Random(2)
     changed = 0
-    for _ in range(20):
+    for _ in range(25):
         folder = Path(shutil.copytree(window[0], tmp_path / "data"))
         path = folder / "rollups.sqlite"
         flip(path, chosen.randrange(100, path.stat().st_size), chosen.randrange(8))

@@ -17,7 +17,7 @@ from gua_report.exporting.rows import TABLES
 from gua_report.upkeep.daily_csv import csv_path, write_daily_csv
 from gua_sample.errors import CorruptPartition, StoreError
 from gua_sample.policy import DEFAULT
-from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, free, held, lost, mig, series, tick, write
+from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, free, held, lost, mig, series, tick, unpartitioned, write
 from tests.repository import page
 
 DAY = "2026-11-16"
@@ -194,3 +194,9 @@ def test_every_column_is_documented() -> None:
     section = text.split("\n## The daily CSV")[1].split("\n## ")[0]
     documented = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))
     assert sorted(documented) == sorted(TABLES["csv"].columns)
+
+
+def test_a_card_that_nothing_can_use_is_called_unpartitioned(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 1, unpartitioned()))
+    (row,) = read(write_daily_csv(str(tmp_path), DAY, CONFIG))
+    assert (row["state"], row["status"], row["user"]) == ("unpartitioned", "unpartitioned", "")

@@ -38,7 +38,7 @@ from gua_sample.errors import EmptyPartition
 from gua_sample.partition_names import DAY_MS, day_of, list_partitions, partition_path
 from gua_sample.policy import DEFAULT
 from gua_sample.records import Tick
-from tests.lab import CONFIG, HOUR_MS, MONDAY_MS, Gpu, Job, busy, free, held, lost, tick
+from tests.lab import CONFIG, HOUR_MS, MONDAY_MS, Gpu, Job, busy, free, held, lost, sliced, tick, unpartitioned
 from tests.machine import query
 from tests.recount import Recount, as_stored, differences
 from tests.rolling import Killed
@@ -49,17 +49,20 @@ SEED = int(os.environ.get("GUA_TEST_MODEL_SEED", "1"))
 
 ALICE, BOB = Job(100, "alice"), Job(200, "bob", uid=1001)
 IDLE_ALICE, BUSY_BOB = ALICE._replace(sm_percent=0), BOB._replace(sm_percent=60)
-KINDS = ("busy", "held", "shared", "free", "lost", "error")
+KINDS = ("busy", "held", "shared", "free", "lost", "sliced", "unpartitioned", "error")
 
 
 def gpus(kind: str, ts_ms: int) -> list[Gpu]:
     joules = ((ts_ms - MONDAY_MS) // 100) ** 2  # not by the minute: who divides it elsewhere gets something else
+    if kind == "sliced":
+        return [sliced(0, 0, 3, 0.0, (ALICE,)), sliced(0, 1, 1), held(BOB, index=1, energy=joules)]
     card = {
         "busy": busy(BOB, energy=joules),
         "held": held(ALICE, energy=joules),
         "shared": busy(IDLE_ALICE, BUSY_BOB, energy=joules),
         "free": free(energy=joules),
         "lost": lost(),
+        "unpartitioned": unpartitioned(),
     }
     return [] if kind == "error" else [card[kind], held(BOB, index=1, energy=joules)]
 

@@ -1,0 +1,94 @@
+"""Worlds as files: what is written is read again, and what can't be is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.worlds import laboratory
+from benchmarks.worlds.world import HZ, load, save
+
+TWO_HOURS = 7200
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "world.npz"
+    save(laboratory.make(3, TWO_HOURS), file)
+    return file
+
+
+def change(path: Path, **arrays: Any) -> None:
+    with np.load(path) as file:
+        found = dict(file)
+    np.savez_compressed(path, **{**found, **{name: value(found[name]) for name, value in arrays.items()}})
+
+
+def test_a_world_is_read_as_it_was_written(path: Path) -> None:
+    world, again = laboratory.make(3, TWO_HOURS), load(path)
+    assert (again.seconds, again.cards) == (world.seconds, world.cards)
+    assert (again.outages, again.reboots, again.losses) == (world.outages, world.reboots, world.losses)
+    assert [vars(one) | {"load": None} for one in again.processes] == [
+        vars(one) | {"load": None} for one in world.processes
+    ]
+    for one, other in zip(world.processes, again.processes, strict=True):
+        assert np.array_equal(one.load, other.load)
+
+
+def test_a_seed_makes_one_world_and_another_seed_another() -> None:
+    one, same, other = (laboratory.make(seed, TWO_HOURS) for seed in (3, 3, 4))
+    assert one.outages == same.outages != other.outages
+    assert [one.first for one in one.processes] == [one.first for one in same.processes]
+
+
+def test_names_that_could_steer_a_terminal_are_escaped(path: Path) -> None:
+    change(path, process_user=lambda users: np.array(["\x1b[31m" + user for user in users]))
+    assert load(path).processes[0].user.startswith("\\x1b[31m")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("seconds", lambda seconds: seconds // 2, "does not live within the world"),
+        ("card_gpu", lambda gpus: gpus + 1, "numbered from 0"),
+        ("card_slices", lambda slices: slices + 2, "7 slices"),
+        ("process_card", lambda cards: cards + 99, "no such card"),
+        ("process_pid", lambda pids: pids * 0 + 7, "two processes at a time"),
+        ("load", lambda percents: percents + 101, "not from 0 to 100"),
+        ("reboots", lambda spans: spans * 0 + [0, TWO_HOURS], "host is down"),
+        ("process_samples", lambda counts: counts[:-1], "is no world"),
+        ("process_memory_mib", lambda sizes: sizes * 1000, "more memory than"),
+    ],
+)
+def test_what_can_not_be_is_refused(path: Path, name: str, value: Any, words: str) -> None:
+    change(path, **{name: value})
+    with pytest.raises(ValueError, match=words):
+        load(path)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    for content in (b"", b"no zip", b"PK\x03\x04 a damaged one"):
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(ValueError, match="is no world"):
+            load(tmp_path / "file")
+
+
+def test_a_file_without_an_array_is_refused_and_says_which(path: Path) -> None:
+    with np.load(path) as file:
+        np.savez_compressed(path, **{name: file[name] for name in file if name != "losses"})
+    with pytest.raises(ValueError, match="losses"):
+        load(path)
+
+
+def test_a_card_does_what_its_processes_do_together_but_no_more_than_all_it_can() -> None:
+    world = laboratory.make(3, TWO_HOURS)
+    for card in range(len(world.cards)):
+        sums = [0] * (TWO_HOURS * HZ)
+        for one in world.processes:
+            if one.card == card:
+                for position, percent in enumerate(one.load.tolist(), one.first):
+                    sums[position] += percent
+        assert world.card_load(card).tolist() == [min(percent, 100) for percent in sums]
