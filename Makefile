@@ -85,7 +85,8 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/report.py
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
-# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group PURGE=1.
+# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group INTERVAL=15s
+# PURGE=1.
 # As install.sh has the defaults, which differ for users, and make hands it what is set, nothing is repeated here.
 install: ## as root: sample this machine from now on; again to upgrade
 uninstall: ## the reverse; the history stays, unless PURGE=1 is given

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import load_config
-from gua_report.summary.build import Report, build_report, nothing
+from gua_report.console.arguments import check_exists
+from gua_report.summary.build import Report, build_report
+from gua_report.summary.no_report import nothing
 from gua_report.ticks.arrays import Booleans
 from gua_report.ticks.classify import Classified
 from gua_report.ticks.history import History
@@ -57,8 +59,12 @@ def report(
 
 
 def find_folder(data_dir: str | None) -> str:
-    """The data folder. Raises StoreError if we are root and it is another user's: a notebook can't give up root."""
+    """The data folder. Raises StoreError if we are root and it is another user's: a notebook can't give up root.
+
+    Raises NothingToReport if it does not exist.
+    """
     folder = settings.data_dir(data_dir)
+    check_exists(folder)
     owner = owner_to_become(folder)
     if owner is not None:
         raise StoreError(

@@ -26,6 +26,7 @@ check_machine() {
 
 check_install() {
     case $READERS in '' | everyone | group) ;; *) refuse "bad READERS=$READERS: expected everyone or group" ;; esac
+    check_interval
     check_extras
     [ -z "$WHEELS" ] || [ -d "$WHEELS" ] || refuse "there is no folder $WHEELS; fill one with: make wheels WHEELS=$WHEELS"
     check_python
@@ -44,6 +45,15 @@ check_install() {
     done
     ! is_live || check_unit_folder
     ! is_live || is_user || check_user
+}
+
+check_interval() { # and find out what it is in OnCalendar=, which can tell what divides a minute or an hour
+    case $INTERVAL in
+    '') ;;
+    5s | 6s | 10s | 12s | 15s | 20s | 30s) calendar="*:*:0/${INTERVAL%s}" ;;
+    1m | 2m | 3m | 4m | 5m) calendar="*:0/${INTERVAL%m}" ;;
+    *) refuse "bad INTERVAL=$INTERVAL: expected 5s, 6s, 10s, 12s, 15s, 20s, 30s or 1m to 5m" ;;
+    esac
 }
 
 check_extras() {

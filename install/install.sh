@@ -3,7 +3,7 @@
 #
 # Variables, all optional: PYTHON, PREFIX, DESTDIR (build a tree for a package: start nothing), VENVDIR, SYSCONFDIR,
 # SYSTEMD_UNIT_DIR, WHEELS (a folder to install from instead of an index), EXTRAS=parquet|none,
-# READERS=everyone|group, PURGE=1.
+# READERS=everyone|group, INTERVAL=15s, PURGE=1.
 #
 # All that belongs to gua is in VENVDIR. VENVDIR/installed-files lists what had to go elsewhere, and the folders made
 # for it (with a slash at the end), so that upgrades and uninstall know exactly what is theirs.
@@ -28,13 +28,14 @@ xdg_folder() { case $1 in /*) say "$1" ;; *) say "$HOME/$2" ;; esac; } # a relat
 
 set_paths() {
     PYTHON=${PYTHON:-python3} DESTDIR=${DESTDIR-} WHEELS=${WHEELS-} EXTRAS=${EXTRAS-}
-    READERS=${READERS-} PURGE=${PURGE-}
+    READERS=${READERS-} INTERVAL=${INTERVAL-} PURGE=${PURGE-}
     if is_user; then
         systemctl='systemctl --user' units=$kit/user configs=
         PREFIX=${PREFIX:-$HOME/.local} SYSCONFDIR=
         VENVDIR=${VENVDIR:-$(xdg_folder "${XDG_DATA_HOME-}" .local/share)/gua}
         SYSTEMD_UNIT_DIR=${SYSTEMD_UNIT_DIR:-$(xdg_folder "${XDG_CONFIG_HOME-}" .config)/systemd/user}
         history=$(xdg_folder "${XDG_STATE_HOME-}" .local/state)/gua
+        interval_drop_in=$SYSTEMD_UNIT_DIR/gua-sample.timer.d/10-interval.conf
     else
         systemctl=systemctl units=$kit configs='gua-sample.env gua.toml'
         PREFIX=${PREFIX:-/usr/local} SYSCONFDIR=${SYSCONFDIR:-/etc} VENVDIR=${VENVDIR:-/opt/gua}
@@ -48,6 +49,7 @@ set_paths() {
     root=$DESTDIR$VENVDIR stage=$DESTDIR$VENVDIR.new
     # Not in SYSCONFDIR: systemd looks here, whatever that is.
     readers_drop_in=/etc/systemd/system/gua-.service.d/10-readers.conf
+    is_user || interval_drop_in=/etc/systemd/system/gua-sample.timer.d/10-interval.conf
 }
 
 # -- Files outside the virtual environment.
@@ -106,6 +108,20 @@ put_readers() { # a choice that stays until another is made
     esac
 }
 
+put_interval() { # a choice that stays until another is made
+    case $INTERVAL in
+    '') [ ! -e "$DESTDIR$interval_drop_in" ] || list "$interval_drop_in" ;;
+    30s)
+        rm -f "$DESTDIR$interval_drop_in"
+        rmdir "$DESTDIR${interval_drop_in%/*}" 2>/dev/null || : # unless somebody else has something there
+        ;;
+    *)
+        sed -e "s|@interval@|$INTERVAL|" -e "s|@calendar@|$calendar|" "$kit/gua-interval.conf" >"$work/interval.conf"
+        put "$work/interval.conf" "$interval_drop_in"
+        ;;
+    esac
+}
+
 put_files() {
     make_folder "$PREFIX/bin"
     for name in $commands; do
@@ -117,6 +133,7 @@ put_files() {
     for name in $configs; do put_config "$name"; done
     is_user || put "$kit/gua.sysusers" "$PREFIX/lib/sysusers.d/gua.conf"
     is_user || put_readers
+    put_interval
 }
 
 remove_files() { # OLD NEW: those that the first lists and the second does not; edited configuration stays

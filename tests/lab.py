@@ -64,6 +64,7 @@ class Gpu(NamedTuple):
     slices: int | None = None  # of a MIG instance
     most_slices: int | None = None
     parent_mib: int | None = None
+    source: str = "samples"  # of the utilization
 
     def card(self) -> Card:
         name = self.uuid or (f"GPU-{self.place}" if self.mig_index is None else f"MIG-{self.place}-{self.mig_index}")
@@ -73,7 +74,7 @@ class Gpu(NamedTuple):
             *(self.slices, self.most_slices, self.parent_mib),
         )
         usages = [Usage(job.pid, job.type, job.memory_mib, job.sm_percent) for job in self.jobs]
-        source = None if self.utilization is None else "samples"
+        source = None if self.utilization is None else self.source
         return Card(facts, self.utilization, source, used, None, self.energy, 40, usages)
 
 

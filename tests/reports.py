@@ -89,6 +89,7 @@ def small_report() -> Report:
         config=Config(DEFAULT, 2.5, 0.3, "EUR", {}),
         headline=by_state(share=[0.4, 0.3, 0.2, 0.1], gpu_hours=[200.0, 150.0, 100.0, 50.0]),
         before=by_state(share=[0.431, 0.3, 0.169, 0.1], gpu_hours=[210.0, 150.0, 90.0, 50.0]),
+        before_observed_share=0.9931,
         capacity=by_state(
             gpu_hours=[200.0, 150.0, 100.0, 50.0],
             equivalent_gpus=[1.2, 0.9, 0.6, 0.3],
@@ -159,6 +160,7 @@ def empty_report() -> Report:
         config=full.config._replace(price_per_gpu_hour=None, price_per_kwh=None),
         headline=by_state(share=[NAN] * 4, gpu_hours=nothing),
         before=None,
+        before_observed_share=0.0,
         capacity=by_state(gpu_hours=nothing, equivalent_gpus=nothing, energy_kwh=[NAN] * 4, cost=[NAN] * 4),
         unpartitioned=full.unpartitioned.iloc[:0],
         energy_known_share=None,

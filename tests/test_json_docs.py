@@ -114,7 +114,7 @@ def test_what_to_act_on_is_there_only_if_asked_for(week: Path) -> None:
     assert f"more than {MOST_UNKNOWN * 100:g} %" in section
     assert "attention" not in read_json(week)
     long, *others = read_json(week, "--quiet-if-clean", "2h")["attention"]
-    assert "idle-held episodes of 2h or more (" in long
+    assert "idle-held episodes of 2h or more by " in long
     assert others == []
     assert run_report(week, "--quiet-if-clean", "9d", "--json") == ""
 

@@ -96,7 +96,7 @@ def examine(
     start, roll_up, journal = commands(feeding, data_dir)
     history, newest, clock, files = look_into(data_dir, now_ms, start, roll_up, deep)
     if newest and feeding:
-        newest = newest._replace(due_ms=units.next_run_ms(feeding, newest.ts_ms, now_ms))
+        newest = newest.by_timer(units.interval_ms(feeding), units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
     is_sampled = is_fresh and newest is not None and newest.error is None
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gua_report.console import terminal
-from gua_report.console.arguments import add_place, add_window, choose, find_data_dir, output_path
+from gua_report.console.arguments import add_place, add_window, choose, find_history, output_path
 from gua_report.console.whole_file import is_database, standard_output, whole_file
 from gua_report.exporting.rows import OTHER_NAMES, TABLES
 from gua_sample import console
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     check(options, name, form, is_folder)
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
-    data_dir = find_data_dir(PROG, options.data_dir)
+    data_dir = find_history(PROG, options.data_dir)
 
     # Imported late: --help and usage errors don't need pandas.
     from gua_report.exporting.days import whole_days

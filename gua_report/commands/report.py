@@ -11,7 +11,7 @@ from gua_report.console.arguments import (
     add_place,
     add_window,
     choose,
-    find_data_dir,
+    find_history,
     mebibytes,
     output_path,
     percent,
@@ -77,7 +77,8 @@ def build_parser() -> console.Parser:
         const=LONG_EPISODE,
         help="print and write nothing unless there is something to act on, and say what: an idle-held episode of D or"
         f" more (default {LONG_EPISODE}), less than {LEAST_COVERAGE:.0%}% of the time observed, a card unknown for over"
-        f" {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read",
+        f" {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read, a sampler that has stopped, or that it is"
+        " not known who holds what right now",
     )
     add_place(parser)
     return parser
@@ -104,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
     quiet = options.quiet_if_clean is not None
     longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
-    data_dir = find_data_dir(PROG, options.data_dir)
+    data_dir = find_history(PROG, options.data_dir)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.machine.as_owner import ask_as_owner

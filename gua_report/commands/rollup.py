@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from gua_report.console import terminal
-from gua_report.console.arguments import add_place, find_data_dir
+from gua_report.console.arguments import add_place, find_history
 from gua_sample import console
 from gua_sample.processes import printable
 
@@ -34,7 +34,7 @@ it is over and no tick can be joined to its last one any more. Ticks are only
 removed if their sums were read back and found right. Some days are read
 again each night, all within four weeks, to find bit rot.
 exit status: 0 done, 1 failed (days that can't be read, or have rotted, are
-named), 2 wrong usage.
+named), 2 wrong usage, 3 there is no such data folder.
 """
 
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from gua_sample.rights import become_owner
 
     config = load_config(options.config)
-    data_dir = find_data_dir(PROG, options.data_dir)
+    data_dir = find_history(PROG, options.data_dir)
     become_owner(data_dir)
     with nullcontext() if options.dry_run else alone(data_dir):
         upkeep = Upkeep(data_dir, config, time.time_ns() // 1_000_000, options.dry_run, complain)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 
 from gua_sample import console, settings
-from gua_sample.errors import UsageError
+from gua_sample.errors import NothingToReport, UsageError
 from gua_sample.rights import check_folder
 
 
@@ -33,6 +35,26 @@ def find_data_dir(prog: str, option: str | None) -> str:
     if warning := check_folder(data_dir):
         console.complain(prog, f"warning: {warning}")
     return data_dir
+
+
+def find_history(prog: str, option: str | None) -> str:
+    """The data folder, for commands that need it to exist already."""
+    data_dir = find_data_dir(prog, option)
+    check_exists(data_dir)
+    return data_dir
+
+
+def check_exists(data_dir: str) -> None:
+    """Raise NothingToReport if there is no such folder: it must not be taken for one without ticks."""
+    try:
+        if stat.S_ISDIR(os.stat(data_dir).st_mode):
+            return
+        text = f"{data_dir} is no folder: give another --data-dir"
+    except (FileNotFoundError, NotADirectoryError):
+        text = f"{data_dir} does not exist: give another --data-dir, or install gua first (sudo make install)"
+    except OSError:  # hidden from us: opening it will raise the error
+        return
+    raise NothingToReport(text)
 
 
 def choose(value: str, what: str, known: tuple[str, ...]) -> str:

@@ -20,6 +20,33 @@ def duration(seconds: float) -> str:
     return f"{whole // DAY}d {hours}h" if hours else f"{whole // DAY}d"
 
 
+def parts_of(whole: float, *parts: float) -> list[str]:
+    """The duration `whole` and parts of it, all in seconds, so exactly that shares can be checked: 1m, 48s.
+
+    They are rounded to the largest unit that is at most a thousandth of the whole, or to seconds; what is less than the
+    whole is never spelled like it.
+    """
+    units = [unit for unit in (DAY, HOUR, MINUTE, 1) if unit == 1 or unit <= whole / 1000]
+
+    def spell(part: float) -> str:
+        for unit in units:
+            rounded = round(part / unit) * unit
+            if (rounded < round(whole)) == (part < whole):
+                return all_units(rounded)
+        return all_units(max(0, int(part) - (int(part) == round(whole))))
+
+    return [spell(seconds) for seconds in (whole, *parts)]
+
+
+def all_units(seconds: int) -> str:
+    """The duration in all its units: 6d 20h 53m."""
+    found = []
+    for unit, letter in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")):
+        count, seconds = divmod(seconds, unit)
+        found += [f"{count}{letter}"] if count else []
+    return " ".join(found) or "0s"
+
+
 def first_of(names: list[str], most: int) -> str:
     """The first names and the number of the others: a, b, c and 2 more."""
     rest = len(names) - most

@@ -14,7 +14,7 @@ from gua_report.exporting.portions import read_portions
 from gua_report.exporting.rows import TABLES, Row
 from gua_report.rollups.closed_day import is_closed
 from gua_report.rollups.index import ROLLUPS, Stored, find_current, path_of, read_index
-from gua_report.summary.build import nothing
+from gua_report.summary.no_report import nothing
 from gua_report.ticks.history import History
 from gua_report.ticks.open_partition import PARTITION
 from gua_report.window import Window, midnight_ms, show, zone_name

@@ -1,5 +1,6 @@
 """Whether sampling is alive: the timer's state, and the age of the newest tick."""
 
+import os
 from typing import NamedTuple
 
 from gua_report.console.spelling import duration
@@ -18,6 +19,7 @@ class Sampling(NamedTuple):
     hidden: str | None  # why the history can't be looked into
     has_history: bool
     is_alive: bool
+    has_folder: bool = True  # the data folder exists
 
 
 def look_at_sampling(data_dir: str, files: Files, newest: Newest | None, now_ms: int) -> Sampling:
@@ -26,8 +28,9 @@ def look_at_sampling(data_dir: str, files: Files, newest: Newest | None, now_ms:
     problem = found.problem
     if found.units and not feeds:
         problem = f"writes to {found.units.folder}"
-    if newest and feeds and found.units and newest.is_stale(now_ms):
-        newest = newest._replace(due_ms=units.next_run_ms(found.units, newest.ts_ms, now_ms))
+    if newest and feeds and found.units:
+        due_ms = units.next_run_ms(found.units, newest.ts_ms, now_ms)
+        newest = newest.by_timer(units.interval_ms(found.units), due_ms)
     return Sampling(
         None if found.problem else _timer_state(found.units),
         problem,
@@ -36,6 +39,7 @@ def look_at_sampling(data_dir: str, files: Files, newest: Newest | None, now_ms:
         files.hidden,
         bool(files.partitions),
         newest is not None and newest.error is None and not newest.is_stale(now_ms),
+        os.path.lexists(data_dir),
     )
 
 
@@ -55,6 +59,7 @@ def sampling_text(sampling: Sampling, now_ms: int) -> str:
         newest = f"the history can't be looked into ({sampling.hidden})"
     elif sampling.newest_ms is None:
         newest = "no tick that can be read" if sampling.has_history else "no tick yet"
+        newest = newest if sampling.has_folder else "no data folder"
     else:
         newest = f"newest tick {duration(max(0, now_ms - sampling.newest_ms) / 1000)} ago"
         newest += f" has no cards ({sampling.newest_error})" if sampling.newest_error else ""

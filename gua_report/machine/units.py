@@ -13,7 +13,7 @@ from gua_sample.processes import printable
 TIMER = "gua-sample.timer"
 SERVICE = "gua-sample.service"
 PROPERTIES = (
-    "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime,"
+    "LoadState,ActiveState,UnitFileState,LastTriggerUSec,NextElapseUSecRealtime,TimersCalendar,"
     "Result,ExecMainStatus,ExecMainStartTimestamp,User,ExecStart,Environment,StateDirectory,"
     "SupplementaryGroups,ProtectProc,ProtectKernelTunables,ProtectControlGroups"
 )
@@ -153,6 +153,18 @@ def parse_time(text: str) -> int | None:
     except ValueError:
         return None
     return calendar.timegm(moment_utc) * 1000 if zone == "UTC" else None
+
+
+def interval_ms(units: Units) -> int | None:
+    """The interval of an active timer that runs every so many seconds or minutes; None for any other."""
+    if units.timer.get("ActiveState") != "active":
+        return None
+    # As systemd spells what install.sh, or 'systemctl edit' by our page, has written.
+    calendar = units.timer.get("TimersCalendar", "")
+    seconds = re.search(r"OnCalendar=\*-\*-\* \*:\*:00/(\d{1,2})\b", calendar)
+    minutes = re.search(r"OnCalendar=\*-\*-\* \*:00/(\d{1,2}):00\b", calendar)
+    found = int(seconds[1]) * 1000 if seconds else int(minutes[1]) * 60_000 if minutes else 0
+    return found or None
 
 
 def next_run_ms(units: Units, newest_ms: int, now_ms: int) -> int | None:

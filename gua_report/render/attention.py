@@ -13,6 +13,8 @@ LONG_EPISODE = "1h"  # default for the least length of an idle-held episode to a
 LEAST_COVERAGE = 0.95
 MOST_UNKNOWN = 0.05  # of a card's own time
 MOST_NAMED = 3
+# If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
+STALE_MS = 300_000
 
 
 def reasons(report: Report, longest_ms: int) -> list[str]:
@@ -21,16 +23,23 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     The window begins no earlier than the first tick of the history, so a fresh install is not called unobserved.
     """
     # Imported here because it loads pandas, and --help needs the constants above.
-    from gua_report.render.words import clean, count, gpu, percent
+    from gua_report.render.sections.episodes import unknown_now
+    from gua_report.render.words import clean, count, gpu, moment, percent
 
     found = []
+    if unknown := unknown_now(report):
+        found.append(f"not known who holds what right now: {unknown}")
+    if _has_stopped(report):
+        found.append(f"the sampler seems to have stopped: no tick since {moment(report.newest_ms, report.window.zone)}")
     lengths_ms = report.episodes["end_ms"] - report.episodes["start_ms"]
     long = report.episodes[lengths_ms >= longest_ms]
     if len(long):
         longest = long.groupby("identity", sort=True)["seconds"].max().sort_values(ascending=False, kind="stable")
         who = [f"{clean(identity)} {duration(seconds)}" for identity, seconds in longest.items()]
-        episodes = count(len(long), "idle-held episode")
-        found.append(f"{episodes} of {duration(longest_ms / 1000)} or more{_named(who)}")
+        episodes = f"{count(len(long), 'idle-held episode')} of {duration(longest_ms / 1000)} or more"
+        # What is not named is counted in the same unit as what is.
+        holders = f" by {count(len(who), 'holder')}" if len(who) > MOST_NAMED else ""
+        found.append(f"{episodes}{holders}{_named(who)}")
     if report.coverage_share < LEAST_COVERAGE:
         gaps_ms = (report.gaps["end_ms"] - report.gaps["start_ms"]).groupby(report.gaps["kind"]).sum()
         why = gaps_ms.sort_values(ascending=False, kind="stable").items()
@@ -44,6 +53,16 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     if report.warnings:  # one for each skipped partition
         found.append(f"{count(len(report.warnings), 'partition')} not readable")
     return found
+
+
+def _has_stopped(report: Report) -> bool:
+    """Whether the window ends with time for which a tick was due, and there is none since."""
+    from gua_report.ticks.coverage import NOT_RUNNING
+
+    last = report.gaps.iloc[-1:]
+    is_at_end = (last["end_ms"] == report.window.end_ms) & (last["kind"] == NOT_RUNNING)
+    is_long = last["end_ms"] - last["start_ms"] > STALE_MS
+    return report.newest_ms < report.window.end_ms and bool((is_at_end & is_long).any())
 
 
 def _named(some: list[str]) -> str:

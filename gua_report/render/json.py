@@ -25,6 +25,8 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "window": _window(report.window, report.timezone),
         "requested_window": _window(report.requested, report.timezone),
         "newest_tick": iso(report.newest_ms, report.window.zone),
+        "newest_tick_error": clean(report.newest_failed.error) if report.newest_failed else None,
+        "newest_tick_with_cards": _with_cards(report),
         "sources": {
             "from_ticks_seconds": value("seconds", report.from_ticks_seconds),
             "from_rollups_seconds": value("seconds", report.from_rollups_seconds),
@@ -35,6 +37,12 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "notes": [clean(note) for note in report.notes],
     }
     return json.dumps(document, indent=2, ensure_ascii=options.ascii, allow_nan=False) + "\n"
+
+
+def _with_cards(report: Report) -> str | None:
+    failed = report.newest_failed
+    seen_ms = report.newest_ms if failed is None else failed.seen_ms
+    return None if seen_ms is None else iso(seen_ms, report.window.zone)
 
 
 def _section(module: ModuleType, report: Report) -> object:

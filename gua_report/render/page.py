@@ -8,8 +8,9 @@ import pandas as pd
 
 from gua_report.console.spelling import duration
 from gua_report.render import Options, sections
+from gua_report.render.attention import STALE_MS
 from gua_report.render.blocks import Section
-from gua_report.render.sections.headline import STALE_MS
+from gua_report.render.sections.episodes import unknown_now
 from gua_report.render.words import clean, count, moment, percent
 from gua_report.summary.build import Report
 from gua_report.window import show
@@ -42,6 +43,8 @@ def _header(report: Report) -> list[str]:
     if late_ms > STALE_MS:
         newest = moment(report.newest_ms, zone)
         lines.append(f"The sampler seems to have stopped: no tick since {newest}, {duration(late_ms / 1000)} earlier.")
+    if why := unknown_now(report):
+        lines.append(f"The driver does not work: {why}.")
     return lines
 
 

@@ -17,12 +17,17 @@ from gua_report.ticks.read_partition import CARD_FACTS
 from gua_report.ticks.tick_weights import Pieces, cut
 from gua_report.window import HOUR_MS
 from gua_sample.policy import IDLE_HELD, STATES, TRULY_IDLE
+from gua_sample.schema import UTILIZATION_SOURCES
 
 CARD_KEY = ["hour_ms", "gpu_uuid", "state"]  # a state is its position in STATES
 # gpu_ms is scaled for MIG; energy_ms and memory_ms are the time for which energy and memory are known.
 CARD_SUMS = ["weight_ms", "gpu_ms", "energy_joules", "energy_ms", "memory_mib_ms", "memory_ms"]
 IDENTITY_KEY = ["hour_ms", "gpu_uuid", "identity", "state"]
 IDENTITY_SUMS = ["weight_ms", "gpu_ms"]
+# 1: utilization was read at instants alone, and some readings were above 0; 0: at instants alone, and none was;
+# missing: some readings were means, or it is not known.
+INSTANT_ONLY = "instant_only"
+RATE = UTILIZATION_SOURCES.index("rate")
 HOLD_COLUMNS = ["gpu_uuid", "start_ms", "end_ms", "share"]
 UNPARTITIONED_COLUMNS = ["hour_ms", "gpu_uuid", "gpu_ms"]  # of a physical card with MIG on
 
@@ -31,7 +36,7 @@ class Rollup(NamedTuple):
     cards: pd.DataFrame  # CARD_KEY, CARD_SUMS
     identities: pd.DataFrame  # IDENTITY_KEY, IDENTITY_SUMS
     holds: pd.DataFrame  # HOLD_COLUMNS: when a card was idle-held
-    card_facts: pd.DataFrame  # uuid, gpu_index, mig_index, name, ...: as last known
+    card_facts: pd.DataFrame  # uuid, gpu_index, mig_index, name, ...: as last known; and INSTANT_ONLY
     unpartitioned: pd.DataFrame  # UNPARTITIONED_COLUMNS: what no MIG instance covers, outside of all states
 
 
@@ -44,7 +49,7 @@ def roll_up(day: Classified, start_ms: int, end_ms: int, grid: tuple[int, int] =
         _sum_cards(day, pieces),
         _sum_identities(day, pieces),
         clip_holds(_find_holds(day), start_ms, end_ms),
-        day.cards[seen].astype({"gpu_index": "int64"}),
+        day.cards.assign(**{INSTANT_ONLY: _find_instant_only(day, pieces)})[seen].astype({"gpu_index": "int64"}),
         _sum_unpartitioned(day, pieces),
     )
 
@@ -55,9 +60,23 @@ def empty_rollup() -> Rollup:
         pd.DataFrame(columns=[*CARD_KEY, *CARD_SUMS]),
         pd.DataFrame(columns=[*IDENTITY_KEY, *IDENTITY_SUMS]),
         pd.DataFrame(columns=HOLD_COLUMNS),
-        pd.DataFrame(columns=CARD_FACTS),
+        pd.DataFrame(columns=[*CARD_FACTS, INSTANT_ONLY]),
         pd.DataFrame(columns=UNPARTITIONED_COLUMNS),
     )
+
+
+def _find_instant_only(day: Classified, pieces: Pieces) -> Floats:
+    """The INSTANT_ONLY of each card, by the ticks of these pieces."""
+    rows = day.rows
+    is_wanted = np.zeros(len(day.ticks), bool)
+    is_wanted[pieces.tick] = True
+    told = is_wanted[rows.cards.tick] & ~np.isnan(rows.cards.utilization_percent)
+    card = pd.Index(day.cards["uuid"]).get_indexer(rows.card_facts["uuid"])[rows.cards.card[told]]
+    busy, means = (
+        np.bincount(card, weights=marks[told], minlength=len(day.cards)) > 0
+        for marks in (rows.cards.utilization_percent > 0, rows.sources != RATE)
+    )
+    return np.where(means, np.nan, busy.astype(float))
 
 
 def clip_holds(holds: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:

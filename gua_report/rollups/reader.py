@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, UNPARTITIONED_COLUMNS, Rollup
+from gua_report.rollups.hourly_sums import (
+    CARD_KEY,
+    CARD_SUMS,
+    IDENTITY_KEY,
+    INSTANT_ONLY,
+    UNPARTITIONED_COLUMNS,
+    Rollup,
+)
 from gua_report.rollups.index import open_rollups
 from gua_report.rollups.schema import CARD_FACTS
 from gua_report.ticks.arrays import Integers
@@ -146,12 +153,14 @@ class _Reader:
         return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
 
     def card_facts(self) -> pd.DataFrame:
-        """The last known facts of each day's cards, in the order of days."""
-        (card,) = self._columns("card_day", "card_id")
+        """The last known facts of each day's cards, in the order of days, with the day's beginning, `day_ms`."""
+        card, instant_only, day = self._columns("card_day", "card_id", INSTANT_ONLY, "day_id")
         positions = pd.Series(np.arange(len(self._facts)), index=self._facts["id"]).reindex(card).to_numpy()
         if np.isnan(positions).any():
             raise ValueError("a card that is not there")
         facts = self._facts.iloc[positions].drop(columns="id").reset_index(drop=True)
+        facts[INSTANT_ONLY] = np.where(instant_only == NOT_KNOWN, np.nan, instant_only)
+        facts["day_ms"] = day * DAY_MS
         return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
 
     def unpartitioned(self) -> pd.DataFrame:

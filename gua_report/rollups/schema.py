@@ -55,11 +55,13 @@ TABLES = {
         status TEXT
     ) STRICT
     """,
+    # instant_only: see rollups/hourly_sums.py. NULL also where an older gua wrote the day.
     "card_day": """
     CREATE TABLE card_day (
         day_id INTEGER NOT NULL,
         position INTEGER NOT NULL,
         card_id INTEGER NOT NULL,
+        instant_only INTEGER,
         PRIMARY KEY (day_id, position)
     ) STRICT, WITHOUT ROWID
     """,
@@ -157,6 +159,7 @@ TABLES = {
 # Columns, and whole tables, that were added later: files of an older gua lack them until the next write.
 ADDED = {
     "day": ("partition_digest", "compact_digest", "rows_digest", "checked_ms", "failed_check", "rule"),
+    "card_day": ("instant_only",),
     "edge": ("day_id", "before_made", "after_made", "before_now", "after_now"),
     "unpartitioned_hour": ("day_id", "hour", "gpu_uuid", "gpu_ms", "crc"),
 }

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gua_report.rollups import schema
 from gua_report.rollups.digests import digest_rows, with_crc
-from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY
+from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, INSTANT_ONLY
 from gua_report.rollups.index import MARKS, ROWS, Beside, Edges, Stored
 from gua_report.rollups.reader import Day
 from gua_report.ticks.coverage import SPAN_COLUMNS
@@ -71,7 +71,9 @@ class RollupWriter:
             dict(zip(schema.CARD_FACTS, values, strict=True)) for values in facts.itertuples(index=False, name=None)
         ]
         by_uuid = {card["uuid"]: self._id_of("card", card) for card in cards}
-        self._insert("card_day", [(number, *place) for place in enumerate(by_uuid.values())])
+        instant_only = map(_whole, made.rollup.card_facts[INSTANT_ONLY])
+        places = zip(range(len(by_uuid)), by_uuid.values(), instant_only, strict=True)
+        self._insert("card_day", [(number, *place) for place in places])
         self._insert("card_hour", _card_hours(number, made.rollup.cards, by_uuid))
         self._insert("identity_hour", self._identity_hours(number, made.rollup.identities, by_uuid))
         midnight = number * DAY_MS

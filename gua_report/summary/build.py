@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -15,24 +13,27 @@ import pandas as pd
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.console.spelling import span_of_days
 from gua_report.reservations.sources import is_configured
-from gua_report.rollups.hourly_sums import empty_rollup
 from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
 from gua_report.summary.intervals import overlap
+from gua_report.summary.newest_failed import NewestFailed, NewestTick, look_at_newest, read_unknown
+from gua_report.summary.no_report import never_saw_cards, nothing, unreadable
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.reclaim import freed_gpu_hours
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
 from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, show, zone_name
-from gua_sample.errors import CorruptPartition, GuaError, NothingToReport, StoreError
+from gua_sample.errors import CorruptPartition, GuaError, NothingToReport
 from gua_sample.partition_names import day_of
 from gua_sample.policy import Policy
 from gua_sample.settings import duration_ms
 
 # `gua rollup` may remove partitions that a report is about to read: then the report starts again.
 ATTEMPTS = 5
+# The window before is compared with if at least this share of it was observed.
+LEAST_OBSERVED_BEFORE = 0.9
 RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
 
 
@@ -49,7 +50,8 @@ class Report:
     policy: Policy
     config: Config
     headline: pd.DataFrame  # by state: share, gpu_hours
-    before: pd.DataFrame | None  # the headline of the window before, if that was observed
+    before: pd.DataFrame | None  # the headline of the window before, if enough of that was observed
+    before_observed_share: float  # of the window before
     capacity: pd.DataFrame  # by state: gpu_hours, equivalent_gpus, energy_kwh, cost
     unpartitioned: pd.DataFrame  # by physical card with MIG on: what no instance covers, which is in none of the states
     energy_known_share: float | None
@@ -67,6 +69,14 @@ class Report:
     notes: list[str] = field(default_factory=list)  # figures that are not exact, and why
     reservations: pd.DataFrame | None = None  # None: no source of them is configured
     reservation_problems: list[str] = field(default_factory=list)
+    newest_failed: NewestFailed | None = None  # None: the newest tick saw cards
+    unknown_now: list[str] = field(default_factory=list)  # uuids of cards whose state the newest tick does not tell
+    instant_only: list[str] = field(default_factory=list)  # uuids of cards that were read at instants alone
+
+    @property
+    def knows_now(self) -> bool:
+        """Whether it is known who holds what at the newest tick."""
+        return self.newest_failed is None or self.newest_failed.is_near
 
     def __repr__(self) -> str:
         start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
@@ -131,13 +141,17 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
     if not _in_window(spans, window).any():
         notes = _left_out(plan, window)
         raise NothingToReport("; ".join(notes)) if notes else nothing(history.data_dir, request.window)
-    gathered = gather(scope, spans, request.progress)
+    observed = spans[pd.isna(spans["kind"])]
+    if not _in_window(observed, window).any():
+        raise NothingToReport("; ".join([never_saw_cards(history, window), *_left_out(plan, window)]))
+    newest = look_at_newest(history, plan, window, max(outermost_ms))
+    gathered = gather(scope, spans, newest.seen_ms, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
-    report = _add_up(request, scope, gathered, spans, max(outermost_ms))
+    report = _add_up(request, scope, gathered, spans, newest)
     if request.told is None:
         return report
-    facts = _card_facts(gathered, window)
+    facts = tables.last_facts(tables.concat([rollup.card_facts for rollup in gathered.rollups[window]]))
     hours, problems = reserved_hours(scope, request.told, facts, report.identities["identity"].tolist())
     return replace(report, reservations=hours, reservation_problems=problems)
 
@@ -152,31 +166,23 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
     return times
 
 
-def unreadable(history: History) -> StoreError:
-    return StoreError("nothing can be read: " + "; ".join(history.warnings))
-
-
-def nothing(data_dir: str, window: Window) -> NothingToReport:
-    start, end = (datetime.fromtimestamp(ms / 1000, window.zone) for ms in (window.start_ms, window.end_ms))
-    return NothingToReport(
-        f"no ticks from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}: run gua doctor --data-dir"
-        f" {shlex.quote(data_dir)} to see why, or give a longer --since, or another --data-dir"
-    )
-
-
-def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest_ms: int) -> Report:
+def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest: NewestTick) -> Report:
     """The report of what was gathered."""
     window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
-    # There are no rollups if only the end of a run that failed late reaches into the window.
-    rollups = gathered.rollups[window] or [empty_rollup()]
-    cards, identities, holds, _, unpartitioned = (tables.concat(list(frames)) for frames in zip(*rollups, strict=True))
-    facts = _card_facts(gathered, window)
+    frames = zip(*gathered.rollups[window], strict=True)
+    cards, identities, holds, card_facts, unpartitioned = (tables.concat(list(parts)) for parts in frames)
+    facts = tables.last_facts(card_facts)
     earlier = [rollup.cards for other in scope.windows[:-1] for rollup in gathered.rollups[other] if len(rollup.cards)]
     # A day with readable ticks but unreadable rows was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - plan.days)]
     kinds = {**dict.fromkeys(plan.lost, EXPIRED), **dict.fromkeys(history.unreadable, NOT_READABLE)}
     gaps = mark_days(find_gaps(spans, window.start_ms, window.end_ms), kinds)
-    observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
+    observed_ms = _observed_ms(gaps, window)
+    before = request.window.before()
+    before_share = _observed_ms(find_gaps(spans, before.start_ms, before.end_ms), before) / before.length_ms
+    unknown_now = gathered.unknown_now
+    if unknown_now is None and newest.seen_ms is not None:
+        unknown_now = read_unknown(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
     return Report(
@@ -185,11 +191,12 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         requested=request.window,
         window=window,
         timezone=zone_name(window.zone, window.end_ms),
-        newest_ms=newest_ms,
+        newest_ms=newest.ts_ms,
         policy=config.policy,
         config=config,
         headline=tables.headline(cards),
-        before=tables.headline(tables.concat(earlier)) if earlier else None,
+        before=tables.headline(tables.concat(earlier)) if earlier and before_share >= LEAST_OBSERVED_BEFORE else None,
+        before_observed_share=before_share,
         capacity=tables.capacity(cards, observed_ms, config),
         unpartitioned=tables.unpartitioned(unpartitioned, facts, observed_ms),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
@@ -197,7 +204,7 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         gpus=tables.gpus(cards, facts),
         identities=tables.identities(identities),
         heatmap=tables.heatmap(cards, window),
-        episodes=tables.episodes(gathered.episodes, window, newest_ms, facts),
+        episodes=tables.episodes(gathered.episodes, window, newest.seen_ms, facts),
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
         observed_seconds=observed_ms / 1000,
@@ -205,13 +212,14 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
         notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window)],
+        newest_failed=newest.failed,
+        unknown_now=unknown_now or [],
+        instant_only=tables.instant_only(card_facts),
     )
 
 
-def _card_facts(gathered: Gathered, window: Window) -> pd.DataFrame:
-    """The facts of each card that was seen in the window, as last known."""
-    found = tables.concat([rollup.card_facts for rollup in gathered.rollups[window] or [empty_rollup()]])
-    return found.groupby("uuid", sort=False).last().reset_index()
+def _observed_ms(gaps: pd.DataFrame, window: Window) -> int:
+    return window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
 
 
 def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:

@@ -12,6 +12,7 @@ import pandas as pd
 from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, empty_rollup, roll_up
 from gua_report.rollups.reader import read_days, read_spans, read_states
 from gua_report.summary.intervals import overlap
+from gua_report.summary.newest_failed import unknown_at
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
 from gua_report.summary.tables import concat
 from gua_report.summary.whole_episodes import Known, find_known, follow_episodes, map_people
@@ -37,6 +38,7 @@ class Gathered(NamedTuple):
     rollups: dict[Window, list[Rollup]]
     episodes: pd.DataFrame  # of the last window
     notes: list[str]  # figures that are not exact, since ticks have expired
+    unknown_now: list[str] | None  # uuids of cards; None if the tick that would tell was not read
 
 
 def gather_spans(scope: Scope) -> pd.DataFrame:
@@ -55,15 +57,19 @@ def gather_spans(scope: Scope) -> pd.DataFrame:
     return spans.sort_values("start_ms", kind="stable", ignore_index=True)
 
 
-def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gathered:
-    """Read all days of the windows, each from where the plan says. `spans` are those of `gather_spans`."""
+def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Progress | None) -> Gathered:
+    """Read all days of the windows, each from where the plan says. `spans` are those of `gather_spans`.
+
+    `seen_ms`: the tick that tells who holds what right now, if there is one.
+    """
     plan, stored, known, notes = _read_stored(scope)
     scope = scope._replace(plan=plan)
     parts = find_parts(plan, scope.windows)
     rollups: dict[Window, list[Rollup]] = {window: [] for window in scope.windows}
     reading = {part: _some_days_each(scope.history, part) for part in parts if part.source == FROM_TICKS}
     done, total = 0, sum(map(len, reading.values()))
-    cut_hours = []
+    cut_hours: list[str] = []
+    unknown_now: list[str] | None = None
     for part in parts:
         if part.source != FROM_TICKS:
             for window, start_ms, end_ms in _meet(scope.windows, part.start_ms, part.end_ms):
@@ -75,6 +81,8 @@ def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gath
             found = read_classified(scope.history, first_ms, last_ms, scope.config.policy, scope.config.people)
             if found is not None:
                 known += find_known(scope, found, first_ms)
+                told = None if seen_ms is None else unknown_at(found, seen_ms)
+                unknown_now = unknown_now if told is None else told
                 for window, start_ms, end_ms in _meet(scope.windows, first_ms, last_ms):
                     rollups[window].append(roll_up(found, start_ms, end_ms, scope.grid))
             done += 1
@@ -83,7 +91,7 @@ def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gath
     if cut_hours:
         hours = ", ".join(cut_hours)
         notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
-    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notes)
+    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notes, unknown_now)
 
 
 def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[Window, int, int]]:
@@ -170,8 +178,17 @@ def _cut(rollup: Rollup, start_ms: int, end_ms: int, share: float) -> Rollup:
         cards=_hours(rollup.cards, start_ms, end_ms, share),
         identities=_hours(rollup.identities, start_ms, end_ms, share),
         holds=clip_holds(rollup.holds, start_ms, end_ms),
+        card_facts=_facts(rollup.card_facts, start_ms, end_ms),
         unpartitioned=_hours(rollup.unpartitioned, start_ms, end_ms, share),
     )
+
+
+def _facts(card_facts: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
+    """The facts of the days that a time touches; those of the window before are not read."""
+    if not len(card_facts):
+        return card_facts
+    days_ms = card_facts["day_ms"].to_numpy(dtype=np.int64)
+    return card_facts.loc[(days_ms > start_ms - DAY_MS) & (days_ms < end_ms)].drop(columns="day_ms")
 
 
 def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
+from gua_report.rollups.hourly_sums import INSTANT_ONLY
 from gua_report.ticks.arrays import Integers, pack, unpack
 from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window
@@ -29,6 +30,11 @@ def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
     if len(filled) > 1:
         return pd.concat(filled, ignore_index=True)
     return next(iter(filled or frames), pd.DataFrame())
+
+
+def last_facts(card_facts: pd.DataFrame) -> pd.DataFrame:
+    """The facts of each card, as last known."""
+    return card_facts.groupby("uuid", sort=False).last().reset_index()
 
 
 def headline(cards: pd.DataFrame) -> pd.DataFrame:
@@ -99,6 +105,13 @@ def unpartitioned(sums: pd.DataFrame, facts: pd.DataFrame, observed_ms: int) -> 
     return frame.sort_values(["index", "uuid"], ignore_index=True)
 
 
+def instant_only(card_facts: pd.DataFrame) -> list[str]:
+    """The uuids of cards that were seen at work, and of which no reading in the window was more than an instant's."""
+    by_card = card_facts.groupby("uuid", sort=False)[INSTANT_ONLY]
+    found = by_card.max()[by_card.count() == by_card.size()] == 1
+    return [str(uuid) for uuid in found.index[found]]
+
+
 def identities(presences: pd.DataFrame) -> pd.DataFrame:
     hours = _by_state(presences, "identity")
     used = hours[ACTIVE] + hours[IDLE_HELD]
@@ -125,8 +138,11 @@ def heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
     return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active / known})
 
 
-def episodes(found: pd.DataFrame, window: Window, newest_ms: int, facts: pd.DataFrame) -> pd.DataFrame:
-    """The episodes that reach into the window: ongoing ones first, then the longest."""
+def episodes(found: pd.DataFrame, window: Window, seen_ms: int | None, facts: pd.DataFrame) -> pd.DataFrame:
+    """The episodes that reach into the window: ongoing ones first, then the longest.
+
+    `seen_ms` is the last tick that saw cards; None if it is not known which episodes go on.
+    """
     found = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
     known = facts.set_index("uuid").reindex(found["gpu_uuid"])
     frame = pd.DataFrame(
@@ -141,9 +157,10 @@ def episodes(found: pd.DataFrame, window: Window, newest_ms: int, facts: pd.Data
             "end_ms": found["end_ms"].to_numpy(dtype="int64"),
             "seconds": ((found["end_ms"] - found["start_ms"]) / 1000).to_numpy(dtype="float64"),
             "peak_memory_mib": found["peak_memory_mib"].to_numpy(dtype="float64"),
-            # An episode that includes the newest tick is taken to be ongoing.
-            "ongoing": (found["end_ms"] > newest_ms).to_numpy(dtype=bool),
+            # An episode that includes the last tick that saw cards is taken to be ongoing.
+            "ongoing": False if seen_ms is None else (found["end_ms"] > seen_ms).to_numpy(dtype=bool),
         }
     )
     order = ["ongoing", "seconds", "gpu_uuid", "pid"]
-    return frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
+    frame = frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
+    return frame if seen_ms is not None else frame.assign(ongoing=pd.Series([None] * len(frame), dtype=object))

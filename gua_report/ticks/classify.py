@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.people.identities import apply_mapping, resolve
-from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, unpack
+from gua_report.ticks.arrays import Booleans, Floats, Integers, pack
 from gua_report.ticks.history import Stretch
 from gua_report.ticks.mig_shares import weigh
 from gua_report.ticks.read_partition import Rows

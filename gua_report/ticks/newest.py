@@ -28,6 +28,11 @@ class Newest(NamedTuple):
     def is_stale(self, now_ms: int) -> bool:
         return now_ms - self.ts_ms > self.stale_ms and self.due_ms is None
 
+    def by_timer(self, interval_ms: int | None, due_ms: int | None) -> "Newest":
+        """The same tick, judged by the timer: its interval, if that is known, and its next run, if that is not late."""
+        stale_ms = self.stale_ms if interval_ms is None else round(LONGEST_GAP_INTERVALS * interval_ms)
+        return self._replace(stale_ms=stale_ms, due_ms=due_ms)
+
 
 class Files(NamedTuple):
     folder: str

@@ -55,6 +55,7 @@ class Rows(NamedTuple):
     card_facts: pd.DataFrame  # CARD_FACTS, and the number of their partition in this stretch
     processes: ProcessRows
     process_facts: pd.DataFrame  # PROCESS_FACTS
+    sources: Integers  # of each of `cards`: the position of its utilization's source, or NOT_KNOWN
 
 
 def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame:
@@ -103,8 +104,9 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     known = {"tick_id": ticks["id"].to_numpy(), "card_id": card_facts.pop("id").to_numpy()}
     base = card_facts.pop("energy_base_joules").to_numpy(dtype="float64")
     where, wanted = _where(connection, ticks, None if uuids is None else known["card_id"])
-    names = ["utilization_hundredths", "memory_used_mib", "energy_above_base_joules"]
-    tick, card, utilization, used, energy = _read_samples(connection, f"card_sample {where}", known, names, wanted)
+    names = ["utilization_hundredths", "memory_used_mib", "energy_above_base_joules", "utilization_source"]
+    columns = _read_samples(connection, f"card_sample {where}", known, names, wanted)
+    tick, card, utilization, used, energy, sources = columns
     cards = CardRows(
         tick,
         card,
@@ -120,7 +122,7 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     names = ["memory_mib", "sm_percent"]
     tick, card, process, memory, sm = _read_samples(connection, f"process_sample {where}", known, names, wanted)
     processes = ProcessRows(tick, card, process, _plausible(memory, 0, LARGEST_MIB), _plausible(sm, 0, 100))
-    return Rows(cards, card_facts, processes, process_facts)
+    return Rows(cards, card_facts, processes, process_facts, sources)
 
 
 def _read_samples(
@@ -159,7 +161,7 @@ def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
     sizes = [(count, len(part.card_facts), len(part.process_facts)) for part, count in zip(parts, counts, strict=True)]
     firsts = np.cumsum([(0, 0, 0), *sizes[:-1]], axis=0).tolist()
     cards, processes = [], []
-    for (rows, _, used, _), (tick, card, process) in zip(parts, firsts, strict=True):
+    for (rows, _, used, _, _), (tick, card, process) in zip(parts, firsts, strict=True):
         cards.append(rows._replace(tick=rows.tick + tick, card=rows.card + card))
         processes.append(used._replace(tick=used.tick + tick, card=used.card + card, process=used.process + process))
     return Rows(
@@ -167,6 +169,7 @@ def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
         pd.concat([part.card_facts.assign(partition=k) for k, part in enumerate(parts)], ignore_index=True),
         ProcessRows(*(np.concatenate(column) for column in zip(*processes, strict=True))),
         pd.concat([part.process_facts for part in parts], ignore_index=True),
+        np.concatenate([part.sources for part in parts]),
     )
 
 

@@ -94,6 +94,28 @@ def test_an_upgrade_loses_no_tick_and_nothing_of_the_administrators(guest: Guest
     assert guest.run("gua-report", "--since", "1h", user="somebody").stdout.startswith("GPU use on")
 
 
+def test_another_interval_is_a_choice_that_an_upgrade_keeps_and_the_default_takes_back(guest: Guest) -> None:
+    # In a layer below, the old one could not be renamed; on a disk it can.
+    guest.run("sh", "-c", "cp -a /opt/gua /opt/copy && rm -r /opt/gua && mv /opt/copy /opt/gua")
+    laboratory.release_timer(guest)
+
+    def calendar() -> str:
+        shown = guest.run("systemctl", "show", "--property=TimersCalendar", "--value", "gua-sample.timer").stdout
+        return shown.partition(" ;")[0]
+
+    make(guest, "install", "INTERVAL=5s", *FROM_WHEELS, environment=NO_INDEX)
+    assert calendar() == "{ OnCalendar=*-*-* *:*:00/5"
+    ticks = len(laboratory.errors(guest))
+    guest.wait_until(lambda: len(laboratory.errors(guest)) > ticks + 4, 60, "ticks")
+    times = [tick["ts_ms"] // 5000 for tick in laboratory.rows(guest, "ticks")[ticks + 1 :]]
+    assert times == list(range(times[0], times[0] + len(times)))
+    make(guest, "install", *FROM_WHEELS, environment=NO_INDEX)
+    assert calendar() == "{ OnCalendar=*-*-* *:*:00/5"
+    make(guest, "install", "INTERVAL=30s", *FROM_WHEELS, environment=NO_INDEX)
+    assert calendar() == "{ OnCalendar=*-*-* *:*:00/30"
+    assert guest.run("sh", "-c", "ls -d /etc/systemd/system/gua*", check=False).stdout == ""
+
+
 def test_an_installation_that_fails_leaves_the_old_one_at_work(guest: Guest) -> None:
     guest.write(f"{SOURCE}/pyproject.toml", "this is no TOML")
     before = laboratory.files(guest)

@@ -323,12 +323,29 @@ def test_a_report_without_data_says_what_to_check_and_exits_3(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []  # reading creates nothing
 
 
-def test_a_report_of_nothing_but_driver_errors_is_not_empty(machine: Machine) -> None:
+@pytest.mark.parametrize("form", ["text", "markdown", "json", "csv", "html"])
+def test_a_driver_that_never_worked_is_one_line_with_its_error_in_every_format(machine: Machine, form: str) -> None:
     machine.scenario.error("nvmlInitWithFlags", 9)
     machine.sample()
-    done = report(machine)
-    assert done.returncode == 0
-    assert "driver error" in done.stdout
+    done = report(machine, "--format", form)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert one_line(done.stderr)
+    assert f"as the driver failed (driver_not_loaded): run gua doctor --data-dir {machine.data_dir}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb", [["report"], ["report", "--json"], ["export"], ["export", "--what", "rollups"], ["rollup", "--dry-run"]]
+)
+def test_a_folder_that_does_not_exist_is_not_called_empty(tmp_path: Path, verb: list[str]) -> None:
+    folder = tmp_path / "nowhere"
+    done = run("gua", *verb, "--data-dir", str(folder))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert one_line(done.stderr)
+    assert f"{folder} does not exist: give another --data-dir, or install gua first" in done.stderr
+    folder.write_text("")
+    done = run("gua", *verb, "--data-dir", str(folder))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"{folder} is no folder: give another --data-dir" in done.stderr
 
 
 def test_a_report_skips_a_corrupt_partition_and_says_so(machine: Machine) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gua_report.console.spelling import duration
+from gua_report.console.spelling import duration, parts_of
 from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Section, Table, figure, label
+from gua_report.render.sections.gpus import names_of
 from gua_report.render.values import iso, records, value
 from gua_report.render.words import clean, count, is_missing, moment, percent
 from gua_report.summary.build import Report
@@ -26,26 +27,39 @@ def document(report: Report) -> dict[str, object]:
         "share": value("share", report.coverage_share),
         "observed_seconds": value("seconds", report.observed_seconds),
         "gaps": records(frame(report), ["from", "to", "kind"]),
+        "instant_only_gpus": [clean(uuid) for uuid in report.instant_only],
     }
 
 
 def show(report: Report, options: Options) -> list[Section]:
-    observed, length = report.observed_seconds, report.window.length_ms / 1000
-    ticks, rollups = report.from_ticks_seconds, report.from_rollups_seconds
-    sources = f"{duration(ticks)} from ticks" + (f", {duration(rollups)} from rollups" if rollups else "")
+    seconds = report.observed_seconds, report.from_ticks_seconds, report.from_rollups_seconds
+    length, observed, ticks, rollups = parts_of(report.window.length_ms / 1000, *seconds)
+    sources = f"{ticks} from ticks" + (f", {rollups} from rollups" if report.from_rollups_seconds else "")
     known = report.energy_known_share
     energy = "not known" if is_missing(known) else f"known for {percent(known)} of the card time"
     blocks: list[Block] = [
-        f"Observed: {percent(report.coverage_share)}, {duration(observed)} of {duration(length)} ({sources}).",
+        f"Observed: {percent(report.coverage_share)}, {observed} of {length} ({sources}).",
         f"Energy: {energy}.",
     ]
     if len(report.driver_versions) > 1:
         blocks.append(f"Drivers: {', '.join(clean(version) for version in report.driver_versions)}.")
     blocks += _gaps(report, options.top) if len(report.gaps) else ["No gaps."]
+    blocks += _instant_only(report)
     blocks += [f"Warning: {clean(warning)}" for warning in report.warnings]
     blocks += [f"Note: {clean(note)}" for note in report.notes]
     caption = "Observed time over window time; what no tick covers is a gap, never idle."
     return [Section("coverage", "§7 Coverage and data quality", caption, blocks)]
+
+
+def _instant_only(report: Report) -> list[Block]:
+    """A line on the cards whose utilization is not a mean, and what that means for their figures."""
+    names = names_of(report, report.instant_only)
+    if not names:
+        return []
+    return [
+        f"Instantaneous readings only: GPU {names}. The driver told no means over time: each tick saw 1/6 to 1 s, and"
+        " what was done or not done between them is not known."
+    ]
 
 
 def _gaps(report: Report, top: int) -> list[Block]:

@@ -8,12 +8,12 @@ from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Section, Table, figure, label
 from gua_report.render.values import iso
-from gua_report.render.words import clean, gib, gpu, moment, number
+from gua_report.render.words import clean, gib, gpu, is_missing, moment, number
 from gua_report.summary.build import Report
 
 COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start", "end", "seconds"]
 COLUMNS += ["peak_memory_mib", "ongoing"]
-GOES_ON = Column("", lambda row: ">" if row["ongoing"] else "")
+GOES_ON = Column("", lambda row: "?" if is_missing(row["ongoing"]) else ">" if row["ongoing"] else "")
 
 
 def frame(report: Report) -> pd.DataFrame:
@@ -24,9 +24,20 @@ def frame(report: Report) -> pd.DataFrame:
 
 def show(report: Report, options: Options) -> list[Section]:
     held = number(report.policy.process_memory_mib)
-    caption = f"One process, over {held} MiB without work, not cut at the window; > ongoing."
-    blocks = table_of_episodes(report, report.episodes, options.top, GOES_ON) or ["Nobody held a card idle."]
+    mark = "> ongoing" if report.knows_now else "? not known whether ongoing"
+    caption = f"One process, over {held} MiB without work, not cut at the window; {mark}."
+    blocks = table_of_episodes(report, report.episodes, options.top, GOES_ON)
+    blocks = blocks or ["Nobody was seen holding a card idle."]
     return [Section("episodes", "§6 Idle-held episodes", caption, blocks)]
+
+
+def unknown_now(report: Report) -> str | None:
+    """Why it is not known who holds what right now; None if it is known."""
+    failed = report.newest_failed
+    if failed is None or failed.is_near:
+        return None
+    since = moment(failed.since_ms, report.window.zone)
+    return f"driver error since {since} ({clean(failed.error)})"
 
 
 def table_of_episodes(report: Report, found: pd.DataFrame, top: int, *first: Column) -> list[Block]:

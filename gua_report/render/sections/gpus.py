@@ -47,3 +47,9 @@ def show(report: Report, options: Options) -> list[Section]:
     if report.gpus["mig_index"].notna().any():
         caption += "; a MIG instance weighs its share of the card"
     return [Section("gpus", "§3 Per GPU", f"{caption}.", blocks)]
+
+
+def names_of(report: Report, uuids: list[str]) -> str:
+    """The numbers of these cards, as far as they were seen in the window: 0, 1:2."""
+    cards = report.gpus[report.gpus["uuid"].isin(uuids)].to_dict("records")
+    return ", ".join(gpu(card["index"], card["mig_index"]) for card in cards)

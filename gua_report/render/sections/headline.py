@@ -6,15 +6,15 @@ import pandas as pd
 
 from gua_report.console.spelling import duration
 from gua_report.render import Options
+from gua_report.render.attention import MOST_UNKNOWN, STALE_MS
 from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
-from gua_report.render.sections.episodes import table_of_episodes
-from gua_report.render.values import Value, by_state
-from gua_report.render.words import amount, moment, number, percent, points
+from gua_report.render.sections.episodes import table_of_episodes, unknown_now
+from gua_report.render.sections.gpus import names_of
+from gua_report.render.values import Value, by_state, value
+from gua_report.render.words import amount, clean, moment, number, percent, points
 from gua_report.summary.build import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN, Policy
 
-# If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
-STALE_MS = 300_000
 COLUMNS = ["state", "share", "gpu_hours", "change_share"]
 
 
@@ -27,7 +27,13 @@ def frame(report: Report) -> pd.DataFrame:
 def document(report: Report) -> dict[str, object]:
     states = by_state(frame(report), COLUMNS[1:])
     change: dict[Value, Value] = {state: row.pop("change_share") for state, row in states.items()}
-    return {"states": states, "change": None if report.before is None else change}
+    return {
+        "states": states,
+        "change": None if report.before is None else change,
+        "before_observed_share": value("share", report.before_observed_share),
+        "ongoing": int(report.episodes["ongoing"].sum()) if report.knows_now else None,
+        "unknown_gpus": [clean(uuid) for uuid in report.unknown_now] if report.knows_now else None,
+    }
 
 
 def show(report: Report, options: Options) -> list[Section]:
@@ -40,14 +46,18 @@ def _by_state(report: Report) -> Section:
         return Section("headline", "§1 Headline", "GPU time by state.", [no_card(report)])
     meanings = _meanings(report.policy)
     columns = [STATE, figure("share", "share", percent), figure("GPU-hours", "gpu_hours")]
+    length = duration(report.requested.length_ms / 1000)
     change = "no data before"
     if report.before is not None:
         columns.append(figure("change", "change_share", points))
-        change = f"change: points against the {duration(report.requested.length_ms / 1000)} before"
+        change = f"change: points against the {length} before"
+    elif report.before_observed_share:
+        change = f"not compared with the {length} before, {percent(report.before_observed_share)} of it observed"
+    unknown = f", {percent(shares[UNKNOWN])} is unknown" if shares[UNKNOWN] > MOST_UNKNOWN else ""
     columns.append(Column("meaning", lambda row: meanings[row["state"]], least=16, may_go=True))
     return Section(
         "headline",
-        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held",
+        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{unknown}",
         f"{amount(total)} observed GPU-hours by state; {change}.",
         [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
     )
@@ -73,12 +83,31 @@ def _held_now(report: Report, top: int) -> Section:
     """The part of the headline that tells who holds which card right now, and since when."""
     newest, end = report.newest_ms, report.window.end_ms
     title, if_none = "Held right now, without work", "Nobody holds a card idle."
+    if_unknown = "It is not known who holds what right now"
     if newest < end - STALE_MS:
         title, if_none = "Held without work at the last tick", "Nobody held a card idle."
+        if_unknown = "It is not known who held what then"
     elif newest > end + STALE_MS:
         # Episodes that began after the window are not in the report.
         title, if_none = "Held without work in this window, and still", "Nothing that this report knows of."
-    at = moment(newest, report.window.zone)
-    caption = f"Idle-held at the newest tick, {at}; GiB: the most the process held."
+        if_unknown = "It is not known who still holds what"
+    if why := unknown_now(report):
+        at = f"Idle-held at the newest tick, {moment(newest, report.window.zone)}."
+        return Section("headline", title, at, [f"{if_unknown}: {why}."])
+    caption = f"{_at(report)}; GiB: the most the process held."
     ongoing = report.episodes[report.episodes["ongoing"].astype(bool)]
-    return Section("headline", title, caption, table_of_episodes(report, ongoing, top) or [if_none])
+    unknown = names_of(report, report.unknown_now)
+    blocks = table_of_episodes(report, ongoing, top) or ["Nobody is known to hold a card idle." if unknown else if_none]
+    if unknown:
+        blocks.append(f"Not known of GPU {unknown}: the driver did not tell what it is doing, or who is on it.")
+    return Section("headline", title, caption, blocks)
+
+
+def _at(report: Report) -> str:
+    """The tick that tells what is held: the newest, or the last that saw cards if the newest failed."""
+    zone, failed = report.window.zone, report.newest_failed
+    if failed is None or failed.seen_ms is None:
+        return f"Idle-held at the newest tick, {moment(report.newest_ms, zone)}"
+    age = duration((report.newest_ms - failed.seen_ms) / 1000)
+    at = f"Idle-held at the last tick that saw cards, {moment(failed.seen_ms, zone)}"
+    return f"{at}, {age} before the newest, which failed ({clean(failed.error)})"

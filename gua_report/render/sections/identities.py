@@ -32,7 +32,7 @@ def show(report: Report, options: Options) -> list[Section]:
         columns.append(figure(UNKNOWN, UNKNOWN_HOURS))
     columns.append(Column("idle-held share", _held_share, right=True))
     rows = top_and_rest(found, options.top, [ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS])
-    blocks: list[Block] = [Table(columns, rows)] if rows else ["Nobody used a card."]
+    blocks: list[Block] = [Table(columns, rows)] if rows else ["Nobody was seen using a card."]
     if (found["identity"] == UNATTRIBUTED).any():
         hidden = number(policy.unattributed_memory_mib)
         blocks.append(f"{UNATTRIBUTED}: over {hidden} MiB in use that no process shows.")

@@ -6,6 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.doctor.examination import doctor, errors, examine, of_check, one
 from tests.lab import DAY_MS, HOUR_MS
 from tests.machine import Machine
@@ -36,6 +38,28 @@ def test_a_tick_is_not_stale_while_the_timer_is_not_late(healthy: Machine, no_sy
         document = examine(healthy, variables=late)
         assert one(document, "newest tick")["status"] == status
         assert document["newest_tick_is_stale"] is (status == "error")
+
+
+@pytest.mark.parametrize(
+    ("calendar", "age_seconds", "status"),
+    [
+        ("*-*-* *:*:00/15", 30, "ok"),
+        ("*-*-* *:*:00/15", 45, "error"),
+        ("*-*-* *:*:00/30", 70, "ok"),
+        ("*-*-* *:*:00/30", 90, "error"),
+        ("*-*-* *:00/5:00", 700, "ok"),
+        ("*-*-* *:00/5:00", 800, "error"),
+        ("Mon *-*-* 04:00:00", 70, "ok"),  # of another kind: by the ticks
+        ("Mon *-*-* 04:00:00", 90, "error"),
+    ],
+)
+def test_a_tick_is_stale_by_the_interval_of_the_timer(
+    healthy: Machine, no_systemctl: Path, calendar: str, age_seconds: int, status: str
+) -> None:
+    install(no_systemctl, "timer", TimersCalendar=f"{{ OnCalendar={calendar} ; next_elapse=n/a }}")
+    clock_ms = healthy.ticks()[-1]["ts_ms"] + age_seconds * 1000
+    document = examine(healthy, variables=healthy.environment(clock_ms=clock_ms))
+    assert one(document, "newest tick")["status"] == status
 
 
 def test_a_partition_of_the_future_is_a_warning_with_a_way_out(healthy: Machine) -> None:

@@ -77,6 +77,7 @@ def installed(checkout: Checkout, wheels: Path, folder: Path) -> Path:
         f"WHEELS={wheels}",
         "EXTRAS=redis,parquet",  # as an administrator may have it in a script; for Redis nothing is needed any more
         "READERS=group",
+        "INTERVAL=15s",
         user=unprivileged(),
         variables=NO_INDEX | NO_CONFIG,
     )
@@ -110,7 +111,12 @@ def installed_by_user(checkout: Checkout, few_wheels: Path, installed: Path) -> 
     target = installed.parent / "of a user"
     variables = NO_INDEX | NO_CONFIG | {"HOME": USER_HOME, "XDG_DATA_HOME": "relative", "XDG_STATE_HOME": "/my data"}
     done = checkout.make(
-        "install-user", f"DESTDIR={target}", f"WHEELS={few_wheels}", user=unprivileged(), variables=variables
+        "install-user",
+        f"DESTDIR={target}",
+        f"WHEELS={few_wheels}",
+        "INTERVAL=2m",
+        user=unprivileged(),
+        variables=variables,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return target, variables

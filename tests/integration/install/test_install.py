@@ -39,6 +39,7 @@ def test_nothing_else_is_installed_outside_the_environment(installed: Path) -> N
         "/etc/gua/gua-sample.env",
         "/etc/gua/gua.toml",
         "/etc/systemd/system/gua-.service.d/10-readers.conf",
+        "/etc/systemd/system/gua-sample.timer.d/10-interval.conf",
         "/usr/local/bin/gua",
         "/usr/local/bin/gua-report",
         "/usr/local/bin/gua-sample",
@@ -123,6 +124,20 @@ def test_an_upgrade_keeps_what_was_edited_and_renews_the_rest(upgraded: Path, in
 def test_the_choice_of_readers_survives_an_upgrade(upgraded: Path) -> None:
     assert "0750" in (upgraded / "etc/systemd/system/gua-.service.d/10-readers.conf").read_text()
     assert "10-readers.conf" in (upgraded / "opt/gua/installed-files").read_text()
+
+
+def test_the_choice_of_an_interval_survives_an_upgrade(upgraded: Path) -> None:
+    drop_in = upgraded / "etc/systemd/system/gua-sample.timer.d/10-interval.conf"
+    assert drop_in.read_text().endswith("\n[Timer]\nOnCalendar=\nOnCalendar=*:*:0/15\n")
+    assert "10-interval.conf" in (upgraded / "opt/gua/installed-files").read_text()
+
+
+def test_the_default_interval_takes_the_choice_back(checkout: Checkout, few_wheels: Path, upgraded: Path) -> None:
+    target = copy_tree(upgraded, upgraded.parent / "every 30 s")
+    done = checkout.make("install", f"DESTDIR={target}", f"WHEELS={few_wheels}", "INTERVAL=30s", variables=NO_INDEX)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (target / "etc/systemd/system/gua-sample.timer.d").exists()
+    assert "10-interval.conf" not in (target / "opt/gua/installed-files").read_text()
 
 
 def test_the_choice_of_extras_survives_an_upgrade(upgraded: Path, installed_by_user: tuple[Path, object]) -> None:
@@ -235,7 +250,10 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
         "gua-rollup.timer",
         "gua-sample.service",
         "gua-sample.timer",
+        "gua-sample.timer.d",
     ]
+    interval = units / "gua-sample.timer.d/10-interval.conf"
+    assert interval.read_text().endswith("\n[Timer]\nOnCalendar=\nOnCalendar=*:0/2\n")
     sample = (units / "gua-sample.service").read_text()
     # systemd takes the quotes off the first, the shell those of the second.
     assert f'\nExecStart="{environment}/bin/gua-sample" --data-dir "/my data/gua"\n' in sample
@@ -248,7 +266,7 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
     for name in ("gua", "gua-sample", "gua-report"):
         assert os.readlink(home / ".local/bin" / name) == f"{environment}/bin/{name}"
     assert files(target, without=environment) == sorted(
-        [f"{USER_HOME}/.config/systemd/user/{name}" for name in os.listdir(units)]
+        [f"{USER_HOME}/.config/systemd/user/{path.relative_to(units)}" for path in units.rglob("*") if path.is_file()]
         + [f"{USER_HOME}/.local/bin/{name}" for name in ("gua", "gua-sample", "gua-report")]
     )
 

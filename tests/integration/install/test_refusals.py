@@ -92,6 +92,10 @@ def test_a_python_that_is_not_there_is_refused(checkout: Checkout, tmp_path: Pat
 REFUSALS = {
     "PURGE=maybe": "bad PURGE=maybe: expected 1",
     "READERS=nobody": "bad READERS=nobody: expected everyone or group",
+    **{
+        f"INTERVAL={text}": f"bad INTERVAL={text}: expected 5s, 6s, 10s, 12s, 15s, 20s, 30s or 1m to 5m"
+        for text in ("4s", "6m", "soon", "45s", "15")
+    },
     "EXTRAS=parquet,raquet": "bad EXTRAS=parquet,raquet: expected parquet or none",
     "WHEELS=/no/such": "there is no folder /no/such; fill one with: make wheels WHEELS=/no/such",
     "VENVDIR=opt/gua": "bad path 'opt/gua': expected one that begins with /",

@@ -48,7 +48,9 @@ def test_each_state_is_told_without_history_and_without_sampler(machine: Machine
     assert not machine.data_dir.exists()
     lines = status(machine).splitlines()
     assert re.fullmatch(r"6 GPUs at \d\d:\d\d:\d\d \S+: 1 active, 2 idle-held, 1 truly-idle, 2 unknown", lines[0])
-    assert lines[-1] == "Sampling: gua-sample.timer not installed, no tick yet: see gua doctor"
+    assert lines[-1] == "Sampling: gua-sample.timer not installed, no data folder: see gua doctor"
+    machine.data_dir.mkdir()
+    assert status(machine).splitlines()[-1].endswith("not installed, no tick yet: see gua doctor")
     rows = [line.split() for line in lines if re.match(r"\d", line)][1:]
     assert [row[2] for row in rows] == STATES
     assert {row[3] for row in rows} == {"-"}
@@ -236,6 +238,7 @@ def test_the_last_line_tells_the_timer(machine: Machine, units: Path, properties
 
 def test_units_of_the_user_count_and_those_that_write_elsewhere_are_told(machine: Machine, units: Path) -> None:
     machine.scenario.add_card()
+    machine.data_dir.mkdir()
     install(units, "timer")
     install(units, "service", StateDirectory="gua")
     assert "gua-sample.timer active (writes to /var/lib/gua), no tick yet" in status(machine)

@@ -82,7 +82,9 @@ def test_those_who_hold_longest_are_named_once_each_and_the_others_counted(tmp_p
 
     ticks = told(0, 200, *held_by(1, 2, 3, 4, 5, 6)) + told(200, 300, *held_by(2, 3, 4, 5))
     ticks += told(300, 600, *held_by(4))
-    assert found(tmp_path, ticks) == ["6 idle-held episodes of 1h or more (kim 10h, ben 5h, eva 5h and 2 more)"]
+    assert found(tmp_path, ticks) == [
+        "6 idle-held episodes of 1h or more by 5 holders (kim 10h, ben 5h, eva 5h and 2 more)"
+    ]
 
 
 def test_names_are_made_printable(tmp_path: Path) -> None:
@@ -104,17 +106,37 @@ def test_a_little_time_that_was_not_observed_is_not(tmp_path: Path) -> None:
 
 
 def test_what_kept_it_from_being_observed_is_told_the_most_first(tmp_path: Path) -> None:
-    ticks = told(0, 300, busy()) + told(300, 400, error="driver_not_loaded") + told(420, 590, busy())
+    ticks = told(0, 300, busy()) + told(300, 400, error="driver_not_loaded") + told(430, 600, busy())
     assert found(tmp_path, ticks) == ["78.3% observed (driver error 1h 40m, sampler not running 30m)"]
 
 
-def test_a_driver_that_never_answers_is_something_to_act_on(tmp_path: Path) -> None:
-    assert found(tmp_path, told(0, 600, error="unknown")) == ["0.0% observed (driver error 10h)"]
+def test_a_sampler_that_has_stopped_is_something_to_act_on_however_little_is_lost(tmp_path: Path) -> None:
+    assert found(tmp_path, told(0, 594, busy())) == ["the sampler seems to have stopped: no tick since 16 Nov 09:53"]
+    # As long as a tick may be late, or has come since, it has not.
+    assert found(tmp_path, [], end=599) == []
+    assert found(tmp_path, told(620, 630, busy())) == []
+
+
+def test_a_slow_sampler_has_not_stopped(tmp_path: Path) -> None:
+    assert found(tmp_path, series(MONDAY_MS, 10, busy(), every_ms=HOUR_MS, interval_ms=HOUR_MS)) == []
+
+
+def test_not_to_know_who_holds_what_is_something_to_act_on(tmp_path: Path) -> None:
+    assert found(tmp_path, told(0, 597, free()) + told(597, 600, error="unknown")) == [
+        "not known who holds what right now: driver error since 16 Nov 09:57 (unknown)"
+    ]
+
+
+def test_a_single_tick_that_failed_is_not(tmp_path: Path) -> None:
+    assert found(tmp_path, told(0, 599, free()) + told(599, 600, error="unknown")) == []
 
 
 def test_a_young_history_is_nothing_to_act_on(tmp_path: Path) -> None:
     assert found(tmp_path, told(540, 600, busy()), -7 * 24 * 60) == []
-    assert found(tmp_path, [], -7 * 24 * 60, 1200) == ["9.1% observed (sampler not running 10h)"]
+    assert found(tmp_path, [], -7 * 24 * 60, 1200) == [
+        "the sampler seems to have stopped: no tick since 16 Nov 09:59",
+        "9.1% observed (sampler not running 10h)",
+    ]
 
 
 def test_a_hole_before_the_window_is_nothing_to_act_on_but_one_at_its_start_is(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ To rewrite the golden files: GUA_REWRITE_GOLDEN=1 pytest tests/unit/render/test_
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import os
@@ -26,10 +27,11 @@ from gua_report.render.attention import reasons
 from gua_report.render.blocks import spread
 from gua_report.render.words import amount, percent, points
 from gua_report.summary.build import Report
+from gua_report.summary.newest_failed import NewestFailed
 from gua_report.window import HOUR_MS
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, STATES
-from tests.reports import END_MS, NAN, empty_report, reserved_report, small_report
+from tests.reports import END_MS, NAN, by_state, empty_report, reserved_report, small_report
 from tests.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -118,16 +120,100 @@ def test_a_report_without_anything_renders(name: str) -> None:
 
 def test_sections_with_nothing_to_show_say_so() -> None:
     text = text_of(empty_report())
-    for line in ("Nobody holds a card idle.", "Nobody held a card idle.", "Nobody used a card.", "No gaps."):
+    nobody = ("Nobody holds a card idle.", "Nobody was seen holding a card idle.", "Nobody was seen using a card.")
+    for line in (*nobody, "No gaps."):
         assert line in text
 
 
 def test_without_a_window_before_there_is_no_change() -> None:
-    report = replace(small_report(), before=None)
+    report = replace(small_report(), before=None, before_observed_share=0.0)
     text = text_of(report)
     assert "no data before" in text
     assert "+3.1" not in text
     assert json.loads(renderer("json")(report, Options()))["headline"]["change"] is None
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "html"])
+def test_a_window_before_that_was_hardly_observed_is_not_compared_with(name: str) -> None:
+    report = replace(small_report(), before=None, before_observed_share=0.0001)
+    shown = " ".join(renderer(name)(report, Options()).split())
+    assert "not compared with the 7d before, &lt;0.1% of it observed".replace("&lt;", "<") in html.unescape(shown)
+    assert "+3.1" not in shown
+    headline = json.loads(renderer("json")(report, Options()))["headline"]
+    assert headline["change"] is None
+    assert headline["before_observed_share"] == 0.0001
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "html"])
+def test_what_is_held_is_told_by_the_last_tick_that_saw_cards_if_the_newest_failed(name: str) -> None:
+    failed = NewestFailed("gpu_is_lost\x1b", END_MS - 30_000, END_MS - 60_000, True)
+    shown = " ".join(html.unescape(renderer(name)(replace(small_report(), newest_failed=failed), Options())).split())
+    assert "the last tick that saw cards, 15 Nov 23:59, 30s before the newest, which failed (gpu" in shown
+    assert "not known who" not in shown
+    assert "\x1b" not in shown
+
+
+def unknown_report(full: Report) -> Report:
+    """The report at whose end the driver has failed for an hour."""
+    failed = NewestFailed("driver_not_loaded", END_MS - HOUR_MS, END_MS - HOUR_MS - 30_000, False)
+    return replace(full, newest_failed=failed, episodes=full.episodes.assign(ongoing=None))
+
+
+@pytest.mark.parametrize("full", [small_report(), empty_report()], ids=["some", "none"])
+@pytest.mark.parametrize("name", ["text", "markdown", "html"])
+def test_nobody_is_never_said_where_it_is_not_known(name: str, full: Report) -> None:
+    shown = " ".join(html.unescape(renderer(name)(unknown_report(full), Options())).replace("\\", "").split())
+    why = "driver error since 15 Nov 23:00 (driver_not_loaded)"
+    assert f"It is not known who holds what right now: {why}." in shown
+    assert f"The driver does not work: {why}." in shown
+    assert "? not known whether ongoing" in shown
+    assert "Nobody holds" not in shown
+    assert "> ongoing" not in shown
+
+
+def test_a_small_idle_held_share_is_not_the_headline_where_much_is_unknown() -> None:
+    report = small_report()
+    assert "§1 Headline: 30.0% of the GPU time was idle-held, 10.0% is unknown\n" in text_of(report)
+    dark = replace(report, headline=by_state(share=[0.0, 0.0, 0.0, 1.0], gpu_hours=[0.0, 0.0, 0.0, 8.0]))
+    assert "0.0% of the GPU time was idle-held, 100.0% is unknown\n" in text_of(dark)
+    clear = replace(report, headline=by_state(share=[0.3, 0.3, 0.36, 0.04], gpu_hours=[3.0, 3.0, 3.6, 0.4]))
+    assert "30.0% of the GPU time was idle-held\n" in text_of(clear)
+
+
+def test_what_is_not_known_is_null_and_not_false_or_zero() -> None:
+    document = json.loads(renderer("json")(unknown_report(small_report()), Options()))
+    assert document["newest_tick_error"] == "driver_not_loaded"
+    assert document["newest_tick_with_cards"] == "2026-11-15T22:59:30+01:00"
+    assert document["headline"]["ongoing"] is None
+    assert [episode["ongoing"] for episode in document["episodes"]] == [None] * 5
+    known = json.loads(renderer("json")(small_report(), Options()))
+    assert known["newest_tick_error"] is None
+    assert known["newest_tick_with_cards"] == known["newest_tick"]
+    assert known["headline"]["ongoing"] == 2
+    table = csv.DictReader(io.StringIO(renderer("csv")(unknown_report(small_report()), Options(("episodes",)))))
+    assert [row["ongoing"] for row in table] == [""] * 5
+
+
+def test_the_figures_of_what_was_observed_agree_with_each_other() -> None:
+    report = small_report()
+    minute = replace(
+        report,
+        window=report.window._replace(start_ms=END_MS - 60_000),
+        coverage_share=0.796,
+        observed_seconds=47.76,
+        from_ticks_seconds=47.76,
+        from_rollups_seconds=0.0,
+    )
+    assert "Observed: 79.6%, 48s of 1m (48s from ticks)." in text_of(minute)
+
+
+def test_cards_that_were_read_at_instants_alone_are_named() -> None:
+    report = replace(small_report(), instant_only=["GPU-a", "MIG-c"])
+    shown = " ".join(text_of(report).split())
+    assert "Instantaneous readings only: GPU 0, 1:1. The driver told no means over time" in shown
+    assert "1/6 to 1 s" in shown
+    assert "Instantaneous" not in text_of(small_report())
+    assert json.loads(renderer("json")(report, Options()))["coverage"]["instant_only_gpus"] == ["GPU-a", "MIG-c"]
 
 
 def test_without_a_price_there_is_no_cost() -> None:

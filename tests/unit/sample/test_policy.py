@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,12 @@ from gua_sample.policy import (
     STATES,
     TRULY_IDLE,
     UNKNOWN,
+    End,
     Policy,
     card_state,
     card_states,
+    process_states,
+    see_end,
 )
 from gua_sample.records import Card, CardFacts, Usage
 
@@ -26,9 +30,16 @@ numbers = st.one_of(st.just(NAN), st.floats(0, 200_000), st.sampled_from([0.0, 9
 percents = st.one_of(st.just(NAN), st.floats(0, 100), st.sampled_from([0.0, 9.99, 10.0]))
 
 
+def alone(
+    utilization: Any, failed: Any, process_memory: Any, memory_used: Any, policy: Policy = DEFAULT
+) -> dict[str, Any]:
+    """The states of a tick that is judged by itself."""
+    end = see_end(utilization, failed, process_memory, memory_used, policy)
+    return card_states(end, end, True, policy)
+
+
 def state_of(utilization: float, failed: bool, process_memory: float, memory_used: float) -> str:
-    states = card_states(utilization, failed, process_memory, memory_used)
-    (state,) = [name for name, holds in states.items() if holds]
+    (state,) = [name for name, holds in alone(utilization, failed, process_memory, memory_used).items() if holds]
     return state
 
 
@@ -62,7 +73,7 @@ def test_the_rule_at_its_edges(
 
 @given(percents, st.booleans(), numbers, numbers)
 def test_exactly_one_state_holds(utilization: float, failed: bool, process_memory: float, memory_used: float) -> None:
-    assert sum(card_states(utilization, failed, process_memory, memory_used).values()) == 1
+    assert sum(alone(utilization, failed, process_memory, memory_used).values()) == 1
 
 
 @given(percents, st.booleans(), numbers, numbers)
@@ -77,6 +88,34 @@ def test_what_is_not_known_is_never_called_idle(
         assert not (math.isnan(process_memory) and math.isnan(memory_used))
 
 
+ends = st.builds(End, percents, st.booleans(), st.booleans())
+
+
+@given(ends, ends, st.booleans())
+def test_exactly_one_state_holds_between_any_two_ticks(begin: End, end: End, holds_on: bool) -> None:
+    states = card_states(begin, end, holds_on)
+    assert sum(states.values()) == 1
+    if states[IDLE_HELD]:
+        assert begin.is_held
+        assert holds_on
+        assert not math.isnan(begin.utilization_percent)
+        assert not begin.is_dark
+
+
+cards = st.sampled_from(STATES).map(lambda state: {one: one == state for one in STATES})
+
+
+@given(cards, st.booleans(), st.booleans(), st.booleans(), st.tuples(percents, percents), st.booleans())
+def test_exactly_one_state_holds_of_a_process(
+    on: dict[str, bool], is_dark: bool, is_alone: bool, holds_on: bool, both: tuple[float, float], is_accounted: bool
+) -> None:
+    states = process_states(on, is_dark, is_alone, holds_on, both, is_accounted)
+    assert sum(states.values()) == 1
+    if states[IDLE_HELD]:
+        assert holds_on
+        assert not on[TRULY_IDLE]
+
+
 rows = st.lists(st.tuples(percents, st.booleans(), numbers, numbers), min_size=1, max_size=20)
 
 
@@ -85,15 +124,15 @@ def test_columns_are_classified_as_their_rows_are(table: list[tuple[float, bool,
     expected = [state_of(*row) for row in table]
     frame = pd.DataFrame(table, columns=["utilization", "failed", "process_memory", "memory_used"])
     for columns in ([frame[name] for name in frame], [frame[name].to_numpy() for name in frame]):
-        states = card_states(*columns)
+        states = alone(*columns)
         found = np.select([np.asarray(states[name], dtype=bool) for name in STATES], STATES, "none")
         assert list(found) == expected
 
 
 def test_thresholds_are_the_policys() -> None:
-    assert card_states(5.0, False, 50.0, 50.0, Policy(5.0))[ACTIVE]
-    assert card_states(0.0, False, 50.0, 50.0, Policy(process_memory_mib=49))[IDLE_HELD]
-    assert card_states(0.0, False, 0.0, 50.0, Policy(unattributed_memory_mib=49))[IDLE_HELD]
+    assert alone(5.0, False, 50.0, 50.0, Policy(5.0))[ACTIVE]
+    assert alone(0.0, False, 50.0, 50.0, Policy(process_memory_mib=49))[IDLE_HELD]
+    assert alone(0.0, False, 0.0, 50.0, Policy(unattributed_memory_mib=49))[IDLE_HELD]
     assert Policy(10, 100, 1024) == DEFAULT
 
 

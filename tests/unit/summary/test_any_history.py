@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gua_sample.errors import NothingToReport
 from gua_sample.policy import STATES
 from tests.histories import Moment, histories, many, part, span, ticks_of
-from tests.lab import DAY_MS, gap_seconds, hours, hours_by, report_of, same, written
+from tests.lab import gap_seconds, hours, hours_by, report_of, same, written
 from tests.naive import Naive
 
 ZONES = st.sampled_from(["UTC", "Asia/Kolkata", "America/New_York", "Asia/Kathmandu"])
@@ -29,7 +29,7 @@ def test_a_report_is_what_counting_tick_by_tick_gives(
         try:
             report = report_of(folder, start, end + 1, zone)
         except NothingToReport:
-            assert not list(naive.pieces(start, end + 1, DAY_MS))
+            assert not naive.observed_ms(start, end + 1)
             return
     same(hours_by(report.gpus, "uuid"), naive.gpus(start, end + 1))
     found = dict(zip(report.unpartitioned["uuid"], report.unpartitioned["gpu_hours"], strict=True))

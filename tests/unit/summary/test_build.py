@@ -33,6 +33,7 @@ from tests.lab import (
     window,
     write,
 )
+from tests.rolling import roll_up_days
 
 
 def test_one_lost_card_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -203,13 +204,24 @@ def test_the_window_before_is_compared(tmp_path: Path) -> None:
     assert report.before is not None
     assert report.before["share"].to_dict() == {"active": 1, "idle-held": 0, "truly-idle": 0, "unknown": 0}
     assert report.before["gpu_hours"]["active"] == pytest.approx(1)
+    assert report.before_observed_share == 1
 
 
-def test_the_window_before_may_be_known_in_part(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS + 50 * MINUTE_MS, 10, busy()) + hour(held(), start_ms=MONDAY_MS + HOUR_MS))
+@pytest.mark.parametrize(("observed", "is_compared"), [(54, True), (53, False), (1, False)])
+@pytest.mark.parametrize("is_rolled_up", [False, True])
+def test_the_window_before_is_compared_if_nine_tenths_of_it_were_observed(
+    tmp_path: Path, observed: int, is_compared: bool, is_rolled_up: bool
+) -> None:
+    started = series(MONDAY_MS + (60 - observed) * MINUTE_MS, observed, busy())
+    write(tmp_path, started + hour(held(), start_ms=MONDAY_MS + HOUR_MS))
+    if is_rolled_up:
+        roll_up_days(str(tmp_path))
     report = report_of(tmp_path, MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS)
-    assert report.before is not None
-    assert report.before["gpu_hours"]["active"] == pytest.approx(1 / 6)
+    assert bool(report.from_rollups_seconds) == is_rolled_up
+    assert report.before_observed_share == pytest.approx(observed / 60)
+    assert (report.before is not None) == is_compared
+    if report.before is not None:
+        assert report.before["gpu_hours"]["active"] == pytest.approx(observed / 60)
 
 
 @pytest.mark.parametrize("error", [None, "unknown"])

@@ -235,18 +235,21 @@ def test_a_window_that_begins_in_the_middle_of_a_tick_has_its_rest(tmp_path: Pat
     assert hours(report)["idle-held"] == pytest.approx(2 / 60)
 
 
-def test_only_driver_errors_are_a_report_of_gaps(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 30, error="driver_not_loaded"))
+def test_a_driver_that_never_worked_is_no_report_but_a_line_with_its_error(tmp_path: Path) -> None:
+    write(tmp_path, watched(0, 20, error="unknown") + watched(20, 30, error="driver_not_loaded"))
+    with pytest.raises(NothingToReport) as raised:
+        report_minutes(tmp_path, 0, 30)
+    assert str(raised.value) == (
+        "no card was seen from 2026-11-16 00:00 to 2026-11-16 00:30 UTC, as the driver failed (driver_not_loaded):"
+        f" run gua doctor --data-dir {tmp_path}"
+    )
+
+
+def test_a_single_tick_with_cards_is_a_report(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 29, error="driver_not_loaded") + minutes(29, 30, busy()))
     report = report_minutes(tmp_path, 0, 30)
-    assert gaps(report) == [(0, 30, DRIVER_ERROR)]
-    assert report.coverage_share == 0
-    assert sum(hours(report).values()) == 0
-    assert report.headline["share"].isna().all()
-    assert report.gpus.empty
-    assert report.identities.empty
-    assert report.episodes.empty
-    assert report.heatmap["active_share"].isna().all()
-    assert len(report.heatmap) == 7 * 24
+    assert gaps(report) == [(0, 29, DRIVER_ERROR)]
+    assert sum(hours(report).values()) == pytest.approx(1 / 60)
 
 
 def test_a_day_of_driver_errors_does_not_spoil_the_others(tmp_path: Path) -> None:
