@@ -1,149 +1,242 @@
-"""Since when cards are in their states and processes are idle, followed from tick to tick.
+"""Since when cards and processes are in their states, followed from tick to tick.
 
-Each run that writes metrics leaves a small state file in the data folder for the next one. If that file is missing,
-damaged, of another boot, or may lack ticks, past_ticks.py computes the state from the history, by the same steps.
+The time from one tick to the next is judged when the next one is there; until then, the newest tick is judged by
+itself. A run that writes metrics takes up the state that the last one left (idle_state.py), or looks for it in the
+history (look_back.py).
 """
 
 # No `from __future__ import annotations` here: see records.py.
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
-from gua_sample.errors import StoreError
+from gua_sample.identity import resolve
 from gua_sample.policy import (
-    AT_0,
     DEFAULT,
-    IDLE_HELD,
     LONGEST_GAP_INTERVALS,
-    RESTS,
+    LONGEST_PASSING_INTERVAL_MS,
+    NAN,
     TICKS_AROUND,
-    UNKNOWN,
-    WORKS,
+    UNPARTITIONED,
+    End,
     Policy,
-    card_state,
-    describe_processes,
-    process_state,
+    card_states,
+    chosen,
+    end_of,
+    holding,
+    is_at_work,
+    is_unattributed,
+    process_states,
     typical_gap,
 )
-from gua_sample.records import Tick
-from gua_sample.safe_file import read_regular
-from gua_sample.whole_file import replace_file
+from gua_sample.records import Card, Process, Tick
 
-NAME = "idle.state"
-FIRST_LINE, LAST_LINE = "gua idle state, version 1", "end"
-MOST_BYTES = 4 << 20  # a line of a hundred bytes for each process
+# A process on a card: the card's uuid, the pid, and the process's start, because pids are reused. Or a card: only that.
+Key = tuple[str, int | None, int | None]
+Intervals = Callable[[int], float]  # the interval of the tick at a time
 
-Key = tuple[str, int, int | None]  # the card's uuid, the pid, and the process's start, because pids are reused
-Joins = Callable[[int, int], bool]  # whether there is no hole between two ticks, given the earlier and the later time
+
+class ProcessSight(NamedTuple):
+    """What a tick tells of a process on a card."""
+
+    key: Key
+    identity: str
+    holds: bool
+    sm_percent: float
+    is_new: bool = False  # the tick before saw the card, and not this process there
+
+
+class CardSight(NamedTuple):
+    """What a tick tells of a card."""
+
+    key: Key
+    status: str
+    end: End
+    is_unattributed: bool  # memory is held that no process shows
+    processes: tuple[ProcessSight, ...]
 
 
 class Sight(NamedTuple):
     """What a tick tells: a fresh one, or one of the history."""
 
     ts_ms: int
+    interval_ms: int | None
     boot_id: str
-    cards: dict[str, str] | None  # states by uuid; None: the tick saw no cards
-    processes: dict[Key, int]  # the policy's bits
+    cards: dict[str, CardSight] | None  # by uuid; None: the tick saw no cards
 
 
-class CardTrace(NamedTuple):
-    """The carried state of one card."""
+class Run(NamedTuple):
+    """A state, and the first of the ticks that it lasts since."""
 
     state: str
     since_ms: int
 
 
-class Trace(NamedTuple):
-    """The carried state of one process on one card."""
+Runs = dict[Key, Run]
 
-    seen_ms: int  # the last tick that saw it
-    at_0_ms: int | None  # the last tick at which its SM utilization was 0, unless it was above 0 since
+
+class Trace(NamedTuple):
+    """A process that was at 0 % SM utilization and has not been above that since."""
+
+    at_0_ms: int  # the last tick at which it was at 0 %
     idle_since_ms: int | None  # the second such tick in a row
-    held_since_ms: int | None  # the first tick of its idle-held episode, as in reports
-    # The fields above are stored in the file.
-    bits: int
-    state: str = UNKNOWN
-    began: bool = True  # whether the beginning of the episode was seen; else it may have begun earlier
 
 
 class Carried(NamedTuple):
+    """What is carried on from tick to tick."""
+
     boot_id: str
     times_ms: list[int]  # of the last ticks, newest last
     success_ms: int | None  # the last tick that saw cards
+    unbroken_ms: int | None  # the first tick after the last hole or reboot; None: there was no tick since
     errors: int  # number of failed ticks since counting began
     traces: dict[Key, Trace]
-    # The fields above are stored in the file.
-    cards: dict[str, CardTrace]  # those of the last tick that saw cards
-    unbroken_ms: int | None  # the first tick after the last hole or reboot; None: there was no tick since
+    last: dict[str, CardSight] | None  # what the last tick told; None: no cards
+    runs: Runs  # the states up to the tick `success_ms`: without it, if it is the last one
 
 
-NOTHING = Carried("", [], None, 0, {}, {}, None)
+NOTHING = Carried("", [], None, None, 0, {}, None, {})
 
 
-def sight_of(tick: Tick, policy: Policy = DEFAULT) -> Sight:
-    cards, processes = {}, {}
-    for card in tick.cards:
-        uuid = card.facts.uuid
-        cards[uuid] = card_state(card, policy)
-        for usage, bits in zip(card.usages, describe_processes(card, policy), strict=True):
-            processes[uuid, usage.pid, tick.processes[usage.pid].start_time_ms] = bits
-    return Sight(tick.ts_ms, tick.boot.id, cards or None, processes)
+class Rules(NamedTuple):
+    """What states depend on, besides the ticks."""
+
+    policy: Policy = DEFAULT
+    people: Mapping[str, str] = {}  # by identity
 
 
-def follow(before: Carried, at: Sight, joins: Joins) -> Carried:
-    """The state to carry on from this tick."""
-    # A process that is missing from its list for a moment keeps its trace.
-    traces = {key: trace for key, trace in before.traces.items() if joins(trace.seen_ms, at.ts_ms)}
-    unbroken_ms = before.unbroken_ms
-    if before.boot_id != at.boot_id:
-        traces = {key: Trace(trace.seen_ms, None, None, None, trace.bits) for key, trace in traces.items()}
-        unbroken_ms = None
-    times = [*before.times_ms, at.ts_ms][-TICKS_AROUND - 1 :]
-    after = before._replace(boot_id=at.boot_id, times_ms=times, traces=traces, unbroken_ms=unbroken_ms)
-    if at.cards is None:
-        return after._replace(errors=before.errors + 1)
-    linked_ms = before.success_ms if unbroken_ms is not None else None
-    if linked_ms is None or not joins(linked_ms, at.ts_ms):
-        linked_ms, unbroken_ms = None, at.ts_ms
-    known = {} if linked_ms is None else before.cards
-    cards = {
-        uuid: known[uuid] if uuid in known and known[uuid].state == state else CardTrace(state, at.ts_ms)
-        for uuid, state in at.cards.items()
-    }
-    for key, bits in at.processes.items():
-        last = traces.get(key)
-        state = process_state(at.cards[key[0]], bits, last.bits if last else 0)
-        at_0_ms, idle_since_ms = _idle(last, bits, at.ts_ms, joins)
-        held_since_ms, began = None, linked_ms is not None
-        if last and last.seen_ms == linked_ms:
-            held_since_ms, began = last.held_since_ms, last.began
-        if state == IDLE_HELD:
-            held_since_ms = at.ts_ms if held_since_ms is None else held_since_ms
-        else:
-            # A process that rests after a hole, beside others, may have been idle already: no tick before can tell.
-            held_since_ms, began = None, linked_ms is not None or not bits & RESTS
-        traces[key] = Trace(at.ts_ms, at_0_ms, idle_since_ms, held_since_ms, bits, state, began)
-    return after._replace(success_ms=at.ts_ms, cards=cards, unbroken_ms=unbroken_ms)
+DEFAULT_RULES = Rules()
 
 
-def _idle(before: Trace | None, bits: int, ts_ms: int, joins: Joins) -> tuple[int | None, int | None]:
-    """The time at which the process was last at 0 %, and the time since which it is idle.
+def sight_of_card(card: Card, processes: Mapping[int, Process], rules: Rules) -> CardSight:
+    """What a tick tells of a card, whether it is a fresh tick or one of the history."""
+    policy, people = rules
+    uuid, found, memories = card.facts.uuid, [], []
+    for usage, holds in zip(card.usages, holding(card, policy), strict=True):
+        who = processes[usage.pid]
+        identity = resolve(who.uid, who.login_uid, who.user, who.login_user, who.cgroup)
+        percent = NAN if usage.sm_percent is None else usage.sm_percent
+        key = uuid, usage.pid, who.start_time_ms
+        found.append(ProcessSight(key, people.get(identity, identity), holds, percent))
+        memories.append(NAN if usage.memory_mib is None else usage.memory_mib)
+    used_mib = NAN if card.memory_used_mib is None else card.memory_used_mib
+    hides = is_unattributed(used_mib, sum(memories), policy)
+    return CardSight((uuid, None, None), card.facts.status, end_of(card, policy), hides, tuple(found))
 
-    A tick without a value neither begins nor ends idle time, as long as two ticks with a value bridge it.
+
+def sight_of(tick: Tick, rules: Rules = DEFAULT_RULES) -> Sight:
+    cards = {card.facts.uuid: sight_of_card(card, tick.processes, rules) for card in tick.cards}
+    return Sight(tick.ts_ms, tick.interval_ms, tick.boot.id, cards or None)
+
+
+@lru_cache(maxsize=4096)  # most ticks of a history tell the same as others
+def judge(at: CardSight, after: CardSight | None, is_brief: bool, policy: Policy) -> tuple[tuple[Key, str], ...]:
+    """The states of a card and of its processes from one tick to the next, or by the tick itself if `after` is None.
+
+    `is_brief`: the interval is so short that a process that is seen at a single tick holds nothing.
     """
-    at_0_ms, since_ms = (before.at_0_ms, before.idle_since_ms) if before else (None, None)
-    if bits & WORKS or at_0_ms is None or not joins(at_0_ms, ts_ms):
-        at_0_ms = since_ms = None
-    if not bits & AT_0:
-        return at_0_ms, since_ms
-    return ts_ms, since_ms if at_0_ms is None or since_ms is not None else ts_ms
+    end = after or at
+    later = {one.key: one.sm_percent for one in end.processes}
+    passing = {one.key for one in at.processes if one.holds and is_brief and one.is_new and one.key not in later}
+    holders = {one.key: one.identity for one in at.processes if one.holds and one.key not in passing}
+    company = set(holders.values()) or {one.identity for one in at.processes}
+    if after:
+        company |= {one.identity for one in after.processes if one.holds}
+    on = card_states(at.end, end.end, at.is_unattributed or bool(holders) or not passing, policy)
+    percents = {one.key: (one.sm_percent, later.get(one.key, NAN)) for one in at.processes}
+    is_accounted_for = any(
+        is_at_work(first, second, policy) or (key in holders and first != first and second != second)
+        for key, (first, second) in percents.items()
+    )
+    found = [(at.key, UNPARTITIONED if at.status == UNPARTITIONED else chosen(on))]
+    for one in at.processes:
+        is_alone, holds_on = company == {one.identity}, one.key in holders
+        states = process_states(on, at.end.is_dark, is_alone, holds_on, percents[one.key], is_accounted_for, policy)
+        found.append((one.key, chosen(states)))
+    return tuple(found)
+
+
+def follow(before: Carried, at: Sight, intervals: Intervals, policy: Policy = DEFAULT) -> Carried:
+    """The state to carry on from this tick. The traces stay as they are."""
+    times_ms = [*before.times_ms, at.ts_ms][-TICKS_AROUND - 1 :]
+    unbroken_ms = before.unbroken_ms if before.boot_id == at.boot_id else None
+    after = before._replace(boot_id=at.boot_id, times_ms=times_ms, unbroken_ms=unbroken_ms, last=at.cards)
+    if at.cards is None:
+        return after._replace(errors=before.errors + 1, runs=runs_now(before, policy))
+    if before.success_ms is None or unbroken_ms is None or not _joins(before.success_ms, at, intervals):
+        return after._replace(success_ms=at.ts_ms, unbroken_ms=at.ts_ms, runs={})
+    is_brief = intervals(before.success_ms) <= LONGEST_PASSING_INTERVAL_MS
+    runs = _judge_last(before, at.cards, is_brief, policy)
+    return after._replace(success_ms=at.ts_ms, runs=runs, last=_mark_new(at.cards, before.last or {}))
+
+
+def _joins(earlier_ms: int, at: Sight, intervals: Intervals) -> bool:
+    """Whether there is no hole between a tick and this one: the interval of the earlier one decides, as in reports."""
+    return 0 < at.ts_ms - earlier_ms <= LONGEST_GAP_INTERVALS * intervals(earlier_ms)
+
+
+def _mark_new(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict[str, CardSight]:
+    """The cards of a tick, with the processes marked that the tick before did not see there."""
+    if cards is before:
+        return cards
+    marked = {}
+    for uuid, card in cards.items():
+        marked[uuid] = card
+        earlier = before.get(uuid)
+        if earlier and _both_tell(earlier, card):
+            known = {one.key for one in earlier.processes}
+            if any(one.key not in known for one in card.processes):
+                processes = (one._replace(is_new=one.key not in known) for one in card.processes)
+                marked[uuid] = card._replace(processes=tuple(processes))
+    return marked
+
+
+def _both_tell(one: CardSight, other: CardSight) -> bool:
+    """Whether two ticks tell what is on a card, so that they can be judged together."""
+    return not (one.end.is_dark or other.end.is_dark)
+
+
+def runs_now(carried: Carried, policy: Policy = DEFAULT) -> Runs:
+    """The present states, by the last tick itself, and since when."""
+    return _judge_last(carried, {}, False, policy)
+
+
+def _judge_last(carried: Carried, after: dict[str, CardSight], is_brief: bool, policy: Policy) -> Runs:
+    """The states from the last tick to the next, whose cards are `after`, and since when."""
+    if carried.last is None or carried.success_ms is None:
+        return carried.runs
+    runs, known = {}, carried.runs
+    for uuid, card in carried.last.items():
+        end = after.get(uuid)
+        for key, state in judge(card, end if end and _both_tell(card, end) else None, is_brief, policy):
+            run = known.get(key)
+            runs[key] = run if run and run.state == state else Run(state, carried.success_ms)
+    return runs
+
+
+def follow_idle(before: Carried, at: Sight, intervals: Intervals, policy: Policy = DEFAULT) -> Carried:
+    """The state to carry on from this tick, with the traces of processes by gpu-idle-exporter's rule.
+
+    A tick that does not tell a process's SM utilization neither begins nor ends idle time.
+    """
+    is_same_boot = before.boot_id == at.boot_id
+    traces = {
+        key: trace for key, trace in before.traces.items() if is_same_boot and _joins(trace.at_0_ms, at, intervals)
+    }
+    for card in (at.cards or {}).values():
+        for one in card.processes:
+            known = traces.get(one.key)
+            if one.sm_percent == 0:
+                traces[one.key] = Trace(at.ts_ms, (known.idle_since_ms or at.ts_ms) if known else None)
+            elif known and one.sm_percent > 0:
+                del traces[one.key]
+    return follow(before, at, intervals, policy)._replace(traces=traces)
 
 
 def follow_tick(before: Carried, tick: Tick) -> Carried:
     """The state to carry on from a fresh tick."""
-    times = [*before.times_ms, tick.ts_ms][-TICKS_AROUND - 1 :]
-    longest_ms = LONGEST_GAP_INTERVALS * interval_ms(times, tick)
-    return follow(before, sight_of(tick), lambda earlier, later: 0 < later - earlier <= longest_ms)
+    interval = interval_ms([*before.times_ms, tick.ts_ms][-TICKS_AROUND - 1 :], tick)
+    return follow_idle(before, sight_of(tick), lambda ts_ms: interval)
 
 
 def interval_ms(times_ms: list[int], tick: Tick | None) -> float:
@@ -156,39 +249,3 @@ def continues(before: Carried, tick: Tick) -> bool:
     if before.boot_id != tick.boot.id or not before.times_ms:
         return False
     return 0 < tick.ts_ms - before.times_ms[-1] <= LONGEST_GAP_INTERVALS * interval_ms(before.times_ms, tick)
-
-
-def load(data_dir: str) -> Carried | None:
-    """The state that the last run left, or None if it is missing or not understood."""
-    try:
-        text = read_regular(os.path.join(data_dir, NAME), MOST_BYTES).decode()
-        first, boot_id, times, success, errors, *rows, last = text.splitlines()
-        if (first, last) != (FIRST_LINE, LAST_LINE):
-            return None
-        traces = {}
-        for row in rows:
-            uuid, pid, start, *ends = row.split("\t")
-            seen, at_0, idle, held = map(_number, ends[:4])  # a newer gua may have written more columns
-            bits = AT_0 if at_0 is not None and at_0 == seen else 0
-            traces[uuid, int(pid), _number(start)] = Trace(seen or 0, at_0, idle, held, bits)
-        success_ms = _number(success)
-        times_ms = [int(time) for time in times.split()]
-        return Carried(boot_id, times_ms, success_ms, int(errors), traces, {}, success_ms)
-    except (OSError, ValueError, StoreError):
-        return None
-
-
-def save(data_dir: str, carried: Carried) -> None:
-    lines = [FIRST_LINE, carried.boot_id, " ".join(map(str, carried.times_ms)), _text(carried.success_ms)]
-    lines.append(str(carried.errors))
-    for (uuid, pid, start), trace in carried.traces.items():
-        lines.append("\t".join([uuid, str(pid), _text(start), *map(_text, trace[:4])]))
-    replace_file(os.path.join(data_dir, NAME), "\n".join([*lines, LAST_LINE, ""]))
-
-
-def _number(text: str) -> int | None:
-    return None if text == "-" else int(text)
-
-
-def _text(number: int | None) -> str:
-    return "-" if number is None else str(number)

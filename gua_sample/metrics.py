@@ -8,23 +8,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from gua_sample import idleness
+from gua_sample import idle_state, idleness
 from gua_sample.errors import TextfileError
-from gua_sample.identity import UNATTRIBUTED, resolve
-from gua_sample.idleness import Carried, Trace
+from gua_sample.identity import UNATTRIBUTED
+from gua_sample.idleness import Carried, ProcessSight, Run, Trace
 from gua_sample.policy import (
-    HOLDS,
     IDLE_HELD,
     MOST_ACTIVE_FIRST,
     STATES,
     STATUS_OK,
     TRULY_IDLE,
     UNKNOWN,
-    WORKS,
     unattributed_mib,
 )
 from gua_sample.processes import printable
-from gua_sample.records import Card, Process, Tick, Usage
+from gua_sample.records import Card, Tick, Usage
 from gua_sample.whole_file import replace_file
 
 # The error of a run whose tick could not be stored.
@@ -34,7 +32,7 @@ MIB = 1 << 20
 CONSTANT_LABELS = {"NODE_NAME": "node", "POD_NAME": "pod", "POD_NAMESPACE": "namespace"}
 NO_NAME = "unknown"  # gpu-idle-exporter's word for a process that /proc does not name
 
-Seen = list[tuple[Usage, Trace]]  # the processes on a card
+Seen = list[tuple[Usage, ProcessSight, Run, Trace | None]]  # the processes on a card
 
 FAMILIES = {
     "gpu_idle_process_compute_utilization_percent": "SM utilization of the process on this GPU, since the last tick.",
@@ -92,13 +90,13 @@ def escape(text: object) -> str:
 
 def publish(path: str, data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> None:
     """Write the metrics of a tick, or of a run that could not store one, and save the state for the next run."""
-    before = idleness.load(data_dir) or idleness.NOTHING
+    before = idle_state.load(data_dir) or idleness.NOTHING
     carried = carry(data_dir, before, tick) if tick else before._replace(errors=before.errors + 1)
     try:
-        idleness.save(data_dir, carried)
+        idle_state.save(data_dir, carried)
     except OSError as error:
         if tick:  # without a tick, a StoreError reports the same problem
-            state = os.path.join(data_dir, idleness.NAME)  # the error's own file name is a random one
+            state = os.path.join(data_dir, idle_state.NAME)  # the error's own file name is a random one
             warn(f"{state} can't be written ({error.strerror}): idle time is looked up in the history each time")
     text = describe(tick, carried, os.environ)
     try:
@@ -121,15 +119,18 @@ def carry(data_dir: str, before: Carried, tick: Tick) -> Carried:
 def describe(tick: Tick | None, carried: Carried, environment: Mapping[str, str]) -> str:
     """The content of the file."""
     page = Page({label: environment[name] for name, label in CONSTANT_LABELS.items() if environment.get(name)})
-    if tick:
+    if tick and carried.last:
+        runs = idleness.runs_now(carried)
         for card in tick.cards:
             uuid = card.facts.uuid
-            starts = {pid: process.start_time_ms for pid, process in tick.processes.items()}
-            seen = [(usage, carried.traces[uuid, usage.pid, starts[usage.pid]]) for usage in card.usages]
+            seen = [
+                (usage, sight, runs[sight.key], carried.traces.get(sight.key))
+                for usage, sight in zip(card.usages, carried.last[uuid].processes, strict=True)
+            ]
             add_exporter_card(page, card)
             add_exporter_processes(page, card, seen, tick)
-            add_card(page, card, carried.cards[uuid].state)
-            add_holders(page, card, seen, tick.processes)
+            add_card(page, card, runs[carried.last[uuid].key].state)
+            add_holders(page, card, seen)
             add_processes(page, card, seen, tick)
     add_run(page, tick, carried)
     return page.text()
@@ -153,7 +154,7 @@ def add_exporter_card(page: Page, card: Card) -> None:
 def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> None:
     """Add processes by gpu-idle-exporter's rule: compute only, idle after two ticks at 0 %, whatever they hold."""
     total: int | None = 0
-    for usage, trace in seen:
+    for usage, _, _, trace in seen:
         if usage.type == "graphics":
             continue
         labels = {"gpu": gpu_label(card), "pid": usage.pid, "process": tick.processes[usage.pid].command or NO_NAME}
@@ -161,9 +162,9 @@ def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> No
         page.add("gpu_idle_process_memory_used_bytes", in_bytes(usage.memory_mib), **labels)
         idle_memory = None
         if usage.sm_percent is not None:
-            is_idle = trace.idle_since_ms is not None
-            idle_memory = in_bytes(usage.memory_mib) if is_idle else 0
-            page.add("gpu_idle_process_idle_seconds", seconds(trace.idle_since_ms, tick), **labels)
+            since_ms = trace.idle_since_ms if trace else None
+            idle_memory = 0 if since_ms is None else in_bytes(usage.memory_mib)
+            page.add("gpu_idle_process_idle_seconds", seconds(since_ms, tick), **labels)
             page.add("gpu_idle_process_idle_memory_bytes", idle_memory, **labels)
         total = None if total is None or idle_memory is None else total + idle_memory
     if card.facts.status == STATUS_OK:
@@ -177,14 +178,14 @@ def add_card(page: Page, card: Card, found: str) -> None:
     page.add("gua_card_status", 1, **labels, status=card.facts.status)
 
 
-def add_holders(page: Page, card: Card, seen: Seen, processes: Mapping[int, Process]) -> None:
+def add_holders(page: Page, card: Card, seen: Seen) -> None:
     """Add each identity once, in the most active of its processes' states, as reports count them."""
     states: dict[str, str] = {}
     memory: dict[str, int | None] = {}
-    for usage, trace in seen:
-        if trace.bits & (HOLDS | WORKS) and trace.state != TRULY_IDLE:
-            who = identity(processes[usage.pid])
-            states[who] = min(states.get(who, trace.state), trace.state, key=MOST_ACTIVE_FIRST.index)
+    for usage, sight, run, _ in seen:
+        if (sight.holds or sight.sm_percent > 0) and run.state != TRULY_IDLE:
+            who = sight.identity
+            states[who] = min(states.get(who, run.state), run.state, key=MOST_ACTIVE_FIRST.index)
             sum_mib = memory.get(who, 0)
             memory[who] = None if sum_mib is None or usage.memory_mib is None else sum_mib + usage.memory_mib
     hidden_mib = unattributed_mib(card)
@@ -198,17 +199,16 @@ def add_holders(page: Page, card: Card, seen: Seen, processes: Mapping[int, Proc
 
 def add_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> None:
     """Add processes by our own rule: idle-held, since the beginning of the report's episode."""
-    for usage, trace in seen:
-        if trace.state != UNKNOWN:
-            process = tick.processes[usage.pid]
+    for usage, sight, run, _ in seen:
+        if run.state != UNKNOWN:
             page.add(
                 "gua_process_idle_held_seconds",
-                seconds(trace.held_since_ms, tick),
+                seconds(run.since_ms if run.state == IDLE_HELD else None, tick),
                 gpu=gpu_label(card),
                 uuid=card.facts.uuid,
                 pid=usage.pid,
-                process=process.command or NO_NAME,
-                identity=identity(process),
+                process=tick.processes[usage.pid].command or NO_NAME,
+                identity=sight.identity,
             )
 
 
@@ -225,10 +225,6 @@ def add_run(page: Page, tick: Tick | None, carried: Carried) -> None:
     if error is not None:
         page.add("gua_tick_error", 1, error=error)
     page.add("gua_tick_errors_total", carried.errors)
-
-
-def identity(process: Process) -> str:
-    return resolve(process.uid, process.login_uid, process.user, process.login_user, process.cgroup)
 
 
 def seconds(since_ms: int | None, tick: Tick) -> float:

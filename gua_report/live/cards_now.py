@@ -16,12 +16,23 @@ from gua_report.reservations.cards import CardNow, Holder, Validation
 from gua_report.ticks.newest import AHEAD_MS, Files, Newest, find_newest, list_history
 from gua_report.ticks.open_partition import open_partition
 from gua_sample import console, settings
-from gua_sample.idleness import NOTHING, CardTrace, Carried, Key, Trace, follow, sight_of
+from gua_sample.idle_state import from_text, to_text
+from gua_sample.idleness import (
+    NOTHING,
+    Carried,
+    Key,
+    Rules,
+    Run,
+    Runs,
+    follow,
+    runs_now,
+    sight_of,
+)
 from gua_sample.look_back import find_last_use, look_back
 from gua_sample.partition_names import DAY_MS, samples_dir
 from gua_sample.past_ticks import Past
 from gua_sample.policy import ACTIVE, IDLE_HELD, unattributed_mib
-from gua_sample.records import Card, Source, Tick, Usage
+from gua_sample.records import Card, Process, Source, Tick, Usage
 from gua_sample.rights import check_folder
 
 DRIVER_TIMEOUT = "10s"
@@ -102,6 +113,7 @@ class Observer:
         if options.memory_threshold is not None:
             policy = self.config.policy._replace(process_memory_mib=options.memory_threshold)
             self.config = self.config._replace(policy=policy)
+        self.rules = Rules(self.config.policy, self.config.people)
         self.seconds = settings.duration_ms(options.timeout) / 1000
         self.seed = None if options.simulate is None else settings.seed(options.simulate, "--simulate")
         # The default history is of real cards, not of the simulated ones.
@@ -135,7 +147,7 @@ class Observer:
         else:
             tick = snapshot.take(self.source, recent.previous if recent else None, now_ms, self.seconds)
         tick = fill_in(tick, recent, newest.stale_ms if newest else 0)
-        alone = follow(NOTHING, sight_of(tick, self.config.policy), lambda earlier, later: False)
+        alone = follow(NOTHING, sight_of(tick, self.rules), lambda ts_ms: 0, self.rules.policy)
         return Scene(tick, self.see_cards(tick, alone), newest, files)
 
     def read_newest(self, now_ms: int) -> list[Any]:
@@ -146,12 +158,10 @@ class Observer:
     def look_back(self, scene: Scene) -> Scene:
         """The scene, completed with durations from the history."""
         tick = scene.tick
-        now = sight_of(tick, self.config.policy)
-
-        def find(past: Past) -> list[Any]:
-            return to_plain(look_back(past, now, set(tick.processes), find_lasting, self.known))
-
-        self.known = restore(self.ask_past(scene, find))
+        now = sight_of(tick, self.rules)
+        # As a text, because a child may have to send it.
+        text = self.ask_past(scene, lambda past: to_text(look_back(past, now, find_lasting, self.known)))
+        self.known = from_text(text)
         return scene._replace(cards=self.see_cards(tick, self.known))
 
     def find_last_use(self, scene: Scene, uuids: set[str]) -> dict[str, int]:
@@ -160,12 +170,12 @@ class Observer:
 
     def ask_past(self, scene: Scene, question: Callable[[Past], Any]) -> Any:
         """The answer to a question about past ticks; read errors are reported once."""
-        now_ms, partitions, policy = scene.tick.ts_ms, scene.files.partitions, self.config.policy
+        now_ms, partitions = scene.tick.ts_ms, scene.files.partitions
         reach = (now_ms - LOOK_BACK_DAYS * DAY_MS, now_ms + AHEAD_MS + 1)
 
         def answer() -> list[Any]:
             problems: list[str] = []
-            past = Past(partitions, open_partition, policy, reach, problems.append, LOOK_BACK_SECONDS)
+            past = Past(partitions, open_partition, self.rules, reach, problems.append, LOOK_BACK_SECONDS)
             return [question(past), problems]
 
         told, problems = ask_as_owner(self.data_dir, answer) if self.data_dir else answer()
@@ -174,7 +184,8 @@ class Observer:
         return told
 
     def see_cards(self, tick: Tick, told: Carried) -> list[CardSeen]:
-        cards = [see_card(card, tick, told, self.config) for card in tick.cards]
+        runs = runs_now(told, self.config.policy)
+        cards = [see_card(card, tick, told, runs, self.config) for card in tick.cards]
         return sorted(cards, key=lambda seen: (seen.card.facts.gpu_index, seen.card.facts.mig_index or 0))
 
     def validate(self, scene: Scene) -> dict[str, Validation]:
@@ -192,41 +203,28 @@ class Observer:
             self._complain(f"warning: {text}")
 
 
-def find_lasting(carried: Carried, edge_ms: int) -> tuple[set[str], set[Key]]:
+def find_lasting(carried: Carried, runs: Runs, edge_ms: int) -> set[Key]:
     """The cards that are in their state, and the processes that idle-hold one, since that time or longer."""
-    held = {key: trace.held_since_ms for key, trace in carried.traces.items() if trace.held_since_ms is not None}
-    cards = {uuid for uuid, card in carried.cards.items() if card.since_ms <= edge_ms}
-    return cards, {key for key, since_ms in held.items() if since_ms <= edge_ms}
+    lasting = {key: run for key, run in runs.items() if run.since_ms <= edge_ms}
+    return {key for key, run in lasting.items() if key[1] is None or run.state == IDLE_HELD}
 
 
-def to_plain(carried: Carried) -> list[Any]:
-    """The state as plain lists, for JSON."""
-    *others, traces, cards, unbroken_ms = carried
-    return [*others, list(traces.items()), cards, unbroken_ms]
-
-
-def restore(plain: list[Any]) -> Carried:
-    *others, traces, cards, unbroken_ms = plain
-    found = {(uuid, pid, start): Trace(*trace) for (uuid, pid, start), trace in traces}
-    return Carried._make([*others, found, {uuid: CardTrace(*card) for uuid, card in cards.items()}, unbroken_ms])
-
-
-def see_card(card: Card, tick: Tick, told: Carried, config: Config) -> CardSeen:
+def see_card(card: Card, tick: Tick, told: Carried, runs: Runs, config: Config) -> CardSeen:
     uuid = card.facts.uuid
-    state, since_ms = told.cards[uuid]
-    since = tell_since(told, since_ms, since_ms != told.unbroken_ms)
-    processes = [see_process(usage, uuid, tick, told, config) for usage in card.usages]
+    run = runs[uuid, None, None]
+    processes = []
+    for usage in card.usages:
+        facts = tick.processes[usage.pid]
+        processes.append(see_process(usage, facts, runs[uuid, usage.pid, facts.start_time_ms], told, config))
     processes.sort(key=lambda one: (-(one.memory_mib or 0), one.pid))
     users = gather_users(processes)
     if unattributed_mib(card, config.policy) is not None:
         users.append(UserNow(UNATTRIBUTED, False, None))
-    return CardSeen(card, state, since, users, processes)
+    return CardSeen(card, run.state, tell_since(told, run), users, processes)
 
 
-def see_process(usage: Usage, uuid: str, tick: Tick, told: Carried, config: Config) -> ProcessNow:
-    facts = tick.processes[usage.pid]
+def see_process(usage: Usage, facts: Process, run: Run, told: Carried, config: Config) -> ProcessNow:
     identity = resolve(facts.uid, facts.login_uid, facts.user, facts.login_user, facts.cgroup)
-    trace = told.traces[uuid, usage.pid, facts.start_time_ms]
     return ProcessNow(
         usage.pid,
         facts.start_time_ms,
@@ -235,14 +233,15 @@ def see_process(usage: Usage, uuid: str, tick: Tick, told: Carried, config: Conf
         usage.type,
         usage.memory_mib,
         usage.sm_percent,
-        trace.state,
-        tell_since(told, trace.held_since_ms, trace.began),
+        run.state,
+        tell_since(told, run) if run.state == IDLE_HELD else None,
     )
 
 
-def tell_since(told: Carried, since_ms: int | None, is_exact: bool) -> Since | None:
+def tell_since(told: Carried, run: Run) -> Since | None:
     """The beginning of a state, unless this tick comes after a hole, with nothing before that it could be joined to."""
-    return None if since_ms is None or told.unbroken_ms == told.success_ms else Since(since_ms, is_exact)
+    is_exact = run.since_ms != told.unbroken_ms
+    return None if told.unbroken_ms == told.success_ms else Since(run.since_ms, is_exact)
 
 
 def gather_users(processes: list[ProcessNow]) -> list[UserNow]:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from gua_sample import idleness, pending, schema, store
+from gua_sample import idle_state, pending, schema, store
+from gua_sample.idleness import runs_now
+from gua_sample.look_back import recall
 from gua_sample.partition_names import DAY_MS
 from gua_sample.records import CardFacts, Tick
 from gua_sample.simulate import Laboratory
@@ -107,9 +109,10 @@ def test_it_can_be_imported(old: Path, tmp_path: Path) -> None:
     assert {"compute_slices", "parent_memory_mib"} <= set(columns(partitions(tmp_path / "new")[0]))
 
 
-def test_its_idle_state_is_understood(old: Path) -> None:
-    carried = idleness.load(str(old))
-    assert carried is not None
+def test_an_idle_state_that_is_not_understood_is_made_again_from_the_ticks(old: Path) -> None:
+    assert idle_state.load(str(old)) is None
+    carried = recall(str(old), next_tick())
+    assert min(run.since_ms for run in runs_now(carried).values()) < next_tick().ts_ms - DAY_MS // 24
     assert carried.traces
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gua_sample import idleness
+from gua_sample import idle_state
 from gua_sample.whole_file import ABANDONED_SECONDS
 from tests.lab import MONDAY_MS
 from tests.machine import Machine, one_line
@@ -52,7 +52,7 @@ def test_the_file_is_there_for_everybody_whatever_the_umask(machine: Machine, fi
     assert list(series(file, "gpu_idle_device_temperature_celsius").values()) == [61]
     assert series(file, "gua_last_tick_timestamp_seconds") == {"": machine.ticks()[0]["ts_ms"] / 1000}
     assert os.listdir(file.parent) == ["gua.prom"]
-    assert sorted(os.listdir(machine.data_dir)) == [idleness.NAME, "samples"]
+    assert sorted(os.listdir(machine.data_dir)) == [idle_state.NAME, "samples"]
 
 
 def test_a_simulated_laboratory_has_metrics_too(machine: Machine, file: Path) -> None:
@@ -84,13 +84,11 @@ def test_nothing_of_it_is_imported_unless_it_is_wanted(machine: Machine, file: P
 
     machine.scenario.add_card(compute=[(PID, 100)])
     plain = imported()
-    ours = {"gua_sample.metrics", "gua_sample.idleness", "gua_sample.identity"}
+    ours = {"gua_sample.metrics", "gua_sample.idleness", "gua_sample.idle_state", "gua_sample.identity"}
     assert not plain & ours
     # Without what an earlier run left, the history tells; then that need not be read again.
     more = imported("--textfile", str(file)) - plain
-    assert {name for name in more if name.startswith("gua")} - ours == {
-        *("gua_sample.look_back", "gua_sample.past_ticks", "gua_sample.policy_sql"),
-    }
+    assert {name for name in more if name.startswith("gua")} - ours == {"gua_sample.look_back", "gua_sample.past_ticks"}
     assert imported("--textfile", str(file)) - plain == ours
 
 
@@ -209,7 +207,7 @@ def test_killed_at_any_moment_the_file_is_whole_and_the_next_run_goes_on(machine
     assert moment > 10
     machine.tick("--textfile", str(file))
     assert len(series(file, "gua_card_status")) == 1
-    assert idleness.load(str(machine.data_dir)) is not None
+    assert idle_state.load(str(machine.data_dir)) is not None
 
 
 def test_samplers_at_the_same_time_leave_one_whole_file(machine: Machine, file: Path) -> None:
@@ -237,9 +235,9 @@ def test_idle_time_outlives_midnight_and_the_loss_of_what_was_carried(machine: M
     machine.scenario.add_card(compute=[(PID, 8192)], utilization_percent=80)
     assert [idle_run(machine, file, number) for number in range(12)] == [0, *range(0, 330, 30)]
     assert len(machine.partitions()) == 2
-    (machine.data_dir / idleness.NAME).unlink()
+    (machine.data_dir / idle_state.NAME).unlink()
     assert idle_run(machine, file, 12) == 330
-    (machine.data_dir / idleness.NAME).write_bytes(b"\x00\xff" * 100)
+    (machine.data_dir / idle_state.NAME).write_bytes(b"\x00\xff" * 100)
     assert idle_run(machine, file, 13) == 360
     assert list(series(file, "gpu_idle_process_idle_memory_bytes").values()) == [8192 << 20]
     assert idle_run(machine, file, 14, sm_percent=1) == 0
@@ -265,11 +263,11 @@ def test_a_tick_that_a_reader_holds_up_counts_all_the_same(machine: Machine, fil
 
 def test_what_is_carried_cannot_be_written_is_said_and_looked_up_instead(machine: Machine, file: Path) -> None:
     machine.scenario.add_card(compute=[(PID, 8192)], utilization_percent=80)
-    (machine.data_dir / idleness.NAME).mkdir(parents=True)
+    (machine.data_dir / idle_state.NAME).mkdir(parents=True)
     for number in range(4):
         machine.scenario.cards[0].update(process_utilization=[(PID, 1_000_000 * (number + 1), 0)])
         done = machine.sample("--textfile", str(file), clock_ms=MONDAY_MS + number * EVERY_MS)
         assert done.returncode == 0
         assert one_line(done.stderr)
-        assert f"/{idleness.NAME} can't be written (Is a directory): " in done.stderr
+        assert f"/{idle_state.NAME} can't be written (Is a directory): " in done.stderr
     assert list(series(file, "gpu_idle_process_idle_seconds").values()) == [60]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gua_report.live.cards_now import CardSeen, Since, find_lasting, restore, see_card, to_plain
+from gua_report.live.cards_now import CardSeen, Since, find_lasting, see_card
 from gua_report.live.last_tick import fill_in, read_recent
 from gua_report.ticks.newest import list_history
 from gua_report.ticks.open_partition import open_partition
 from gua_sample import look_back as looking
-from gua_sample.idleness import NOTHING, CardTrace, Carried, sight_of
+from gua_sample.idle_state import from_text, to_text
+from gua_sample.idleness import NOTHING, Carried, Rules, Run, runs_now, sight_of
 from gua_sample.partition_names import samples_dir
 from gua_sample.past_ticks import Past
-from gua_sample.policy import DEFAULT, IDLE_HELD
+from gua_sample.policy import ACTIVE, IDLE_HELD
 from gua_sample.records import Boot, Process, Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import (
@@ -46,7 +50,7 @@ from tests.lab import (
 def carry(folder: Path | str, now: Tick, known: Carried = NOTHING, days: int = 7, seconds: float = 60) -> Carried:
     """The state at the moment of a tick that is not in the history."""
     past = past_of(folder, now, days, seconds)
-    return looking.look_back(past, sight_of(now), set(now.processes), find_lasting, known)
+    return looking.look_back(past, sight_of(now), find_lasting, known)
 
 
 def look_back(folder: Path | str, now: Tick, days: int = 7, seconds: float = 60) -> list[CardSeen]:
@@ -55,13 +59,13 @@ def look_back(folder: Path | str, now: Tick, days: int = 7, seconds: float = 60)
 
 
 def see(now: Tick, carried: Carried) -> list[CardSeen]:
-    return [see_card(card, now, carried, CONFIG) for card in now.cards]
+    return [see_card(card, now, carried, runs_now(carried), CONFIG) for card in now.cards]
 
 
 def past_of(folder: Path | str, now: Tick, days: int = 7, seconds: float = 60) -> Past:
     partitions = list_history(samples_dir(str(folder))).partitions
     reach = (now.ts_ms - days * DAY_MS, now.ts_ms)
-    return Past(partitions, open_partition, DEFAULT, reach, print, seconds)
+    return Past(partitions, open_partition, Rules(), reach, print, seconds)
 
 
 def at(minute: float, *gpus: Gpu, boot: str = "boot-1") -> Tick:
@@ -160,20 +164,38 @@ def test_no_longer_than_so_many_seconds(tmp_path: Path) -> None:
     assert since(look_back(tmp_path, at(30.5, held()), seconds=-1)) is None
 
 
+def test_what_is_read_within_these_seconds_is_told(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 600, held()))
+    with mock.patch.object(time, "monotonic", side_effect=itertools.count(0, 0.001).__next__):  # a ms for each tick
+        told = since(look_back(tmp_path, at(600.5, held()), seconds=0.3))
+    assert told
+    assert 400 < told[0] < 480
+    assert not told[1]
+
+
 def test_an_idle_process_beside_a_busy_one_is_found(tmp_path: Path) -> None:
     working = Job(100, "alice", sm_percent=50)
     write(tmp_path, minutes(0, 30, busy(working, BOB)) + minutes(30, 60, busy(ALICE, BOB)))
     told = look_back(tmp_path, at(60.5, busy(ALICE, BOB)))
     assert since(told) == (0, False)
-    # At the first tick of it, the one before still saw it work.
-    assert idle(told) == {100: (31, True)}
+    assert idle(told) == {100: (30, True)}
 
 
-def test_a_process_is_idle_by_itself_only_with_a_tick_before(tmp_path: Path) -> None:
+def test_a_process_is_idle_beside_others_at_once(tmp_path: Path) -> None:
     write(tmp_path, minutes(0, 30, busy(Job(100, "alice", sm_percent=50), BOB)))
-    assert idle(look_back(tmp_path, at(30.5, busy(ALICE, BOB)))) == {}
-    assert idle(look_back(tmp_path / "nowhere", at(30.5, busy(ALICE, BOB)))) == {}
-    assert idle(look_back(tmp_path, at(40, held(ALICE)))) == {100: None}
+    assert idle(look_back(tmp_path, at(30.5, busy(ALICE, BOB)))) == {100: (30.5, True)}
+    assert idle(look_back(tmp_path / "nowhere", at(30.5, busy(ALICE, BOB)))) == {100: None}
+
+
+def test_two_identities_of_one_person_are_judged_as_one(tmp_path: Path) -> None:
+    ticks = minutes(0, 30, busy(ALICE, BOB))
+    write(tmp_path, ticks)
+    rules, now = Rules(people={"alice": "Eve", "bob": "Eve"}), at(30.5, busy(ALICE, BOB))
+    past = Past(
+        list_history(samples_dir(str(tmp_path))).partitions, open_partition, rules, (MONDAY_MS, now.ts_ms), print
+    )
+    runs = runs_now(looking.look_back(past, sight_of(now, rules), find_lasting))
+    assert set(runs.values()) == {Run(ACTIVE, MONDAY_MS)}
 
 
 def test_a_new_process_with_the_pid_of_an_old_one_begins_anew(tmp_path: Path) -> None:
@@ -195,19 +217,18 @@ def test_what_was_told_before_is_taken_over(tmp_path: Path) -> None:
     now = at(90.5, held())
     known = carry(tmp_path, now)
     # Something that the ticks don't say: so it must come from there.
-    cards = {"GPU-0": CardTrace(IDLE_HELD, 5)}
-    traces = {key: trace._replace(held_since_ms=6, began=True) for key, trace in known.traces.items()}
-    claimed = restore(to_plain(known._replace(cards=cards, traces=traces, unbroken_ms=1)))
+    runs = {key: run._replace(since_ms=5 if key[1] is None else 6) for key, run in known.runs.items()}
+    claimed = from_text(to_text(known._replace(runs=runs, unbroken_ms=1)))
 
-    def told(minute: float) -> tuple[CardTrace, list[int | None], int | None]:
+    def told(minute: float) -> tuple[list[int], int | None]:
         carried = carry(tmp_path, at(minute, held()), claimed)
-        return carried.cards["GPU-0"], [trace.held_since_ms for trace in carried.traces.values()], carried.unbroken_ms
+        return [run.since_ms for run in runs_now(carried).values()], carried.unbroken_ms
 
-    assert told(90.5) == (cards["GPU-0"], [6], 1)
+    assert told(90.5) == ([5, 6], 1)
     write(tmp_path, minutes(91, 100, held()))
-    assert told(100.5) == (cards["GPU-0"], [6], 1)
-    write(tmp_path, minutes(101, 102, busy()) + minutes(102, 103, held()))
-    changed = at(103.5, held())
+    assert told(100.5) == ([5, 6], 1)
+    write(tmp_path, minutes(101, 102, busy()) + minutes(102, 105, held()))
+    changed = at(105.5, held())
     assert since(see(changed, carry(tmp_path, changed, claimed))) == (102, True)
 
 
@@ -271,6 +292,7 @@ def test_what_is_hidden_now_is_as_the_sampler_saw_it(tmp_path: Path) -> None:
 
 
 GPUS = [busy(), held(), free(), lost(), busy(ALICE, BOB), held(ALICE, BOB), busy(ALICE), held(Job(memory_mib=None))]
+GPUS += [busy(ALICE._replace(sm_percent=6), BOB._replace(sm_percent=5)), Gpu(0, 95.0)]
 GPUS += [Gpu(0, 4.0, (Job(100, sm_percent=4), BOB)), Gpu(0, None, (ALICE,)), Gpu(0, 0.0, (), used_mib=5000)]
 
 

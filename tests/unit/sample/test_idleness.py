@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gua_sample import idleness, metrics
-from gua_sample.idleness import NOTHING, Carried, Trace, follow_tick
+from gua_sample import idle_state, metrics
+from gua_sample.idleness import NOTHING, Carried, Run, Trace, follow_tick, runs_now
 from gua_sample.look_back import recall
-from gua_sample.policy import AT_0, HOLDS, IDLE_HELD, RESTS
+from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
 from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import (
@@ -46,16 +46,14 @@ def fold(ticks: Iterable[Tick], carried: Carried = NOTHING) -> Carried:
     return carried
 
 
-def stored(carried: Carried | None) -> tuple[object, ...]:
-    """What of it is in the file."""
-    assert carried
-    return *carried[:4], {key: trace[:4] for key, trace in carried.traces.items()}
+def idle_since(carried: Carried) -> int | None:
+    trace = carried.traces.get(KEY)
+    return trace.idle_since_ms if trace else None
 
 
-def trace_of(*sm_percents: int | None, key: idleness.Key = KEY) -> Trace:
-    """Of a process on a busy card, after ticks with these SM utilizations."""
-    jobs = [Job(100, sm_percent=percent) for percent in sm_percents]
-    return fold(tick(number * EVERY_MS, busy(job, BOB)) for number, job in enumerate(jobs, 1)).traces[key]
+def after(*gpus: Gpu, every_ms: int = EVERY_MS) -> Carried:
+    """The state after one tick of each."""
+    return fold(tick(MONDAY_MS + number * every_ms, gpu, interval_ms=every_ms) for number, gpu in enumerate(gpus))
 
 
 @pytest.mark.parametrize(
@@ -76,43 +74,69 @@ def trace_of(*sm_percents: int | None, key: idleness.Key = KEY) -> Trace:
     ],
 )
 def test_a_process_is_idle_from_its_second_tick_in_a_row_at_0(sm_percents: list[int | None], since: int | None) -> None:
-    expected = None if since is None else since * EVERY_MS
-    assert trace_of(*sm_percents).idle_since_ms == expected
+    jobs = [Job(100, sm_percent=percent) for percent in sm_percents]
+    carried = fold(tick(number * EVERY_MS, busy(job, BOB)) for number, job in enumerate(jobs, 1))
+    assert idle_since(carried) == (None if since is None else since * EVERY_MS)
 
 
 def test_a_process_that_holds_a_card_without_work_is_idle_held_at_once() -> None:
     carried = fold(series(MONDAY_MS, 3, held(Job(100, sm_percent=None)), every_ms=EVERY_MS))
-    assert carried.traces[KEY].held_since_ms == MONDAY_MS
-    assert carried.traces[KEY].idle_since_ms is None  # nobody knows its SM utilization
+    assert runs_now(carried)[KEY] == Run(IDLE_HELD, MONDAY_MS)
+    assert idle_since(carried) is None  # nobody knows its SM utilization
 
 
 def test_a_pid_that_is_used_again_starts_anew() -> None:
     before = series(MONDAY_MS, 5, held(ALICE), every_ms=EVERY_MS)
     again = tick(MONDAY_MS + 5 * EVERY_MS, held(ALICE._replace(start_time_ms=6000)))
-    trace = fold([*before, again]).traces["GPU-0", 100, 6000]
-    assert trace == Trace(again.ts_ms, again.ts_ms, None, again.ts_ms, HOLDS | RESTS | AT_0, IDLE_HELD)
+    carried, key = fold([*before, again]), ("GPU-0", 100, 6000)
+    assert carried.traces[key] == Trace(again.ts_ms, None)
+    assert runs_now(carried)[key] == Run(IDLE_HELD, again.ts_ms)
 
 
 @pytest.mark.parametrize("away", [2, 3])
 def test_missing_ticks_are_bridged_up_to_the_longest_gap(away: int) -> None:
     before = series(MONDAY_MS, 25, held(ALICE), every_ms=EVERY_MS)
     after = tick(MONDAY_MS + (24 + away) * EVERY_MS, held(ALICE))
-    trace = fold([*before, after]).traces[KEY]
-    assert trace.held_since_ms == (MONDAY_MS if away == 2 else after.ts_ms)
-    assert trace.idle_since_ms == (MONDAY_MS + EVERY_MS if away == 2 else None)
+    carried = fold([*before, after])
+    assert runs_now(carried)[KEY].since_ms == (MONDAY_MS if away == 2 else after.ts_ms)
+    assert idle_since(carried) == (MONDAY_MS + EVERY_MS if away == 2 else None)
 
 
 def test_a_reboot_ends_everything() -> None:
     before = series(MONDAY_MS, 5, held(ALICE), every_ms=EVERY_MS)
     after = tick(MONDAY_MS + 5 * EVERY_MS, held(ALICE), boot="boot-2")
-    assert fold([*before, after]).traces[KEY][:4] == (after.ts_ms, after.ts_ms, None, after.ts_ms)
+    carried = fold([*before, after])
+    assert runs_now(carried)[KEY] == Run(IDLE_HELD, after.ts_ms)
+    assert carried.traces == {KEY: Trace(after.ts_ms, None)}
 
 
 def test_a_tick_without_cards_is_an_error_and_no_success() -> None:
     ticks = [*series(MONDAY_MS, 3, held(ALICE), every_ms=EVERY_MS), tick(MONDAY_MS + 3 * EVERY_MS, error="timeout")]
     carried = fold(ticks)
     assert (carried.success_ms, carried.errors) == (MONDAY_MS + 2 * EVERY_MS, 1)
-    assert fold(series(MONDAY_MS + 4 * EVERY_MS, 1, held(ALICE)), carried).traces[KEY].held_since_ms == MONDAY_MS
+    later = fold(series(MONDAY_MS + 4 * EVERY_MS, 1, held(ALICE)), carried)
+    assert runs_now(later)[KEY] == Run(IDLE_HELD, MONDAY_MS)
+
+
+def test_the_time_between_two_ticks_is_judged_when_the_second_is_there() -> None:
+    ticks = [held(ALICE)] * 3 + [Gpu(utilization=30.0, jobs=(ALICE,)), held(ALICE), held(ALICE)]
+    times = [MONDAY_MS + number * EVERY_MS for number in range(len(ticks))]
+    told = [runs_now(after(*ticks[:count]))[KEY] for count in range(3, 7)]
+    # With a mean of 15 %, the time before the fourth tick and that after it were no idle time.
+    assert told == [Run(IDLE_HELD, times[0]), Run(ACTIVE, times[2]), Run(IDLE_HELD, times[4]), Run(IDLE_HELD, times[4])]
+
+
+@pytest.mark.parametrize(("every_ms", "since"), [(MINUTE_MS, 0), (2 * MINUTE_MS, 2)])
+def test_who_is_seen_at_a_single_tick_of_a_short_interval_has_held_nothing(every_ms: int, since: int) -> None:
+    held_now = after(free(), held(ALICE), every_ms=every_ms)
+    assert runs_now(held_now)["GPU-0", None, None] == Run(IDLE_HELD, MONDAY_MS + every_ms)
+    gone = after(free(), held(ALICE), free(), every_ms=every_ms)
+    assert runs_now(gone)["GPU-0", None, None] == Run(TRULY_IDLE, MONDAY_MS + since * every_ms)
+
+
+def test_who_comes_to_an_idle_card_and_works_ends_no_idle_time_of_others() -> None:
+    working = held(ALICE, BOB)._replace(utilization=90.0)
+    assert runs_now(after(held(ALICE), held(ALICE), working, working))[KEY] == Run(IDLE_HELD, MONDAY_MS)
 
 
 def ongoing(folder: str, newest_ms: int) -> dict[tuple[str, int], int]:
@@ -124,8 +148,8 @@ def ongoing(folder: str, newest_ms: int) -> dict[tuple[str, int], int]:
 
 
 def held_since(carried: Carried) -> dict[tuple[str, int], int]:
-    now = {key[:2]: one for key, one in carried.traces.items() if one.seen_ms == carried.times_ms[-1]}
-    return {key: one.held_since_ms for key, one in now.items() if one.held_since_ms is not None}
+    found = runs_now(carried).items()
+    return {(uuid, pid): run.since_ms for (uuid, pid, _), run in found if pid is not None and run.state == IDLE_HELD}
 
 
 @pytest.mark.parametrize("hour", [1, 9])
@@ -138,7 +162,8 @@ def test_a_laboratory_that_idles_over_midnight_does_so_as_long_as_reports_say(ho
         assert found == held_since(carried)
         assert any(since < end_ms // DAY_MS * DAY_MS for since in found.values())  # one of them since yesterday
         # The same again if there is only the history.
-        assert recall(folder, ticks[-1]).traces == carried.traces
+        recalled = recall(folder, ticks[-1])
+        assert (held_since(recalled), recalled.traces) == (held_since(carried), carried.traces)
 
 
 GPUS = st.sampled_from(
@@ -158,7 +183,7 @@ def test_any_history_gives_the_episodes_of_reports(scenes: list[tuple[Gpu, int, 
         ts_ms += steps * EVERY_MS
         failed &= steps == 1
         ticks.append(tick(ts_ms, *([] if failed else [gpu]), interval_ms=EVERY_MS, error="timeout" if failed else None))
-    if not ticks[-1].cards:
+    while not ticks[-1].cards:
         ticks.pop()
     with written(ticks) as folder:
         assert ongoing(folder, ticks[-1].ts_ms) == held_since(fold(ticks))
@@ -170,24 +195,49 @@ def test_any_history_gives_the_episodes_of_reports(scenes: list[tuple[Gpu, int, 
 def run(folder: Path, one: Tick) -> Carried:
     """As a run of the sampler does it: the tick is stored, and then told from what there is."""
     write(folder, [one])
-    carried = metrics.carry(str(folder), idleness.load(str(folder)) or NOTHING, one)
-    idleness.save(str(folder), carried)
+    carried = metrics.carry(str(folder), idle_state.load(str(folder)) or NOTHING, one)
+    idle_state.save(str(folder), carried)
     return carried
 
 
 def state(folder: Path) -> Path:
-    return folder / idleness.NAME
+    return folder / idle_state.NAME
 
 
 def test_what_a_run_leaves_is_what_the_next_one_finds(tmp_path: Path) -> None:
     ticks = series(MONDAY_MS - 2 * EVERY_MS, 5, held(ALICE, Job(101, start_time_ms=None)), lost(1), every_ms=EVERY_MS)
     for one in ticks:
         carried = run(tmp_path, one)
-    assert stored(idleness.load(str(tmp_path))) == stored(carried) == stored(fold(ticks))
-    assert carried.traces[KEY].idle_since_ms == MONDAY_MS - EVERY_MS
+    assert idle_state.load(str(tmp_path)) == carried == fold(ticks)
+    assert idle_since(carried) == MONDAY_MS - EVERY_MS
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"gua idle state, version 1\nend\n", b"{}", None])
+def test_what_the_last_tick_told_is_judged_by_the_next_run(tmp_path: Path) -> None:
+    """Somebody passes, is joined by others, works; the driver fails; a card gets lost."""
+    gpus = [free(), held(ALICE), free(), held(ALICE), busy(ALICE, BOB), held(ALICE, BOB), held(ALICE), None]
+    gpus += [
+        held(Job(100, memory_mib=None, sm_percent=None)),
+        Gpu(utilization=30.0, used_mib=5000),
+        lost(),
+        held(ALICE),
+    ]
+    ticks = []
+    for number, gpu in enumerate(gpus):
+        error = None if gpu else "timeout"
+        ticks.append(tick(MONDAY_MS + number * EVERY_MS, *([gpu] if gpu else []), error=error, interval_ms=EVERY_MS))
+        assert run(tmp_path, ticks[-1]) == idle_state.load(str(tmp_path)) == fold(ticks)
+
+
+def test_a_file_of_version_1_is_made_anew_from_the_history(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 30, held(ALICE), every_ms=EVERY_MS))
+    newest_ms = MONDAY_MS + 29 * EVERY_MS
+    lines = ["gua idle state, version 1", "boot-1", f"{newest_ms - EVERY_MS} {newest_ms}", str(newest_ms), "3"]
+    state(tmp_path).write_text("\n".join([*lines, f"GPU-0\t100\t5000\t{newest_ms}\t-\t-\t5", "end", ""]))
+    assert runs_now(run(tmp_path, tick(newest_ms + EVERY_MS, held(ALICE))))[KEY] == Run(IDLE_HELD, MONDAY_MS)
+    assert state(tmp_path).read_text().startswith("gua idle state, version 2\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"gua idle state, version 2\nend\n", b"{}", None])
 def test_a_damaged_or_missing_file_is_made_again_from_the_history(tmp_path: Path, content: bytes | None) -> None:
     ticks = series(MONDAY_MS - 10 * EVERY_MS, 30, held(ALICE), every_ms=EVERY_MS)
     for one in ticks[:-1]:
@@ -196,7 +246,7 @@ def test_a_damaged_or_missing_file_is_made_again_from_the_history(tmp_path: Path
         state(tmp_path).unlink()
     else:
         state(tmp_path).write_bytes(content)
-    assert stored(run(tmp_path, ticks[-1])) == stored(fold(ticks))
+    assert run(tmp_path, ticks[-1]) == fold(ticks)
 
 
 def test_a_file_with_a_line_or_a_word_too_few_is_not_believed(tmp_path: Path) -> None:
@@ -208,17 +258,17 @@ def test_a_file_with_a_line_or_a_word_too_few_is_not_believed(tmp_path: Path) ->
         whole.replace("\t100\t", "\t"),
     ):
         state(tmp_path).write_text(damaged)
-        assert idleness.load(str(tmp_path)) is None
+        assert idle_state.load(str(tmp_path)) is None
 
 
 def test_what_a_newer_gua_adds_to_a_line_is_passed_over(tmp_path: Path) -> None:
     run(tmp_path, tick(MONDAY_MS, held(ALICE)))
-    expected = idleness.load(str(tmp_path))
+    expected = idle_state.load(str(tmp_path))
     lines = state(tmp_path).read_text().splitlines()
     newer = [f"{line}\tmore" if "\t" in line else line for line in lines]
     assert newer != lines
     state(tmp_path).write_text("\n".join([*newer, ""]))
-    assert idleness.load(str(tmp_path)) == expected
+    assert idle_state.load(str(tmp_path)) == expected
 
 
 def test_ticks_that_went_by_without_the_file_are_looked_up(tmp_path: Path) -> None:
@@ -227,7 +277,7 @@ def test_ticks_that_went_by_without_the_file_are_looked_up(tmp_path: Path) -> No
     run(tmp_path, tick(MONDAY_MS, held(ALICE)))
     write(tmp_path, series(MONDAY_MS + EVERY_MS, 120, held(ALICE), every_ms=EVERY_MS))
     carried = run(tmp_path, tick(MONDAY_MS + 121 * EVERY_MS, held(ALICE)))
-    assert carried.traces[KEY].held_since_ms == MONDAY_MS
+    assert runs_now(carried)[KEY].since_ms == MONDAY_MS
     assert carried.errors == 1
 
 
@@ -235,7 +285,7 @@ def test_after_a_clock_was_set_back_time_does_not_run_backwards(tmp_path: Path) 
     for one in series(MONDAY_MS, 5, held(ALICE), every_ms=EVERY_MS):
         run(tmp_path, one)
     carried = run(tmp_path, tick(MONDAY_MS - HOUR_MS, held(ALICE)))
-    assert carried.traces[KEY].held_since_ms == MONDAY_MS - HOUR_MS
+    assert runs_now(carried)[KEY].since_ms == MONDAY_MS - HOUR_MS
 
 
 @pytest.mark.parametrize(("days", "seen"), [(3, 3), (12, 8)])
@@ -244,7 +294,7 @@ def test_history_is_read_back_as_far_as_somebody_idles_but_not_for_ever(tmp_path
     ticks = series(end_ms - days * DAY_MS, days * 144, held(ALICE), every_ms=10 * MINUTE_MS)
     write(tmp_path, ticks)
     recalled = recall(str(tmp_path), tick(end_ms, held(ALICE)))
-    assert recalled.traces[KEY].held_since_ms == end_ms - seen * DAY_MS
+    assert runs_now(recalled)[KEY].since_ms == end_ms - seen * DAY_MS
 
 
 def test_a_partition_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None:
@@ -252,4 +302,4 @@ def test_a_partition_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None:
     write(tmp_path, ticks)
     (tmp_path / "samples" / "2026-11-15.sqlite").write_bytes(b"x" * 5000)
     recalled = recall(str(tmp_path), tick(MONDAY_MS + 10 * EVERY_MS, held(ALICE)))
-    assert recalled.traces[KEY].held_since_ms == MONDAY_MS
+    assert runs_now(recalled)[KEY].since_ms == MONDAY_MS

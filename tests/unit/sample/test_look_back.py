@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from gua_report.live.cards_now import find_lasting
 from gua_sample import look_back as looking
 from gua_sample import past_ticks
-from gua_sample.idleness import NOTHING, Carried, Key, follow, sight_of
-from gua_sample.look_back import Times, look_back
+from gua_sample.idleness import NOTHING, Carried, Key, Rules, Runs, follow_idle, runs_now, sight_of
+from gua_sample.look_back import find_intervals, look_back
 from gua_sample.partition_file import Writer, open_to_read
 from gua_sample.partition_names import list_partitions, samples_dir
 from gua_sample.past_ticks import Past
-from gua_sample.policy import DEFAULT
+from gua_sample.policy import IDLE_HELD
 from gua_sample.records import Tick
 from tests.histories import many
 from tests.lab import (
@@ -48,6 +48,9 @@ GPUS = [
     *(busy(ALICE, BOB), busy(ALICE._replace(sm_percent=None), BOB), busy(ALICE._replace(sm_percent=3), BOB)),
     *(busy(BOB), held(ALICE, BOB), held(*SMALL), held(SMALL[0], ALICE), held(SMALL[0], Job(memory_mib=None))),
     *(Gpu(utilization=None, jobs=(ALICE,)), Gpu(utilization=4.0, jobs=(ALICE, BOB))),
+    *(busy(ALICE._replace(sm_percent=6), BOB._replace(sm_percent=5)), busy(ALICE, ALICE._replace(pid=101))),
+    *(held(ALICE, Job(7, "gdm", None, 3, type="graphics")), Gpu(0, 0.0, (Job(7, "gdm", None, type="graphics"),), 300)),
+    *(Gpu(0, 60.0, (Job(100, memory_mib=None, sm_percent=0), Job(200, "bob", None, 70)), 9000), Gpu(0, 95.0)),
     unpartitioned(),
     None,  # no such card
 ]
@@ -101,27 +104,27 @@ def history_of(stretches: list[Stretch], every_ms: int) -> list[Tick]:
 
 def past_of(folder: Path | str, end_ms: int) -> Past:
     partitions = list_partitions(samples_dir(str(folder)))
-    return Past(partitions, open_to_read, DEFAULT, (end_ms - 7 * 24 * HOUR_MS, end_ms), print)
+    return Past(partitions, open_to_read, Rules(), (end_ms - 7 * 24 * HOUR_MS, end_ms), print)
 
 
 def follow_each(folder: str, now: Tick) -> Carried:
     """The state by the plain way: every past tick is read and followed."""
-    past, times, carried = past_of(folder, now.ts_ms), Times(), NOTHING
-    rows = past.read((now.ts_ms - 7 * 24 * HOUR_MS, now.ts_ms), None, None)[::-1]
-    times.put_before(rows)
-    for row in rows:
-        carried = follow(carried, row.sight(), times.joins)
-    return follow(carried, sight_of(now), times.joins)
+    carried, sights = NOTHING, past_of(folder, now.ts_ms).read((now.ts_ms - 7 * 24 * HOUR_MS, now.ts_ms))[::-1]
+    intervals = find_intervals(sights)
+    for sight in [*sights, sight_of(now)]:
+        carried = follow_idle(carried, sight, intervals.__getitem__)
+    return carried
 
 
 def findings(told: Carried) -> tuple[object, ...]:
     """What there is to be found: the states of cards and processes, since when, and whether that is exact."""
-    exact = {uuid: card.since_ms != told.unbroken_ms for uuid, card in told.cards.items()}
-    return told.cards, exact, told.traces, told.success_ms, told.boot_id
+    runs = runs_now(told)
+    exact = {key: run.since_ms != told.unbroken_ms for key, run in runs.items()}
+    return runs, exact, told.traces, told.success_ms, told.boot_id
 
 
-def find_all(carried: Carried, edge_ms: int) -> tuple[set[str], set[Key]]:
-    return find_lasting(carried, edge_ms)[0], looking._find_idle(carried, edge_ms)[1]
+def find_all(carried: Carried, runs: Runs, edge_ms: int) -> set[Key]:
+    return find_lasting(carried, runs, edge_ms) | looking._find_idle(carried, runs, edge_ms)
 
 
 @many
@@ -137,11 +140,11 @@ def test_any_history_is_told_as_if_every_tick_had_been_followed_and_as_in_report
     with written(ticks) as folder:
         # Portions are short, so that there are some.
         with mock.patch.object(past_ticks, "FIRST_PORTION_MS", 5 * MINUTE_MS):
-            told = look_back(past_of(folder, now.ts_ms), sight_of(now), None, find_all)
+            told = look_back(past_of(folder, now.ts_ms), sight_of(now), find_all, step=follow_idle)
         assert findings(told) == findings(follow_each(folder, now))
-        since = {key[:2]: trace.held_since_ms for key, trace in told.traces.items() if trace.seen_ms == now.ts_ms}
+        held = {key: run.since_ms for key, run in runs_now(told).items() if run.state == IDLE_HELD}
         # The moment after is a tick more: what begins with it the report can't know yet.
-        assert {key: ms for key, ms in since.items() if ms is not None and ms <= newest.ts_ms} == {
+        assert {(uuid, pid): ms for (uuid, pid, _), ms in held.items() if pid and ms <= newest.ts_ms} == {
             (one.gpu_uuid, one.pid): one.start_ms
             for one in report_of(folder, newest.ts_ms - HOUR_MS, now.ts_ms).episodes.itertuples()
             if one.ongoing
@@ -152,7 +155,7 @@ def test_a_partition_that_cannot_be_read_is_reported_once(tmp_path: Path, capsys
     write(tmp_path, [tick(MONDAY_MS, held())])
     path = tmp_path / "samples" / "2026-11-16.sqlite"
     path.write_bytes(b"x" * 5000)
-    look_back(past_of(tmp_path, MONDAY_MS + 9 * HOUR_MS), sight_of(tick(MONDAY_MS, held())), None, find_all)
+    look_back(past_of(tmp_path, MONDAY_MS + 9 * HOUR_MS), sight_of(tick(MONDAY_MS, held())), find_all)
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"skipped: {path} is not usable")
 
@@ -160,8 +163,8 @@ def test_a_partition_that_cannot_be_read_is_reported_once(tmp_path: Path, capsys
 def test_the_first_tick_of_a_day_has_the_interval_of_those_before_midnight(tmp_path: Path) -> None:
     write(tmp_path, [tick(MONDAY_MS - 5 * number * MINUTE_MS, held()) for number in range(30, -1, -1)])
     now = tick(MONDAY_MS + 4 * MINUTE_MS, held())
-    told = look_back(past_of(tmp_path, now.ts_ms), sight_of(now), None, find_all)
-    assert [card.since_ms for card in told.cards.values()] == [MONDAY_MS - 150 * MINUTE_MS]
+    told = look_back(past_of(tmp_path, now.ts_ms), sight_of(now), find_all, step=follow_idle)
+    assert {run.since_ms for run in runs_now(told).values()} == {MONDAY_MS - 150 * MINUTE_MS}
 
 
 def test_ticks_of_another_day_in_a_partition_do_no_harm(tmp_path: Path) -> None:
@@ -169,5 +172,5 @@ def test_ticks_of_another_day_in_a_partition_do_no_harm(tmp_path: Path) -> None:
     with Writer(str(tmp_path / "samples" / "2026-11-15.sqlite")) as writer:
         writer.write([], [tick(MONDAY_MS + number * MINUTE_MS, held()) for number in range(60)])
     now = tick(MONDAY_MS + HOUR_MS // 2, held())
-    told = look_back(past_of(tmp_path, now.ts_ms), sight_of(now), None, find_all)
+    told = look_back(past_of(tmp_path, now.ts_ms), sight_of(now), find_all, step=follow_idle)
     assert told.success_ms == now.ts_ms
