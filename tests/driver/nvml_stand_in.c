@@ -7,6 +7,9 @@
  *   driver_version = 580.65.06        cards = 2                # one `key = value` a line, the last of equal keys wins
  *   0.uuid = GPU-...                  0.mig.0.uuid = MIG-...   # keys of a card, of a MIG instance of a card
  *   0.compute = 4242:8192 4243:na     # rows of fields, "na" is NVML_VALUE_NOT_AVAILABLE; empty means no row
+ *   0.samples = ~166667:80 ~0:90      # "~" before a time: so many us before the library was initialized
+ *   clock = boottime                  # the clock of such times: monotonic, boottime, or else the epoch's
+ *   0.buffers_answer_success = 1      # buffers of records answer "success" with none, as NVIDIA's own mock does
  *   error.<function> = 9              0.error.<function> = 3   # return this code; 0 exempts from the next
  *   0.error = 15                      # every query of that card and its instances, but not the one for its handle
  *   delay_ms.<function> = 500         0.delay_ms.<function> = 500
@@ -142,9 +145,20 @@ static enum result answer_text(const struct device *device, const char *key, cha
 
 /* ---- the library ---- */
 
+static void read_clock(void) {
+    const char *name = find(&system_wide, "clock");
+    bool is_monotonic = name && strcmp(name, "monotonic") == 0, is_boottime = name && strcmp(name, "boottime") == 0;
+    if (name && !is_monotonic && !is_boottime)
+        give_up("not a clock", name);
+    struct timespec now;
+    clock_gettime(is_monotonic ? CLOCK_MONOTONIC : is_boottime ? CLOCK_BOOTTIME : CLOCK_REALTIME, &now);
+    now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 static enum result initialize(const char *function) {
     if (!is_loaded && !(is_loaded = load_scenario()))
         return DRIVER_NOT_LOADED;
+    read_clock();
     enum result entered = enter(&system_wide, function);
     users += entered == SUCCESS;
     return entered;
@@ -257,6 +271,14 @@ enum result nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *
 
 /* ---- lists ---- */
 
+static bool answers_success(const struct device *device, unsigned *count) {
+    uint64_t is_so = 0;
+    read_number(device, "buffers_answer_success", &is_so);
+    if (is_so)
+        *count = 0;
+    return is_so;
+}
+
 /* The call without a buffer gives the buffer's size, whether or not there is anything to put in it. */
 enum result nvmlDeviceGetSamples(struct device *device, unsigned type, uint64_t last_seen, unsigned *value_type,
                                  unsigned *count, struct sample *samples) {
@@ -265,6 +287,8 @@ enum result nvmlDeviceGetSamples(struct device *device, unsigned type, uint64_t 
     if (list == NULL || type != UTILIZATION_SAMPLES)
         return NOT_SUPPORTED;
     *value_type = UNSIGNED_INT_VALUES;
+    if (answers_success(device, count))
+        return SUCCESS;
     if (samples == NULL) {
         *count = SAMPLE_BUFFER_SIZE;
         return SUCCESS;
@@ -284,6 +308,8 @@ enum result nvmlDeviceGetProcessUtilization(struct device *device, struct proces
     const char *list = find(device, "process_utilization");
     if (list == NULL)
         return NOT_SUPPORTED;
+    if (answers_success(device, count))
+        return SUCCESS;
     unsigned newer = count_rows(list, 1, last_seen + 1), written = 0;
     if (samples == NULL || *count < newer) {
         *count = newer > PROCESS_SAMPLE_BUFFER_SIZE ? newer : PROCESS_SAMPLE_BUFFER_SIZE;

@@ -23,6 +23,7 @@ struct device {
 struct entry { char *key, *value; struct entry *older; };
 
 static struct entry *newest_entry;
+static uint64_t now_us; /* when the library was initialized, by the driver's clock */
 static struct device system_wide = {"", &system_wide, 0};
 static struct device devices[MAXIMUM_CARDS][1 + MAXIMUM_INSTANCES]; /* each card, followed by its instances */
 
@@ -113,8 +114,14 @@ static bool read_number(const struct device *device, const char *key, uint64_t *
     return true;
 }
 
-/* Reads the first row of a list such as "4242:8192 4243:na"; fields that are not given are not available. Returns
- * what follows it, or NULL if there was none. */
+/* "~500" is the time 500 us ago. */
+static uint64_t parse_time_ago(const char *text, const char **end) {
+    uint64_t age_us = parse_number(text + 1, end);
+    return age_us < now_us ? now_us - age_us : 1; /* a clock may have begun only just now */
+}
+
+/* Reads the first row of a list such as "4242:8192 4243:na ~500:80"; fields that are not given are not available.
+ * Returns what follows it, or NULL if there was none. */
 static const char *next_row(const char *list, uint64_t row[MAXIMUM_FIELDS]) {
     list += strspn(list, " \t");
     if (*list == '\0')
@@ -124,6 +131,8 @@ static const char *next_row(const char *list, uint64_t row[MAXIMUM_FIELDS]) {
     for (int i = 0; i < MAXIMUM_FIELDS; i++) {
         if (strncmp(list, "na", 2) == 0)
             list += 2;
+        else if (*list == '~')
+            row[i] = parse_time_ago(list, &list);
         else
             row[i] = parse_number(list, &list);
         if (*list != ':')

@@ -1,6 +1,5 @@
 """Writes scenario files for the stand-in driver. Their format is described at the top of `nvml_stand_in.c`."""
 
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ Row = tuple[int | None, ...]  # None in a row is a value that is not available
 AUTOMATIC = "automatic"  # follows from other settings when the scenario is written
 
 # A healthy, idle A100. Rows are (pid, MiB) in the lists of processes, (µs, %) in samples and (pid, µs, %) in
-# process_utilization, where None as the time is the moment of writing.
+# process_utilization. A time is a number, `ago(seconds)`, or None for the moment at which the driver is asked.
 CARD: Mapping[str, Setting] = {
     "name": "NVIDIA A100-SXM4-80GB",
     "memory_total_mib": 81920,
@@ -25,6 +24,7 @@ CARD: Mapping[str, Setting] = {
     "graphics": (),
     "mps": (),
     "process_utilization": (),
+    "buffers_answer_success": None,
     "power_milliwatts": 62_000,
     "energy_millijoules": 7_200_000_000,
     "temperature_celsius": 33,
@@ -50,6 +50,11 @@ INSTANCE: Mapping[str, Setting] = {
 }
 
 KNOWN_SETTINGS = CARD.keys() | INSTANCE.keys() | {"uuid", "minor_number", "gpu_instance_id"}
+
+
+def ago(seconds: float) -> str:
+    """A time so long before the moment at which the driver is asked, by the driver's clock."""
+    return f"~{round(seconds * 1_000_000)}"
 
 
 class Device:
@@ -81,28 +86,28 @@ class Device:
         held = {(pid, instance): mib for key in PROCESS_LISTS for pid, mib, instance, _ in self.processes(key)}
         return sum(mib or 0 for mib in held.values())
 
-    def resolve(self, now_us: int) -> dict[str, Setting]:
-        """The settings, with those that follow from others or from the time filled in."""
+    def resolve(self) -> dict[str, Setting]:
+        """The settings, with those that follow from others filled in."""
         settings = dict(self.settings)
         total, reserved = settings["memory_total_mib"], settings["memory_reserved_mib"] or 0
         if settings["memory_free_mib"] == AUTOMATIC:
             settings["memory_free_mib"] = None if total is None else max(0, total - reserved - self.used_mib())
         if settings.get("samples") == AUTOMATIC:  # the driver keeps about 100, six a second
             percent = settings["utilization_percent"]
-            times = [now_us - age * 1_000_000 // 6 for age in reversed(range(100))]
-            settings["samples"] = None if percent is None else [(time_us, percent) for time_us in times]
+            times = [ago(number / 6) for number in reversed(range(100))]
+            settings["samples"] = None if percent is None else [(each, percent) for each in times]
         if settings.get("process_utilization"):
             settings["process_utilization"] = [
-                (pid, now_us if time_us is None else time_us, percent)
-                for pid, time_us, percent in settings["process_utilization"]
+                (pid, ago(0) if each is None else each, percent)
+                for pid, each, percent in settings["process_utilization"]
             ]
         for key in PROCESS_LISTS:
             if settings[key] is not None:
                 settings[key] = self.processes(key)
         return settings
 
-    def lines(self, prefix: str, now_us: int) -> Iterator[str]:
-        for key, value in {**self.resolve(now_us), **self.calls}.items():
+    def lines(self, prefix: str) -> Iterator[str]:
+        for key, value in {**self.resolve(), **self.calls}.items():
             if value is not None:
                 yield f"{prefix}{'mig.count' if key == 'mig_count' else key} = {render(value)}"
 
@@ -128,10 +133,10 @@ class Card(Device):
     def processes(self, key: str) -> list[Row]:
         return super().processes(key) + [row for instance in self.instances for row in instance.processes(key)]
 
-    def lines(self, prefix: str, now_us: int) -> Iterator[str]:
-        yield from super().lines(prefix, now_us)
+    def lines(self, prefix: str) -> Iterator[str]:
+        yield from super().lines(prefix)
         for position, instance in enumerate(self.instances):
-            yield from instance.lines(f"{prefix}mig.{position}.", now_us)
+            yield from instance.lines(f"{prefix}mig.{position}.")
 
 
 class Scenario:
@@ -153,16 +158,15 @@ class Scenario:
     def delay(self, function: str, milliseconds: int) -> None:
         self.settings[f"delay_ms.{function}"] = milliseconds
 
-    def text(self, now_us: int) -> str:
+    def text(self) -> str:
         settings = {"cards": len(self.cards), **self.settings}
         lines = [f"{key} = {render(value)}" for key, value in settings.items() if value is not None]
         for card in self.cards:
-            lines.extend(card.lines(f"{card.index}.", now_us))
+            lines.extend(card.lines(f"{card.index}."))
         return "\n".join(lines) + "\n"
 
-    def write(self, path: Path, now_us: int | None = None) -> Path:
-        """Writes the file; `now_us` is the time of the newest sample, the real time unless given."""
-        path.write_text(self.text(time.time_ns() // 1000 if now_us is None else now_us))
+    def write(self, path: Path) -> Path:
+        path.write_text(self.text())
         return path
 
 

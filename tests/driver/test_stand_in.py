@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from . import Scenario, build, environment, with_clock
+from . import Scenario, ago, build, environment, with_clock
 
 MIB = 1024 * 1024
 LIST_FUNCTIONS = {
@@ -197,6 +197,30 @@ def test_samples_end_now_unless_given(ask: Ask) -> None:
     assert {value for _, value in samples} == {37}
     assert abs(samples[-1][0] - time.time_ns() // 1000) < 10_000_000
     assert 16_000_000 < samples[-1][0] - samples[0][0] < 17_000_000
+
+
+@pytest.mark.parametrize("clock", ["boottime", "monotonic"])
+def test_times_before_the_call_are_in_the_clock_of_the_scenario(ask: Ask, clock: str) -> None:
+    scenario = Scenario()
+    scenario.settings["clock"] = clock
+    scenario.add_card(samples=[(ago(2.5), 80), (ago(0), 90)], process_utilization=[(4242, ago(1), 30)])
+    now_us = f"time.clock_gettime_ns(time.CLOCK_{clock.upper()}) // 1000"
+    question = f"""[
+        [s.timeStamp for s in nvmlDeviceGetSamples(card, 1, 0)[1]] + [s.timeStamp for s in records] + [{now_us}]
+        for records in [nvmlDeviceGetProcessUtilization(card, 0)]
+    ][0]"""
+    older, newest, of_process, now = ask(scenario, question)
+    assert (newest - older, newest - of_process) == (2_500_000, 1_000_000)
+    assert 0 <= now - newest < 10_000_000
+
+
+def test_buffers_may_answer_success_without_a_record(ask: Ask) -> None:
+    scenario = Scenario()
+    scenario.add_card(utilization_percent=37, process_utilization=[(4242, ago(1), 30)], buffers_answer_success=1)
+    question = """[
+        answer(lambda: nvmlDeviceGetSamples(card, 1, 0)[1]), answer(lambda: nvmlDeviceGetProcessUtilization(card, 0))
+    ]"""
+    assert ask(scenario, question) == [[], ["NVMLError", 0]]
 
 
 def test_process_utilization_is_that_newer_than_the_last_seen(ask: Ask) -> None:
