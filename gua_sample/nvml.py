@@ -1,6 +1,7 @@
 """The gateway to the driver: it starts NVML, finds the cards and reads each separately, so that one can fail alone.
 
-Only this module, nvml_card (one card) and nvml_gpm (utilization of MIG instances) call NVML.
+Only this module, nvml_card (one card), nvml_buffers (utilization over time) and nvml_gpm (utilization of MIG instances)
+call NVML.
 """
 
 # No `from __future__ import annotations` here: see records.py.

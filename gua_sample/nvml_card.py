@@ -3,11 +3,13 @@
 # No `from __future__ import annotations` here: see records.py.
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import pynvml
 
+from gua_sample import nvml_buffers
+from gua_sample.busy_time import window_us
 from gua_sample.policy import STATUS_OK
 from gua_sample.processes import printable, uptime_ms
 from gua_sample.records import Card, CardFacts, Cursor, Usage
@@ -34,7 +36,6 @@ NO_SUCH_LIST = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_
 # Process utilization is recorded about once a second: in a shorter window, no record does not mean idle.
 SHORTEST_PROCESS_WINDOW_MS = 2000
 NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)  # the driver's "N/A" in either width
-LARGEST_TIMESTAMP = 2**63 - 1  # limit of the store
 LARGEST_PID = 4_194_304  # the kernel's own limit
 IMPLAUSIBLE = "implausible"
 IMPLAUSIBLE_PROCESS_LIST = "implausible_process_list"
@@ -100,18 +101,21 @@ class Place(NamedTuple):
 def read_card(handle: Any, place: Place, cursors: dict[str, Cursor]) -> tuple[Card, Cursor]:
     """The card at this moment, and its cursor for the next tick. Raises NVMLError if its uuid can't be read."""
     uuid = text(pynvml.nvmlDeviceGetUUID, handle)
-    before = cursors.get(uuid)
     now_ms = uptime_ms()
+    before = cursors.get(uuid)
+    since_ms = max(0, now_ms - before.uptime_ms) if before else None
+    samples_cursor, processes_cursor = (before.samples_cursor, before.processes_cursor) if before else (None, None)
     questions = Questions()
     ask = questions.ask
     name = ask("name", text, pynvml.nvmlDeviceGetName, handle)
     total, reserved, used = _memory(questions, handle)
-    percent, source, samples_cursor = _utilization(questions, handle, before.samples_cursor if before else None)
+    percent, source, samples_cursor = _utilization(questions, handle, window_us(since_ms), samples_cursor)
     power = ask("power", pynvml.nvmlDeviceGetPowerUsage, handle)
     energy = ask("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
     temperature = ask("temperature", pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
     persistence_mode = ask("persistence_mode", pynvml.nvmlDeviceGetPersistenceMode, handle)
-    sm_percent, processes_cursor = _process_utilization(questions, handle, before, now_ms)
+    mean = percent if source == "samples" else None
+    sm_percent, processes_cursor = _process_utilization(questions, handle, since_ms, processes_cursor, mean)
     usages = _usages(questions, handle, total, sm_percent)
     slices = None
     if place.mig_index is not None:
@@ -155,37 +159,13 @@ def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, 
     return _mib(memory.total), _mib(memory.reserved), _mib(used) if used >= 0 else None
 
 
-def _newer(fetch: Callable[[int], list[Any]], cursor: int | None, empty: type[pynvml.NVMLError]) -> list[Any]:
-    """The buffer's records that are newer than the cursor; none if the driver answers with the error `empty`.
-
-    Timestamps count from the epoch or from boot, depending on the platform, so the cursor is the largest one that
-    the driver itself gave. If all records are older, the driver's clock was set back, and all of them are new.
-    """
-
-    def records(since: int) -> list[Any]:
-        try:
-            return fetch(since)
-        except empty:
-            return []
-
-    since = cursor or 0
-    new = [record for record in records(since) if since < record.timeStamp <= LARGEST_TIMESTAMP]
-    if not new and cursor:
-        everything = records(0)
-        if everything and max(record.timeStamp for record in everything) < cursor:
-            return everything
-    return new
-
-
-def _utilization(questions: Questions, handle: Any, cursor: int | None) -> tuple[float | None, str | None, int | None]:
-    """Percent, source and next cursor: the mean of the driver's buffer since the last tick, else the current rate."""
-    samples = partial(pynvml.nvmlDeviceGetSamples, handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES)
-    # NOT_FOUND: the buffer of an idle card is empty. The rate raises other errors again.
-    new = _newer(lambda since: samples(since)[1], cursor, pynvml.NVMLError)
-    # Some MIG-enabled cards fill the buffer with values that are no percentages.
-    values = [value for value in (sample.sampleValue.uiVal for sample in new) if value <= 100]
-    if values:
-        return round(sum(values) / len(values), 2), "samples", max(sample.timeStamp for sample in new)
+def _utilization(
+    questions: Questions, handle: Any, length_us: int, cursor: int | None
+) -> tuple[float | None, str | None, int | None]:
+    """Percent, source and next cursor: the mean over time of the driver's buffer, else the current rate."""
+    percent, cursor = nvml_buffers.card_utilization(handle, length_us, cursor)
+    if percent is not None:
+        return percent, "samples", cursor
     rates = questions.ask("utilization", pynvml.nvmlDeviceGetUtilizationRates, handle)
     if rates is not None and rates.gpu <= 100:
         return float(rates.gpu), "rate", cursor
@@ -195,29 +175,20 @@ def _utilization(questions: Questions, handle: Any, cursor: int | None) -> tuple
 
 
 def _process_utilization(
-    questions: Questions, handle: Any, before: Cursor | None, now_ms: int
+    questions: Questions, handle: Any, since_ms: int | None, cursor: int | None, card_percent: float | None
 ) -> tuple[Callable[[int], int | None], int | None]:
-    """A function that gives each pid's SM utilization since the last tick, and the next cursor.
+    """A function that gives each pid's SM utilization over time, and the next cursor.
 
     The driver lists only processes that did something, so an unlisted pid was idle. The value is None if the last tick
     is so recent that there may be no record yet, or if the pid's records are implausible.
     """
-    cursor = before.processes_cursor if before else None
-    unlisted = None if before and now_ms - before.uptime_ms < SHORTEST_PROCESS_WINDOW_MS else 0
     try:
-        new = _newer(partial(pynvml.nvmlDeviceGetProcessUtilization, handle), cursor, pynvml.NVMLError_NotFound)
+        percents, cursor = nvml_buffers.process_utilization(handle, window_us(since_ms), cursor, card_percent)
     except pynvml.NVMLError as error:
         questions.note("sm_percent", error)
         return (lambda pid: None), cursor
-    percents: dict[int, list[int]] = {}
-    for record in new:
-        percents.setdefault(record.pid, []).append(record.smUtil)
-    means: dict[int, int | None] = {}
-    for pid, values in percents.items():
-        known = [value for value in values if value <= 100]  # nvtop#110 saw 37100 %
-        means[pid] = -(-sum(known) // len(known)) if known else None  # rounded up: a little work is not idle
-    newest = max((record.timeStamp for record in new), default=cursor)
-    return (lambda pid: means.get(pid, unlisted)), newest
+    unlisted = None if since_ms is not None and since_ms < SHORTEST_PROCESS_WINDOW_MS else 0
+    return (lambda pid: percents.get(pid, unlisted)), cursor
 
 
 def _usages(
@@ -228,7 +199,7 @@ def _usages(
     memories: dict[int, int | None] = {}
     for type_, function in PROCESS_LISTS:
         try:
-            listed = _running(function, handle)
+            listed = nvml_buffers.listed(_running, function, handle)
         except pynvml.NVMLError as error:
             # Not every card has graphics, nor every driver MPS: such a list is not missed.
             if type_ == "compute" or error.value not in NO_SUCH_LIST:

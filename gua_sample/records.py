@@ -73,7 +73,7 @@ class Cursor(NamedTuple):
     gpu_index: int
     mig_index: int | None
     parent_uuid: str | None
-    samples_cursor: int | None  # in whatever clock the driver uses
+    samples_cursor: int | None  # time of the newest record, in whatever clock the driver uses
     processes_cursor: int | None
     uptime_ms: int
 
