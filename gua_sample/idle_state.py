@@ -33,7 +33,7 @@ def to_text(carried: Carried) -> str:
     rows: list[tuple[object, ...]] = [("at-0", *key, *trace) for key, trace in carried.traces.items()]
     rows += [("run", *key, *run) for key, run in carried.runs.items()]
     for card in (carried.last or {}).values():
-        rows.append(("card", *card.key, card.status, *card.end, card.is_unattributed))
+        rows.append(("card", *card.key, card.status, *card.end, card.is_unattributed, card.has_faded))
         rows += [("process", *one.key, *one[1:]) for one in card.processes]
     numbers = [carried.success_ms, carried.unbroken_ms, carried.errors]
     lines = [FIRST_LINE, carried.boot_id, " ".join(map(str, carried.times_ms)), *map(_spell, numbers)]
@@ -55,9 +55,10 @@ def from_text(text: str) -> Carried:
             runs[key] = Run(values[0], int(values[1]))
         elif kind == "card":
             end = End(_percent(values[1]), values[2] == YES, values[3] == YES)
-            cards[uuid] = CardSight(key, values[0], end, values[4] == YES, ())
+            cards[uuid] = CardSight(key, values[0], end, values[4] == YES, (), values[5] == YES)
         elif kind == "process":
-            one = ProcessSight(key, values[0], values[1] == YES, _percent(values[2]), values[3] == YES)
+            marks = (mark == YES for mark in values[3:5])
+            one = ProcessSight(key, values[0], values[1] == YES, _percent(values[2]), *marks)
             cards[uuid] = cards[uuid]._replace(processes=(*cards[uuid].processes, one))
     times_ms = [int(time) for time in times.split()]
     numbers = _number(success), _number(unbroken), int(errors)

@@ -23,8 +23,10 @@ from gua_sample.policy import (
     card_states,
     chosen,
     end_of,
+    has_faded,
     holding,
     is_at_work,
+    is_over,
     is_unattributed,
     process_states,
     typical_gap,
@@ -44,6 +46,7 @@ class ProcessSight(NamedTuple):
     holds: bool
     sm_percent: float
     is_new: bool = False  # the tick before saw the card, and not this process there
+    has_faded: bool = False  # it did less than at the tick before
 
 
 class CardSight(NamedTuple):
@@ -54,6 +57,7 @@ class CardSight(NamedTuple):
     end: End
     is_unattributed: bool  # memory is held that no process shows
     processes: tuple[ProcessSight, ...]
+    has_faded: bool = False  # there was less work on it than at the tick before
 
 
 class Sight(NamedTuple):
@@ -130,11 +134,9 @@ def sight_of(tick: Tick, rules: Rules = DEFAULT_RULES) -> Sight:
 
 
 @lru_cache(maxsize=4096)  # most ticks of a history tell the same as others
-def judge(at: CardSight, after: CardSight | None, is_brief: bool, policy: Policy) -> tuple[tuple[Key, str], ...]:
-    """The states of a card and of its processes from one tick to the next, or by the tick itself if `after` is None.
-
-    `is_brief`: the interval is so short that a process that is seen at a single tick holds nothing.
-    """
+def judge(at: CardSight, after: CardSight | None, interval_ms: float, policy: Policy) -> tuple[tuple[Key, str], ...]:
+    """The states of a card and of its processes from one tick to the next, or by the tick itself if `after` is None."""
+    is_brief = interval_ms <= LONGEST_PASSING_INTERVAL_MS
     end = after or at
     later = {one.key: one.sm_percent for one in end.processes}
     passing = {one.key for one in at.processes if one.holds and is_brief and one.is_new and one.key not in later}
@@ -142,17 +144,20 @@ def judge(at: CardSight, after: CardSight | None, is_brief: bool, policy: Policy
     company = set(holders.values()) or {one.identity for one in at.processes}
     if after:
         company |= {one.identity for one in after.processes if one.holds}
-    on = card_states(at.end, end.end, at.is_unattributed or bool(holders) or not passing, policy)
+    was_over = after is not None and is_over(at.has_faded, end.end.utilization_percent, interval_ms)
+    on = card_states(at.end, end.end, at.is_unattributed or bool(holders) or not passing, was_over, policy)
     percents = {one.key: (one.sm_percent, later.get(one.key, NAN)) for one in at.processes}
+    over = {one.key for one in at.processes if after and is_over(one.has_faded, percents[one.key][1], interval_ms)}
     is_accounted_for = any(
-        is_at_work(first, second, policy) or (key in holders and first != first and second != second)
+        (is_at_work(first, second, policy) and key not in over)
+        or (key in holders and first != first and second != second)
         for key, (first, second) in percents.items()
     )
     found = [(at.key, UNPARTITIONED if at.status == UNPARTITIONED else chosen(on))]
     for one in at.processes:
-        is_alone, holds_on = company == {one.identity}, one.key in holders
-        states = process_states(on, at.end.is_dark, is_alone, holds_on, percents[one.key], is_accounted_for, policy)
-        found.append((one.key, chosen(states)))
+        place = company == {one.identity}, one.key in holders
+        did = percents[one.key], one.key in over
+        found.append((one.key, chosen(process_states(on, at.end.is_dark, *place, *did, is_accounted_for, policy))))
     return tuple(found)
 
 
@@ -165,9 +170,8 @@ def follow(before: Carried, at: Sight, intervals: Intervals, policy: Policy = DE
         return after._replace(errors=before.errors + 1, runs=runs_now(before, policy))
     if before.success_ms is None or unbroken_ms is None or not _joins(before.success_ms, at, intervals):
         return after._replace(success_ms=at.ts_ms, unbroken_ms=at.ts_ms, runs={})
-    is_brief = intervals(before.success_ms) <= LONGEST_PASSING_INTERVAL_MS
-    runs = _judge_last(before, at.cards, is_brief, policy)
-    return after._replace(success_ms=at.ts_ms, runs=runs, last=_mark_new(at.cards, before.last or {}))
+    runs = _judge_last(before, at.cards, intervals(before.success_ms), policy)
+    return after._replace(success_ms=at.ts_ms, runs=runs, last=_compare(at.cards, before.last or {}))
 
 
 def _joins(earlier_ms: int, at: Sight, intervals: Intervals) -> bool:
@@ -175,8 +179,8 @@ def _joins(earlier_ms: int, at: Sight, intervals: Intervals) -> bool:
     return 0 < at.ts_ms - earlier_ms <= LONGEST_GAP_INTERVALS * intervals(earlier_ms)
 
 
-def _mark_new(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict[str, CardSight]:
-    """The cards of a tick, with the processes marked that the tick before did not see there."""
+def _compare(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict[str, CardSight]:
+    """The cards of a tick, with marks of what has changed since the tick before: new processes, and work that faded."""
     if cards is before:
         return cards
     marked = {}
@@ -184,10 +188,16 @@ def _mark_new(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict
         marked[uuid] = card
         earlier = before.get(uuid)
         if earlier and _both_tell(earlier, card):
-            known = {one.key for one in earlier.processes}
-            if any(one.key not in known for one in card.processes):
-                processes = (one._replace(is_new=one.key not in known) for one in card.processes)
+            known = {one.key: one.sm_percent for one in earlier.processes}
+            marks = [
+                (one.key not in known, has_faded(known.get(one.key, NAN), one.sm_percent)) for one in card.processes
+            ]
+            if any(map(any, marks)):
+                pairs = zip(card.processes, marks, strict=True)
+                processes = (one._replace(is_new=is_new, has_faded=faded) for one, (is_new, faded) in pairs)
                 marked[uuid] = card._replace(processes=tuple(processes))
+            if has_faded(earlier.end.utilization_percent, card.end.utilization_percent):
+                marked[uuid] = marked[uuid]._replace(has_faded=True)
     return marked
 
 
@@ -198,17 +208,17 @@ def _both_tell(one: CardSight, other: CardSight) -> bool:
 
 def runs_now(carried: Carried, policy: Policy = DEFAULT) -> Runs:
     """The present states, by the last tick itself, and since when."""
-    return _judge_last(carried, {}, False, policy)
+    return _judge_last(carried, {}, 0, policy)
 
 
-def _judge_last(carried: Carried, after: dict[str, CardSight], is_brief: bool, policy: Policy) -> Runs:
+def _judge_last(carried: Carried, after: dict[str, CardSight], interval_ms: float, policy: Policy) -> Runs:
     """The states from the last tick to the next, whose cards are `after`, and since when."""
     if carried.last is None or carried.success_ms is None:
         return carried.runs
     runs, known = {}, carried.runs
     for uuid, card in carried.last.items():
         end = after.get(uuid)
-        for key, state in judge(card, end if end and _both_tell(card, end) else None, is_brief, policy):
+        for key, state in judge(card, end if end and _both_tell(card, end) else None, interval_ms, policy):
             run = known.get(key)
             runs[key] = run if run and run.state == state else Run(state, carried.success_ms)
     return runs

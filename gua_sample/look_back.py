@@ -95,7 +95,7 @@ def find_last_use(past: Past, uuids: set[str]) -> dict[str, int]:
     for span in past.portions():
         for sight in past.read(span, uuids - found.keys()):
             for uuid, card in (sight.cards or {}).items():
-                _, state = judge(card, None, False, past.rules.policy)[0]
+                _, state = judge(card, None, 0, past.rules.policy)[0]
                 if state in (ACTIVE, IDLE_HELD):
                     found.setdefault(uuid, sight.ts_ms)
         if found.keys() == uuids:

@@ -35,6 +35,10 @@ TICKS_AROUND = 20
 LONGEST_INTERVAL_MS = 7_200_000
 # The timer's interval, for a history of a single tick, which has no gaps.
 DEFAULT_INTERVAL_MS = 30_000
+# The driver's buffer reaches back some 16 s. Of a longer interval it leaves a part untold.
+LONGEST_TOLD_INTERVAL_MS = 20_000
+# Work that had fallen below this part of the tick before, and came to nothing, was over.
+FADED = 0.75
 # At longer intervals, a process that is seen at a single tick may have held its card for minutes.
 LONGEST_PASSING_INTERVAL_MS = 60_000
 
@@ -91,16 +95,30 @@ def is_at_work(first_percent: Any, second_percent: Any, policy: Policy) -> Any:
     )
 
 
-def card_states(begin: End, end: End, holds_on: Any, policy: Policy = DEFAULT) -> dict[str, Any]:
+def has_faded(earlier_percent: Any, first_percent: Any) -> Any:
+    """Whether there was less work at a tick than at the one before. Before a pause it is undiminished."""
+    return first_percent < FADED * earlier_percent
+
+
+def is_over(has_faded: Any, second_percent: Any, interval_ms: Any) -> Any:
+    """Whether work had ended before the first of two ticks, whose reading is of the last of it.
+
+    Where buffers tell all of the interval, the readings of both its ends are enough.
+    """
+    return has_faded & (second_percent < 1) & (interval_ms > LONGEST_TOLD_INTERVAL_MS)
+
+
+def card_states(begin: End, end: End, holds_on: Any, was_over: Any = False, policy: Policy = DEFAULT) -> dict[str, Any]:
     """One truth value (or one boolean column) for each state; exactly one of them is true.
 
-    `holds_on`: the card is held at the beginning by more than processes that are seen at a single tick.
+    `holds_on`: the card is held at the beginning by more than processes that are seen at a single tick. `was_over`: the
+    work that the first reading tells of had ended.
     """
     first, second = begin.utilization_percent, end.utilization_percent
     reaches_first, reaches_second = first >= policy.utilization_percent, second >= policy.utilization_percent
     held, free_later = begin.is_held, end.is_held ^ True
     active = (
-        (held & end.is_held & is_at_work(first, second, policy))
+        (held & end.is_held & is_at_work(first, second, policy) & (was_over ^ True))
         # What has gone before the second tick may have worked before the first, or after it.
         | (held & free_later & (reaches_first | reaches_second))
         # Somebody who is on the card at neither tick, or not on its list, works there only if both readings say so.
@@ -134,17 +152,20 @@ def process_states(
     is_alone: Any,
     holds_on: Any,
     percents: tuple[Any, Any],
+    was_over: Any,
     is_accounted_for: Any,
     policy: Policy = DEFAULT,
 ) -> dict[str, Any]:
     """One truth value (or one boolean column) for each state of a process; exactly one of them is true.
 
     `on`: the states of its card, which failed if `is_dark`. `is_alone`: nobody else holds the card. `percents`: its own
-    SM utilization at both ticks. `is_accounted_for`: some process accounts for the card's work, or may do so.
+    SM utilization at both ticks; `was_over`: the work that the first tells of had ended. `is_accounted_for`: some
+    process accounts for the card's work, or may do so.
     """
     first, second = percents
     did_something = (first > 0) | (second > 0)
-    works = is_at_work(first, second, policy) | (on[ACTIVE] & did_something & (is_accounted_for ^ True))
+    works = is_at_work(first, second, policy) & (was_over ^ True)
+    works = works | (on[ACTIVE] & did_something & (is_accounted_for ^ True))
     beside_others = is_alone ^ True
     active = (is_alone & on[ACTIVE]) | (beside_others & works & (is_dark ^ True))
     # On a card that does nothing, nobody does, told or not.
@@ -173,7 +194,7 @@ def card_state(card: Card, policy: Policy = DEFAULT) -> str:
     if card.facts.status == UNPARTITIONED:
         return UNPARTITIONED
     end = end_of(card, policy)
-    return chosen(card_states(end, end, True, policy))
+    return chosen(card_states(end, end, True, policy=policy))
 
 
 def chosen(states: dict[str, bool]) -> str:

@@ -39,6 +39,10 @@ KINDS: list[Any] = [
     lambda index, pid: Gpu(index, 12.0, (Job(pid, "user0", sm_percent=6), Job(pid + 50, "user1", sm_percent=5))),
     lambda index, pid: held(Job(pid, sm_percent=0), Job(7, "gdm", 45, 2, type="graphics"), index=index),
     lambda index, pid: Gpu(index, 95.0),
+    # Less work than when it is busy.
+    lambda index, pid: Gpu(index, 40.0, (Job(pid, f"user{pid % 3}", sm_percent=40),)),
+    lambda index, pid: busy(Job(pid, "user0", sm_percent=35), Job(pid + 50, "user1", sm_percent=0), index=index),
+    lambda index, pid: busy(Job(pid, "user0", sm_percent=90), Job(pid + 50, "user1", sm_percent=80), index=index),
     # Memory of processes is not told, or they are small, or one of them is not known to work.
     lambda index, pid: Gpu(index, 60.0, (Job(pid, "user0", None, 0), Job(pid + 50, "user1", None, 70)), used_mib=9000),
     lambda index, pid: Gpu(index, 4.0, (Job(7, "gdm", None, 3, type="graphics"),), used_mib=50),

@@ -56,6 +56,9 @@ class Judged:
         reached = [percent >= THRESHOLD_PERCENT for percent in known]
         if held and held_later:
             works = bool(known) and sum(known) / len(known) >= THRESHOLD_PERCENT
+            before = self._beside(place, -1, card)
+            if before is not None and after is not None:
+                works = works and not self._is_over(place, [before.utilization_percent, first, second])
         elif held:
             works = any(reached)
         else:
@@ -65,6 +68,13 @@ class Judged:
         if _is_dark(card) or (held and first is None):
             return "unknown"
         return "idle-held" if held and self._holds_on(place, card) else "truly-idle"
+
+    def _is_over(self, place: int, percents: list[float | None]) -> bool:
+        """Whether work had ended before the second of three readings. Every 20 s or less, they tell all of the time."""
+        if None in percents or self._intervals[place] <= 20_000:
+            return False
+        before, first, second = (percent or 0 for percent in percents)
+        return second < 1 and first < 0.75 * before
 
     def _holds_on(self, place: int, card: Card) -> bool:
         holders = _holders(card)
@@ -88,7 +98,7 @@ class Judged:
             if on == "active" or (lasts and on in ("unknown", "idle-held")):
                 return on
             return "truly-idle"
-        works = bool(known) and sum(known) / len(known) >= THRESHOLD_PERCENT
+        works = self._is_at_work(place, card, usage)
         if on == "active" and not self._has_worker(place, card):
             works = works or any(percent > 0 for percent in known)
         if works and not _is_dark(card):
@@ -101,21 +111,34 @@ class Judged:
 
     def _percents(self, place: int, card: Card, usage: Usage) -> list[int]:
         """The known readings of a process at both ends."""
-        percents = [usage.sm_percent]
-        after = self._beside(place, 1, card)
-        if after is not None:
-            start = self._ticks[place].processes[usage.pid].start_time_ms
-            later = self._ticks[place + 1].processes
-            same = [one for one in after.usages if one.pid == usage.pid and later[one.pid].start_time_ms == start]
-            percents.append(same[0].sm_percent if same else None)
+        percents = usage.sm_percent, self._reading(place, 1, card, usage)
         return [percent for percent in percents if percent is not None]
+
+    def _is_at_work(self, place: int, card: Card, usage: Usage) -> bool:
+        known = self._percents(place, card, usage)
+        beside = [self._reading(place, step, card, usage) for step in (-1, 1)]
+        if self._is_over(place, [beside[0], usage.sm_percent, beside[1]]):
+            return False
+        return bool(known) and sum(known) / len(known) >= THRESHOLD_PERCENT
+
+    def _reading(self, place: int, step: int, card: Card, usage: Usage) -> int | None:
+        """The reading of the same process at the tick before or after, if it is there."""
+        other = self._beside(place, step, card)
+        start = self._ticks[place].processes[usage.pid].start_time_ms
+        for one in other.usages if other else ():
+            if one.pid == usage.pid and self._ticks[place + step].processes[one.pid].start_time_ms == start:
+                return one.sm_percent
+        return None
 
     def _has_worker(self, place: int, card: Card) -> bool:
         for usage in card.usages:
-            known = self._percents(place, card, usage)
-            if known and sum(known) / len(known) >= THRESHOLD_PERCENT:
+            if self._is_at_work(place, card, usage):
                 return True
-            if not known and usage in _holders(card) and not self._is_passing(place, card, usage):
+            if (
+                not self._percents(place, card, usage)
+                and usage in _holders(card)
+                and not self._is_passing(place, card, usage)
+            ):
                 return True
         return False
 

@@ -174,7 +174,7 @@ def state_of(
         NAN if memory_used is None else memory_used,
         policy,
     )
-    return chosen(card_states(end, end, True, policy))
+    return chosen(card_states(end, end, True, policy=policy))
 
 
 def identities(people: Mapping[str, str]) -> Callable[..., str]:

@@ -27,6 +27,8 @@ from gua_sample.policy import (
     End,
     Policy,
     card_states,
+    has_faded,
+    is_over,
     is_unattributed,
     see_end,
 )
@@ -75,7 +77,10 @@ def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Cla
     sightings = see_processes(stretch, process_facts, process_cell, total, ends, policy)
     hidden = is_unattributed(used, total, policy)
     holds_on = hidden | sightings.holds_on | ~sightings.has_passing
-    decided = card_states(begin, _other_end(begin, ends), holds_on, policy)
+    end = _other_end(begin, ends)
+    faded = ends.before & has_faded(np.roll(utilization, 1, axis=0), utilization)
+    was_over = ends.after & is_over(faded, end.utilization_percent, ticks["interval_ms"].to_numpy()[:, None])
+    decided = card_states(begin, end, holds_on, was_over, policy)
     states = np.full(shape, ABSENT, np.int64)
     for state, mask in decided.items():
         states[mask & seen] = CODE_OF[state]

@@ -17,9 +17,11 @@ from gua_sample.policy import (
     STATES,
     Policy,
     computes,
+    has_faded,
     hold_together,
     is_at_work,
     is_large,
+    is_over,
     process_states,
 )
 
@@ -45,6 +47,7 @@ class Sightings(NamedTuple):
     memory_mib: Floats
     sm_percent: Floats
     later_percent: Floats  # at the other end of the tick's time; NaN if it is not told, or the process has gone
+    was_over: Booleans  # what it did had ended before the tick
     holds: Booleans
     passes: Booleans  # it holds the card at this tick, but neither at the one before nor at the next
     holds_on: Booleans  # [tick, card]: whether a process holds the card that does not pass
@@ -71,11 +74,13 @@ def see_processes(
     was_there, will_be_there = (np.append(False, stays)[: len(tick)], np.append(stays, False)[: len(tick)])
     has_before, has_after = ends.before.ravel()[cell], ends.after.ravel()[cell]
     later = np.where(will_be_there, np.append(percent[1:], np.nan)[: len(tick)], np.nan)
+    earlier = np.where(was_there & has_before, np.append(np.nan, percent[:-1])[: len(tick)], np.nan)
 
     large = is_large(memory, facts["type"].map(computes).to_numpy(dtype=bool)[process], policy)
     has_large = _mark(shape, cell[large]).ravel()[cell]
     holds = large | hold_together(total_mib.ravel()[cell], has_large, policy)
-    is_brief = (stretch.ticks["interval_ms"].to_numpy() <= LONGEST_PASSING_INTERVAL_MS)[tick]
+    interval = stretch.ticks["interval_ms"].to_numpy()[tick]
+    is_brief = interval <= LONGEST_PASSING_INTERVAL_MS
     passes = holds & is_brief & has_before & ~was_there & has_after & ~will_be_there
     return Sightings(
         tick,
@@ -87,6 +92,7 @@ def see_processes(
         memory,
         percent,
         np.where(has_after, later, percent),
+        has_after & is_over(has_faded(earlier, percent), later, interval),
         holds,
         passes,
         _mark(shape, cell[holds & ~passes]),
@@ -101,13 +107,14 @@ def judge_processes(
     holds_on = seen.holds & ~seen.passes
     percents = seen.sm_percent, seen.later_percent
     not_told = np.isnan(percents[0]) & np.isnan(percents[1])
-    at_work = is_at_work(*percents, policy) | (holds_on & not_told)
+    at_work = (is_at_work(*percents, policy) & ~seen.was_over) | (holds_on & not_told)
     states = process_states(
         {state: mask.ravel()[seen.cell] for state, mask in on.items()},
         is_dark.ravel()[seen.cell],
         _are_alone(seen, holds_on, ends),
         holds_on,
         percents,
+        seen.was_over,
         _mark(is_dark.shape, seen.cell[at_work]).ravel()[seen.cell],
         policy,
     )

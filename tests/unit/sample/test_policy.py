@@ -35,7 +35,7 @@ def alone(
 ) -> dict[str, Any]:
     """The states of a tick that is judged by itself."""
     end = see_end(utilization, failed, process_memory, memory_used, policy)
-    return card_states(end, end, True, policy)
+    return card_states(end, end, True, policy=policy)
 
 
 def state_of(utilization: float, failed: bool, process_memory: float, memory_used: float) -> str:
@@ -105,11 +105,15 @@ def test_exactly_one_state_holds_between_any_two_ticks(begin: End, end: End, hol
 cards = st.sampled_from(STATES).map(lambda state: {one: one == state for one in STATES})
 
 
-@given(cards, st.booleans(), st.booleans(), st.booleans(), st.tuples(percents, percents), st.booleans())
-def test_exactly_one_state_holds_of_a_process(
-    on: dict[str, bool], is_dark: bool, is_alone: bool, holds_on: bool, both: tuple[float, float], is_accounted: bool
-) -> None:
-    states = process_states(on, is_dark, is_alone, holds_on, both, is_accounted)
+facts = st.tuples(
+    st.booleans(), st.booleans(), st.booleans(), st.tuples(percents, percents), st.booleans(), st.booleans()
+)
+
+
+@given(cards, facts)
+def test_exactly_one_state_holds_of_a_process(on: dict[str, bool], known: tuple[Any, ...]) -> None:
+    states = process_states(on, *known)
+    _, _, holds_on, *_ = known
     assert sum(states.values()) == 1
     if states[IDLE_HELD]:
         assert holds_on

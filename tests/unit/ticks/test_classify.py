@@ -86,6 +86,22 @@ def test_the_newest_tick_and_one_before_a_hole_are_judged_by_themselves(tmp_path
     assert hours(report_minutes(tmp_path, 0, 1))["idle-held"] == pytest.approx(1 / 120)
 
 
+def test_work_that_had_faded_at_the_first_tick_and_is_gone_at_the_second_was_over() -> None:
+    working, fading, idle = at(90, MINE), at(60, MINE), at(0, MINE)
+    assert at_half_minutes(working, fading, idle) == [1, 2, 0, 0]
+    assert at_half_minutes(working, working, idle, working) == [4, 0, 0, 0]  # a pause
+    assert at_half_minutes(fading, fading, idle, fading) == [4, 0, 0, 0]
+    assert at_half_minutes(working, fading, at(5, MINE)) == [2, 1, 0, 0]
+    beside = [at(90, ALICE._replace(sm_percent=percent), BOB) for percent in (90, 60, 0)]
+    assert people(*beside) == {("alice", "active"): 1, ("alice", "idle-held"): 2, ("bob", "active"): 3}
+
+
+def test_ticks_that_tell_all_of_the_time_need_no_third_one(tmp_path: Path) -> None:
+    gpus = [at(90, MINE), at(60, MINE), at(0, MINE)]
+    write(tmp_path, [tick(MONDAY_MS + 15_000 * place, gpu, interval_ms=15_000) for place, gpu in enumerate(gpus)])
+    assert hours(report_minutes(tmp_path, 0, 1))["active"] == pytest.approx(2 / 240)
+
+
 def test_a_process_that_is_met_by_a_single_tick_holds_nothing_but_may_work() -> None:
     assert at_half_minutes(free(), held(), free()) == [0, 0, 3, 0]
     assert at_half_minutes(free(), at(60, MINE), free()) == [1, 0, 2, 0]
