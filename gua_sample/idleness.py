@@ -177,18 +177,15 @@ def _joins(earlier_ms: int, at: Sight, intervals: Intervals) -> bool:
 
 def _mark_new(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict[str, CardSight]:
     """The cards of a tick, with the processes marked that the tick before did not see there."""
-    if cards is before:
-        return cards
     marked = {}
     for uuid, card in cards.items():
-        marked[uuid] = card
-        earlier = before.get(uuid)
-        if earlier and _both_tell(earlier, card):
+        earlier = before.get(uuid, card)
+        if earlier is not card and _both_tell(earlier, card):
             known = {one.key for one in earlier.processes}
             if any(one.key not in known for one in card.processes):
                 processes = (one._replace(is_new=one.key not in known) for one in card.processes)
                 marked[uuid] = card._replace(processes=tuple(processes))
-    return marked
+    return {**cards, **marked} if marked else cards
 
 
 def _both_tell(one: CardSight, other: CardSight) -> bool:
