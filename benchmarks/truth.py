@@ -199,7 +199,7 @@ def parse_pauses(text: str) -> world.Span:
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, nargs="+", default=[1], help="of the world; several are run in turn")
+    parser.add_argument("--seed", type=int, nargs="+", default=[1], help="of world and ticks; several are run in turn")
     parser.add_argument("--days", type=float, default=7.0, help="how long the world lasts (7)")
     parser.add_argument("--interval", type=float, default=30.0, help="seconds from tick to tick (30)")
     parser.add_argument("--pauses", type=parse_pauses, default=(2.0, 20.0), help="of trainings, in seconds (2:20)")
@@ -213,6 +213,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def find_world(options: argparse.Namespace, seed: int) -> world.World:
+    if options.world:
+        return world.load(options.world)
+    return laboratory.make(seed, round(options.days * DAY_SECONDS), options.pauses)
+
+
 def main() -> int:
     options = parse()
     behaviour = Behaviour(options.buffer, not options.no_zeros, not options.only_rates, not options.no_process_memory)
@@ -221,10 +227,10 @@ def main() -> int:
     # On a memory file system where there is one: a week is 20,000 transactions, and no disk is measured.
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     for seed in options.seed:
-        if options.world:
-            made = world.load(options.world)
-        else:
-            made = laboratory.make(seed, round(options.days * DAY_SECONDS), options.pauses)
+        try:
+            made = find_world(options, seed)
+        except (OSError, ValueError) as error:
+            sys.exit(str(error))
         if options.save_world:
             world.save(made, options.save_world)
         began = time.perf_counter()

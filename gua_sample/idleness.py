@@ -1,4 +1,4 @@
-"""Since when cards and processes are in their states, followed from tick to tick.
+"""Since when cards and processes are in their states, followed from tick to tick. The states themselves: policy.py.
 
 The time from one tick to the next is judged when the next one is there; until then, the newest tick is judged by
 itself. A run that writes metrics takes up the state that the last one left (idle_state.py), or looks for it in the

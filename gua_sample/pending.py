@@ -1,4 +1,4 @@
-"""Kept ticks: those that could not be written to a busy partition lie beside it, one file each.
+"""Kept ticks: those that can't be written to their partition, as store.append decides, lie beside it, one file each.
 
 Each has a random key, which is stored in the same transaction as the tick when the partition takes it in. If a run is
 killed between that and deleting the file, the key keeps the next run from storing the tick twice.

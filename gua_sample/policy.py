@@ -119,8 +119,8 @@ def is_large(memory_mib: Any, computes: Any, policy: Policy) -> Any:
 
 
 def computes(type_: str) -> bool:
-    """Whether a process is on the card's list of compute or MPS processes."""
-    return "compute" in type_ or "mps" in type_
+    """Whether a process is on the card for more than graphics. What another tool recorded without a type is."""
+    return type_ != "graphics"
 
 
 def hold_together(process_memory_mib: Any, has_large: Any, policy: Policy) -> Any:

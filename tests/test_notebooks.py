@@ -28,7 +28,20 @@ from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, busy, free, held, series, w
 from tests.repository import DOCS, ROOT
 
 EXAMPLE = DOCS / "example.ipynb"
-REPORT_FRAMES = ("headline", "before", "capacity", "reclaim", "gpus", "identities", "heatmap", "episodes", "gaps")
+REPORT_FRAMES = (
+    *(
+        "headline",
+        "before",
+        "capacity",
+        "unpartitioned",
+        "reclaim",
+        "gpus",
+        "identities",
+        "heatmap",
+        "episodes",
+        "gaps",
+    ),
+)
 # The example does not tell whose machine it was run on.
 HOST = "lab"
 

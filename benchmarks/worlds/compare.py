@@ -111,8 +111,9 @@ def held_of(people: dict[str, list[float]]) -> dict[str, float]:
 
 
 def peer_hours(folder: Path, answers: Path, interval: float) -> dict[str, Any] | None:
-    """What gpu-usage-audit reports of the driver's answers; None without a Python that it runs on."""
+    """What gpu-usage-audit reports of the driver's answers; None without a Python that it runs on, which it says."""
     if peer.find_python() is None:
+        print("no Python 3.12 or newer here: gpu-usage-audit can't be run, so there is nothing to compare with")
         return None
     python = peer.install(folder / "peer").parent / "python"
     command = [str(python), "-I", str(peer_daemon.__file__), str(answers), str(folder / "peer.db"), str(interval)]

@@ -127,11 +127,11 @@ def _nothing(rng: Rng, samples: int) -> Load:
 
 
 def _notebook(rng: Rng, samples: int) -> Load:
-    return loads.cells(rng, samples, (MINUTE, HOUR), (2, 120))
+    return loads.cells(rng, samples, (MINUTE, HOUR), (5, 300))
 
 
 def _idler(rng: Rng, samples: int) -> Load:
-    return loads.cells(rng, samples, (30 * MINUTE, 6 * HOUR), (2, 60))
+    return loads.cells(rng, samples, (30 * MINUTE, 6 * HOUR), (5, 120))
 
 
 def _short(rng: Rng, samples: int) -> Load:
@@ -156,7 +156,7 @@ def _experiments(rng: Rng, samples: int) -> Load:
 
 
 def _answers(rng: Rng, samples: int) -> Load:
-    return loads.bursts(rng, samples, (1, 12), 1500)
+    return loads.bursts(rng, samples, (5, 60), 1500)
 
 
 def _forgotten(rng: Rng, samples: int) -> Load:

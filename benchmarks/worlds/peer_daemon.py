@@ -29,45 +29,45 @@ class Replay:
     def __init__(self) -> None:
         self.cards: list[dict[str, Any]] = []
 
-    def nvmlInit(self) -> None:  # noqa: N802 - as NVML spells it
+    def nvmlInit(self) -> None:
         pass
 
-    def nvmlShutdown(self) -> None:  # noqa: N802
+    def nvmlShutdown(self) -> None:
         pass
 
-    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
+    def nvmlSystemGetDriverVersion(self) -> str:
         return "580.65.06"
 
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+    def nvmlDeviceGetCount(self) -> int:
         return len(self.cards)
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:  # noqa: N802
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:
         if self.cards[index]["is_lost"]:
             raise self.NVMLError("GPU is lost")
         return self.cards[index]
 
-    def nvmlDeviceGetUUID(self, card: dict[str, Any]) -> str:  # noqa: N802
+    def nvmlDeviceGetUUID(self, card: dict[str, Any]) -> str:
         return str(card["uuid"])
 
-    def nvmlDeviceGetName(self, card: dict[str, Any]) -> str:  # noqa: N802
+    def nvmlDeviceGetName(self, card: dict[str, Any]) -> str:
         return "NVIDIA H100 80GB HBM3"
 
-    def nvmlDeviceGetUtilizationRates(self, card: dict[str, Any]) -> Any:  # noqa: N802
+    def nvmlDeviceGetUtilizationRates(self, card: dict[str, Any]) -> Any:
         return SimpleNamespace(gpu=card["rate"])
 
-    def nvmlDeviceGetMemoryInfo(self, card: dict[str, Any]) -> Any:  # noqa: N802
+    def nvmlDeviceGetMemoryInfo(self, card: dict[str, Any]) -> Any:
         return SimpleNamespace(total=card["total"] * MIB, used=card["used"] * MIB)
 
-    def nvmlDeviceGetTemperature(self, card: dict[str, Any], sensor: int) -> int:  # noqa: N802
+    def nvmlDeviceGetTemperature(self, card: dict[str, Any], sensor: int) -> int:
         return 40
 
-    def nvmlDeviceGetPowerUsage(self, card: dict[str, Any]) -> int:  # noqa: N802
+    def nvmlDeviceGetPowerUsage(self, card: dict[str, Any]) -> int:
         return 100_000
 
-    def nvmlDeviceGetComputeRunningProcesses(self, card: dict[str, Any]) -> list[Any]:  # noqa: N802
+    def nvmlDeviceGetComputeRunningProcesses(self, card: dict[str, Any]) -> list[Any]:
         return self._list(card, False)
 
-    def nvmlDeviceGetGraphicsRunningProcesses(self, card: dict[str, Any]) -> list[Any]:  # noqa: N802
+    def nvmlDeviceGetGraphicsRunningProcesses(self, card: dict[str, Any]) -> list[Any]:
         return self._list(card, True)
 
     def _list(self, card: dict[str, Any], graphics: bool) -> list[Any]:

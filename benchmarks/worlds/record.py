@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 
 import numpy as np
 
-from benchmarks.worlds.driver import START_MS, Driver, card_uuid, in_place_of_pynvml
+from benchmarks.worlds.driver import START_MS, Driver, card_uuid
+from benchmarks.worlds.in_place import in_place_of_pynvml
 from benchmarks.worlds.world import HZ, Span, World
 from gua_sample import nvml, tick
 from gua_sample.policy import LONGEST_GAP_INTERVALS

@@ -27,12 +27,13 @@ A card's load is the sum of its processes', at most 100. Nothing else is needed:
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import numpy.typing as npt
@@ -129,10 +130,12 @@ def save(world: World, path: Path) -> None:
 def load(path: Path) -> World:
     """Read a world's file. Raises ValueError if it describes none, OSError if it can't be read."""
     try:
+        if not is_zipfile(path):
+            raise ValueError("not what numpy.savez writes")
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays: dict[str, Any] = dict(file)
         world = _from_arrays(arrays)
-    except (AttributeError, EOFError, LookupError, TypeError, ValueError, OverflowError, BadZipFile) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, BadZipFile, zlib.error) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{path} is no world ({reason}): see benchmarks/worlds/world.py") from None
     check(world)

@@ -1,4 +1,7 @@
-"""Recognise the kind of a source by its content, not by its name."""
+"""Recognise the kind of a source by its content, not by its name.
+
+A further tool is a module beside this one, named after it, that gives a `Source`; and a branch here that finds it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rollup of one UTC day of ticks, with all that reports need of it, as `gua rollup` stores it."""
+"""The rollup of one UTC day of ticks with all that reports need of it, as `gua rollup` stores it; when it is closed."""
 
 from __future__ import annotations
 

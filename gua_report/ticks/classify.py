@@ -132,13 +132,13 @@ def _sums(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
 
 
 def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
-    """The facts of processes, with `identity` as people map it, its number `person`, and `key` for pid and start."""
+    """The facts of processes, with identities mapped to people, and a key that pid and start time have in common."""
     facts = rows.process_facts
     identities = pd.Series([apply_mapping(identity, people) for identity in resolve_all(facts)], dtype=object)
     # Other facts of a process, such as the command name, may change.
     start, starts = pd.factorize(facts["start_time_ms"].fillna(-1))
     key, _ = pd.factorize(pack((facts["pid"].to_numpy(), start), [len(starts) + 1]))
-    return facts.assign(identity=identities, person=pd.factorize(identities)[0], key=key)
+    return facts.assign(identity=identities, key=key)
 
 
 def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:

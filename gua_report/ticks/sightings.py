@@ -83,7 +83,7 @@ def see_processes(
         cell,
         key,
         process,
-        facts["person"].to_numpy()[process],
+        pd.factorize(facts["identity"])[0][process],
         memory,
         percent,
         np.where(has_after, later, percent),

@@ -1,7 +1,8 @@
 """The weight of each tick, which is the time that it stands for, and how windows and hours divide that time.
 
 A tick is the interval [t, t + weight). Windows, hours and days cut it, so any division of time adds up
-to the whole, and missed ticks, mixed intervals and manual runs can't distort a share.
+to the whole, and missed ticks, mixed intervals and manual runs can't distort a share. What a MIG instance weighs is in
+mig_shares.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from gua_report.rollups.index import Origin, find_current, origin_of, path_of, r
 from gua_report.ticks.history import History
 from gua_report.upkeep import neighbours
 from gua_report.upkeep.read_back import ReadBack
-from gua_report.upkeep.repair import read_or_repair
+from gua_report.upkeep.repair_rollups import read_or_repair
 from gua_report.upkeep.retention import is_old
 from gua_sample.errors import CorruptPartition, EmptyPartition
 

@@ -29,8 +29,7 @@ class Trial(NamedTuple):
 
 TRIALS = {
     "30 s": Trial(),
-    "no zeros": Trial(behaviour=Behaviour(writes_zeros=False)),
-    "no process memory": Trial(behaviour=Behaviour(tells_memory=False)),
+    "no zeros, no memory of processes": Trial(behaviour=Behaviour(writes_zeros=False, tells_memory=False)),
     "15 s, long pauses": Trial(15, pauses=(2, 90)),
 }
 

@@ -1,5 +1,7 @@
 """One module for each section of a report, named as in --section; every format takes a section from here.
 
+A new one is a module in this folder, and its name in SECTIONS of gua_report/render.
+
 Each module has
 - `show(report, options)`: the section for people, as blocks; none if there is nothing to say;
 - `frame(report)` and its `COLUMNS`: the section as one table, for CSV;

@@ -211,12 +211,15 @@ def test_processes_without_their_card_are_left_out(new: PeerDatabase, target: Ta
 
 
 def laboratory(database: PeerDatabase) -> list[tuple[Any, ...]]:
-    """Two hours of four cards; returns a row for each card and tick: card, utilization, memory by login user."""
+    """Two hours of four cards; returns a row for each card and tick: card, utilization, memory by login user.
+
+    Each card has one owner, and work on it ends once: what begins, or is shared, is judged by another rule there.
+    """
     rows = []
     for number, moment in enumerate(times(NOON_MS, 240)):
         part = number // 30
         cards = (
-            Seen(95 if part % 2 else 4, ((100 + part, 20_000, "alice", "alice"), (200, 700, "bob", "bob")), 21_200),
+            Seen(95 if part < 4 else 4, ((100 + part, 20_000, "alice", "alice"), (200, 700, "alice", "alice")), 21_200),
             Seen(9, ((300, 8000, "bob", "bob"), (301, 60, "bob", "bob")), 8600),
             Seen(10, ((400, 40_000, None, None),), 40_500) if part < 3 else Seen(0),
             Seen(0),

@@ -10,7 +10,8 @@ import numpy as np
 import pynvml
 import pytest
 
-from benchmarks.worlds.driver import START_MS, Behaviour, Driver, in_place_of_pynvml
+from benchmarks.worlds.driver import START_MS, Behaviour, Driver
+from benchmarks.worlds.in_place import in_place_of_pynvml
 from benchmarks.worlds.world import HZ, Card, Process, World
 from gua_sample import nvml
 from gua_sample.processes import uptime_ms

@@ -9,15 +9,21 @@ import numpy as np
 import pytest
 
 from benchmarks.worlds import laboratory
-from benchmarks.worlds.world import HZ, load, save
+from benchmarks.worlds.world import HZ, World, load, save
 
 TWO_HOURS = 7200
+EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return laboratory.make(3, TWO_HOURS)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(world: World, tmp_path: Path) -> Path:
     file = tmp_path / "world.npz"
-    save(laboratory.make(3, TWO_HOURS), file)
+    save(world, file)
     return file
 
 
@@ -27,8 +33,8 @@ def change(path: Path, **arrays: Any) -> None:
     np.savez_compressed(path, **{**found, **{name: value(found[name]) for name, value in arrays.items()}})
 
 
-def test_a_world_is_read_as_it_was_written(path: Path) -> None:
-    world, again = laboratory.make(3, TWO_HOURS), load(path)
+def test_a_world_is_read_as_it_was_written(world: World, path: Path) -> None:
+    again = load(path)
     assert (again.seconds, again.cards) == (world.seconds, world.cards)
     assert (again.outages, again.reboots, again.losses) == (world.outages, world.reboots, world.losses)
     assert [vars(one) | {"load": None} for one in again.processes] == [
@@ -38,10 +44,10 @@ def test_a_world_is_read_as_it_was_written(path: Path) -> None:
         assert np.array_equal(one.load, other.load)
 
 
-def test_a_seed_makes_one_world_and_another_seed_another() -> None:
-    one, same, other = (laboratory.make(seed, TWO_HOURS) for seed in (3, 3, 4))
-    assert one.outages == same.outages != other.outages
-    assert [one.first for one in one.processes] == [one.first for one in same.processes]
+def test_a_seed_makes_one_world_and_another_seed_another(world: World) -> None:
+    same, other = (laboratory.make(seed, TWO_HOURS) for seed in (3, 4))
+    assert world.outages == same.outages != other.outages
+    assert [one.first for one in world.processes] == [one.first for one in same.processes]
 
 
 def test_names_that_could_steer_a_terminal_are_escaped(path: Path) -> None:
@@ -70,7 +76,7 @@ def test_what_can_not_be_is_refused(path: Path, name: str, value: Any, words: st
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    for content in (b"", b"no zip", b"PK\x03\x04 a damaged one"):
+    for content in (b"", b"no zip", EMPTY_ZIP):
         (tmp_path / "file").write_bytes(content)
         with pytest.raises(ValueError, match="is no world"):
             load(tmp_path / "file")
@@ -83,8 +89,7 @@ def test_a_file_without_an_array_is_refused_and_says_which(path: Path) -> None:
         load(path)
 
 
-def test_a_card_does_what_its_processes_do_together_but_no_more_than_all_it_can() -> None:
-    world = laboratory.make(3, TWO_HOURS)
+def test_a_card_does_what_its_processes_do_together_but_no_more_than_all_it_can(world: World) -> None:
     for card in range(len(world.cards)):
         sums = [0] * (TWO_HOURS * HZ)
         for one in world.processes:
