@@ -181,24 +181,19 @@ def _joins(earlier_ms: int, at: Sight, intervals: Intervals) -> bool:
 
 def _compare(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict[str, CardSight]:
     """The cards of a tick, with marks of what has changed since the tick before: new processes, and work that faded."""
-    if cards is before:
-        return cards
     marked = {}
     for uuid, card in cards.items():
-        marked[uuid] = card
-        earlier = before.get(uuid)
-        if earlier and _both_tell(earlier, card):
-            known = {one.key: one.sm_percent for one in earlier.processes}
-            marks = [
-                (one.key not in known, has_faded(known.get(one.key, NAN), one.sm_percent)) for one in card.processes
-            ]
-            if any(map(any, marks)):
-                pairs = zip(card.processes, marks, strict=True)
-                processes = (one._replace(is_new=is_new, has_faded=faded) for one, (is_new, faded) in pairs)
-                marked[uuid] = card._replace(processes=tuple(processes))
-            if has_faded(earlier.end.utilization_percent, card.end.utilization_percent):
-                marked[uuid] = marked[uuid]._replace(has_faded=True)
-    return marked
+        earlier = before.get(uuid, card)
+        if earlier is card or not _both_tell(earlier, card):
+            continue
+        known = {one.key: one.sm_percent for one in earlier.processes}
+        marks = [(one.key not in known, has_faded(known.get(one.key, NAN), one.sm_percent)) for one in card.processes]
+        faded = has_faded(earlier.end.utilization_percent, card.end.utilization_percent)
+        if faded or any(map(any, marks)):
+            pairs = zip(card.processes, marks, strict=True)
+            processes = tuple(one._replace(is_new=is_new, has_faded=less) for one, (is_new, less) in pairs)
+            marked[uuid] = card._replace(processes=processes, has_faded=faded)
+    return {**cards, **marked} if marked else cards
 
 
 def _both_tell(one: CardSight, other: CardSight) -> bool:

@@ -115,6 +115,15 @@ def test_without_a_recent_tick_nothing_is_known(tmp_path: Path, now: float, expe
     assert idle(told) == {100: expected}
 
 
+@pytest.mark.parametrize("last", range(50, 118, 4))
+def test_what_begins_near_the_edge_of_what_is_read_at_first_is_told_exactly(tmp_path: Path, last: int) -> None:
+    """The first hour of ticks is read again in part, with those before it."""
+    write(tmp_path, minutes(0, last, held()) + minutes(last, last + 1, busy()) + minutes(last + 1, 120, held()))
+    told = look_back(tmp_path, at(120.5, held()))
+    assert since(told) == (last + 1, True)
+    assert idle(told) == {100: (last + 1, True)}
+
+
 def test_a_hole_ends_what_is_known(tmp_path: Path) -> None:
     write(tmp_path, minutes(0, 30, busy()) + minutes(30, 60, held()) + minutes(63, 90, held()))
     told = look_back(tmp_path, at(90.5, held()))

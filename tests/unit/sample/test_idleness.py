@@ -134,6 +134,11 @@ def test_who_is_seen_at_a_single_tick_of_a_short_interval_has_held_nothing(every
     assert runs_now(gone)["GPU-0", None, None] == Run(TRULY_IDLE, MONDAY_MS + since * every_ms)
 
 
+def test_who_is_there_again_after_the_card_failed_is_not_seen_for_the_first_time() -> None:
+    carried = after(held(ALICE), lost(), held(ALICE), free())
+    assert carried.runs["GPU-0", None, None] == Run(IDLE_HELD, MONDAY_MS + 2 * EVERY_MS)
+
+
 def test_who_comes_to_an_idle_card_and_works_ends_no_idle_time_of_others() -> None:
     working = held(ALICE, BOB)._replace(utilization=90.0)
     assert runs_now(after(held(ALICE), held(ALICE), working, working))[KEY] == Run(IDLE_HELD, MONDAY_MS)
