@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Heatmap, State, Table
+from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, State, Table
 from gua_report.render.page import build_page
 from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
 from gua_report.summary.build import Report
@@ -36,6 +36,8 @@ def _block(block: Block, options: Options) -> str:
         return f"`{draw_bar(block, BAR_CELLS, options)}`"
     if isinstance(block, Heatmap):
         return "\n".join(["```text", *draw_heatmap(block, options.ascii), "```"])
+    if isinstance(block, Picture):
+        return _table(block.table, options) if block.table else ""
     return _table(block, options)
 
 

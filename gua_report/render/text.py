@@ -7,7 +7,7 @@ from gua_report.console.spelling import to_ascii
 from gua_report.console.terminal import STATE_COLORS as COLORS
 from gua_report.console.terminal import paint
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table, shade, spread
+from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, Section, State, Table, shade, spread
 from gua_report.render.page import build_page
 from gua_report.render.words import WEEKDAYS
 from gua_report.summary.build import Report
@@ -48,6 +48,8 @@ def _draw(block: Block, options: Options) -> list[str]:
         return _paragraph(block, options)
     if isinstance(block, Bar):
         return [draw_bar(block, options.width, options)]
+    if isinstance(block, Picture):
+        return _draw(block.table, options) if block.table else []
     lines = draw_heatmap(block, options.ascii) if isinstance(block, Heatmap) else _draw_table(block, options)
     return [fit(line, options.width, options.ascii) for line in lines]
 

@@ -7,9 +7,10 @@ import pandas as pd
 from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
+from gua_report.render.sections.capacity import currency_of
 from gua_report.render.sections.episodes import table_of_episodes
 from gua_report.render.values import Value, by_state
-from gua_report.render.words import amount, moment, number, percent, points
+from gua_report.render.words import amount, is_missing, moment, number, percent, points
 from gua_report.summary.build import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN, Policy
 
@@ -31,7 +32,7 @@ def document(report: Report) -> dict[str, object]:
 
 
 def show(report: Report, options: Options) -> list[Section]:
-    return [_by_state(report), _held_now(report, options.top)]
+    return [_held_now(report, options.top), _by_state(report)]
 
 
 def _by_state(report: Report) -> Section:
@@ -47,10 +48,15 @@ def _by_state(report: Report) -> Section:
     columns.append(Column("meaning", lambda row: meanings[row["state"]], least=16, may_go=True))
     return Section(
         "headline",
-        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held",
+        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{_cost(report)}",
         f"{amount(total)} observed GPU-hours by state; {change}.",
         [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
     )
+
+
+def _cost(report: Report) -> str:
+    cost = report.capacity["cost"][IDLE_HELD]
+    return "" if is_missing(cost) else f", {amount(cost)} {currency_of(report)}"
 
 
 def _meanings(policy: Policy) -> dict[str, str]:
@@ -75,4 +81,7 @@ def _held_now(report: Report, top: int) -> Section:
     at = moment(newest, report.window.zone)
     caption = f"Idle-held at the newest tick, {at}; GiB: the most the process held."
     ongoing = report.episodes[report.episodes["ongoing"].astype(bool)]
+    # What is worth most to get back comes first: memory times time; if the memory is not known, time alone decides.
+    worth = ongoing.assign(worth=ongoing["peak_memory_mib"] * ongoing["seconds"])
+    ongoing = worth.sort_values(["worth", "seconds"], ascending=False, kind="stable")
     return Section("headline", title, caption, table_of_episodes(report, ongoing, top) or [if_none])
