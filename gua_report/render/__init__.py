@@ -23,6 +23,7 @@ class Options(NamedTuple):
     ascii: bool = False
     color: bool = False  # text only
     attention: tuple[str, ...] = ()  # what to act on, in clean text; not for CSV
+    brief: bool = False  # for a phone: text and markdown only
     pictures: bool = False  # whether the format shows them
     links: tuple[tuple[str, str], ...] = ()  # to the pages of a set, HTML only: names and targets
     link: str = ""  # the target that is this page

@@ -18,15 +18,25 @@ CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 def render(report: Report, options: Options = DEFAULTS) -> str:
     """The page."""
     page = build_page(report, options._replace(pictures=True))
+    return _document(page.title, _content(page, options))
+
+
+def render_empty(message: str, options: Options) -> str:
+    """The page of a window without any tick."""
+    title = "GPU use"
+    return _document(title, lines([element("h1", title), *_links(options), element("p", message, class_="gua-act")]))
+
+
+def _document(title: str, content: Markup) -> str:
     head = [
         start("meta", charset="utf-8"),
         start("meta", http_equiv="Content-Security-Policy", content=CONTENT_POLICY),
         start("meta", name="viewport", content="width=device-width, initial-scale=1"),
         start("meta", name="robots", content="noindex"),
-        element("title", page.title),
+        element("title", title),
         element("style", Markup(PAGE_STYLE)),
     ]
-    body = element("body", element("main", _content(page, options), class_="gua-report"))
+    body = element("body", element("main", content, class_="gua-report"))
     document = element("html", element("head", lines(head)), Markup("\n"), body, lang="en")
     return _to_ascii(f"<!DOCTYPE html>\n{document}\n")
 
@@ -96,7 +106,9 @@ def _bar(bar: Bar) -> Markup:
 
 
 def _table(table: Table, label: str = "Table") -> Markup:
-    titles = [_tagged("th", column, column.title, scope="col") for column in table.columns]
+    titles = [
+        _tagged("th", column, column.title, scope="col") if column.title else element("td") for column in table.columns
+    ]
     rows = [
         element("tr", *(_tagged("td", *pair) for pair in zip(table.columns, map(_cell, row), strict=True)))
         for row in table.cells()

@@ -9,8 +9,8 @@ FRAGMENT_STYLE = """
 .gua-report p { margin: .25em 0; max-width: 60em }
 .gua-report .gua-act { border-left: 4px solid #d9791a; padding: .3em .8em; font-weight: 600 }
 .gua-report .gua-caption, .gua-report th, .gua-report figcaption .gua-legend { opacity: .75 }
-.gua-report nav a { margin-right: 1em }
-.gua-report nav a[aria-current] { font-weight: 600; text-decoration: none; color: inherit }
+.gua-report nav a { margin-right: 1em; color: inherit }
+.gua-report nav a[aria-current] { font-weight: 600; text-decoration: none }
 .gua-report .gua-scroll { overflow-x: auto; margin: .4em 0 }
 .gua-report table { border-collapse: collapse; background: none }
 .gua-report th, .gua-report td {
