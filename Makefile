@@ -83,6 +83,7 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/page.py
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
 # SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group PURGE=1.

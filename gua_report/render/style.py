@@ -33,7 +33,8 @@ FRAGMENT_STYLE = """
 .gua-report .gua-unobserved { background: repeating-linear-gradient(135deg, #999 0 1.5px, transparent 1.5px 6px) }
 .gua-picture { display: block; overflow: visible; shape-rendering: crispEdges; margin: .2em 0 }
 .gua-picture text { font-size: 12px; fill: currentColor; shape-rendering: auto }
-.gua-picture text.gua-name { fill: #16100a; pointer-events: none }
+.gua-picture text.gua-name {
+  fill: #16100a; pointer-events: none; paint-order: stroke; stroke: rgba(255, 255, 255, .5); stroke-width: 3px }
 .gua-picture rect { fill: transparent }
 .gua-picture .gua-grid { stroke: currentColor; stroke-opacity: .18; vector-effect: non-scaling-stroke }
 .gua-picture .gua-pattern-idle-held path { fill: #b85f0c }
