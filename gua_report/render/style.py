@@ -28,6 +28,7 @@ FRAGMENT_STYLE = """
 .gua-report .gua-active { background: #2b9a68; fill: #2b9a68 }
 .gua-report .gua-idle-held { background: repeating-linear-gradient(#b85f0c 0 1px, #e88f33 1px 5px) }
 .gua-report .gua-truly-idle { background: rgba(125, 145, 175, .38); fill: rgba(125, 145, 175, .38) }
+.gua-report .gua-free { background: #4f86c6; fill: #4f86c6 }
 .gua-report .gua-unknown {
   background: radial-gradient(circle, #8a8a8a 1.2px, transparent 1.3px) 0 0 / 4px 4px, rgba(128, 128, 128, .15) }
 .gua-report .gua-unobserved { background: repeating-linear-gradient(135deg, #999 0 1.5px, transparent 1.5px 6px) }

@@ -78,6 +78,8 @@ def draw(scene: Scene) -> Markup:
         texts += _texts(row, axis, top, bar_px)
     bottom = row_px * len(scene.rows) - GAP_PX
     grid = "".join(f"M{_number(place)} {LABEL_PX}V{bottom}" for place, _ in axis.marks)
+    floors = (number * row_px + LABEL_PX + bar_px for number in range(len(scene.rows)))
+    grid += "".join(f"M{_number(axis.begin)} {floor}H{_number(axis.end)}" for floor in floors)
     shapes = [_patterns(scene), element("path", class_="gua-grid", d=grid)]
     for kind, found in boxes.items():
         fill = f"url(#gua-{scene.name}-{kind})" if kind in PATTERNS else None

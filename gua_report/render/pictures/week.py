@@ -6,10 +6,11 @@ from gua_report.render.blocks import Column, Picture, Table
 from gua_report.render.pictures.rows import UNOBSERVED, Axis, Cell, Row, Scene, Span, draw
 from gua_report.render.words import WEEKDAYS, amount, is_missing, number, percent
 from gua_report.summary.build import Report
-from gua_sample.policy import ACTIVE, TRULY_IDLE
+from gua_sample.policy import ACTIVE
 
 AXIS = Axis(0, 24, [(hour, f"{hour:02}") for hour in range(0, 24, 3)])
 BAR_PX = 24
+FREE = "free"  # truly idle, in a colour that stands out where nothing else is shown
 
 
 def week_pictures(report: Report) -> list[Picture]:
@@ -17,7 +18,7 @@ def week_pictures(report: Report) -> list[Picture]:
     most = 1.0 if free.isna().all() else max(float(free.max()), 1.0)
     return [
         _picture(report, "work", "Share of GPU time at work, by hour of the week", "active_share", ACTIVE, 1.0),
-        _picture(report, "free", "GPUs free, by hour of the week", "free_gpus", TRULY_IDLE, most),
+        _picture(report, "free", "GPUs free, by hour of the week", "free_gpus", FREE, most),
     ]
 
 

@@ -117,9 +117,7 @@ def test_days_of_people_are_those_of_the_json(week: tuple[dict[str, Any], dict[s
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "kind"), [("work", "active_share", "active"), ("free", "free_gpus", "truly-idle")]
-)
+@pytest.mark.parametrize(("name", "key", "kind"), [("work", "active_share", "active"), ("free", "free_gpus", "free")])
 def test_hours_of_the_week_are_those_of_the_json(
     week: tuple[dict[str, Any], dict[str, Drawn]], name: str, key: str, kind: str
 ) -> None:
