@@ -7,6 +7,7 @@ from collections import defaultdict
 from html.parser import HTMLParser
 from typing import NamedTuple
 
+WITHOUT_END = ("meta", "td", "tr")  # some or all of them
 BOX = re.compile(r"M(-?[\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+z")
 
 
@@ -46,7 +47,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
         self.tags.append((tag, attributes))
-        if tag not in ("meta", "link", "br"):
+        if tag not in WITHOUT_END:
             self._open.append(tag)
         if attributes.get("class") == "gua-picture":
             self.pictures.append(Drawn())
@@ -56,7 +57,7 @@ class Page(HTMLParser):
             self.pictures[-1].boxes[kind] += found
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
+        assert tag in WITHOUT_END or self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.content.append(data)

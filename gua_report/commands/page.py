@@ -58,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
         config = config._replace(price_per_gpu_hour=None, price_per_kwh=None)
     now = parse_window("1s", None, None, options.tz)
     data_dir = find_data_dir(PROG, options.data_dir)
+    if not os.path.isdir(data_dir):
+        raise NothingToReport(f"no folder {data_dir}: give another --data-dir, or run gua doctor")
     check_folder(options.folder)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
@@ -76,9 +78,11 @@ def run(options: argparse.Namespace) -> int:
     pages = Pages(*ask_as_owner(data_dir, lambda: make_pages(asked)))
     for warning in pages.warnings:
         console.complain(PROG, f"warning: {warning}")
-    for name, text in pages.texts.items():
-        write(paths[name], text, data_dir)
-    return NothingToReport.exit_code if pages.is_empty else 0
+    for name in names:
+        write(paths[name], pages.texts[name], data_dir)
+    if pages.is_empty:
+        raise NothingToReport("nothing was observed, and the pages say so: run gua doctor to see why")
+    return 0
 
 
 def check_folder(folder: str) -> None:

@@ -107,10 +107,12 @@ def _bar(bar: Bar) -> Markup:
 
 def _table(table: Table, label: str = "Table") -> Markup:
     titles = [
-        _tagged("th", column, column.title, scope="col") if column.title else element("td") for column in table.columns
+        element("th", column.title, scope="col", class_=_class(column)) if column.title else element("td")
+        for column in table.columns
     ]
+    # The page of a year has thousands of rows: HTML can do without the ends of cells, and empty ones need no class.
     rows = [
-        element("tr", *(_tagged("td", *pair) for pair in zip(table.columns, map(_cell, row), strict=True)))
+        join(start("tr"), *(_start(*pair) for pair in zip(table.columns, map(_cell, row), strict=True)))
         for row in table.cells()
     ]
     content = element("table", element("thead", element("tr", *titles)), element("tbody", lines(rows)))
@@ -118,8 +120,12 @@ def _table(table: Table, label: str = "Table") -> Markup:
     return element("div", content, class_="gua-scroll", tabindex=0, role="group", aria_label=label)
 
 
-def _tagged(tag: str, column: Column, content: str, **attributes: str) -> Markup:
-    return element(tag, content, class_="gua-right" if column.right else None, **attributes)
+def _class(column: Column) -> str | None:
+    return "gua-right" if column.right else None
+
+
+def _start(column: Column, content: str) -> Markup:
+    return join(start("td", class_=_class(column)), content) if content else start("td")
 
 
 def _cell(cell: Cell) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
+
+SPECIAL = re.compile("[&<>\"']")
 
 
 class Markup(str):
@@ -18,8 +21,10 @@ def element(name: str, /, *children: str, **attributes: object) -> Markup:
 
 def start(name: str, /, **attributes: object) -> Markup:
     """The start of an element; all of it if it is one that has no end, such as `meta`."""
+    if not attributes:
+        return Markup(f"<{name}>")
     given = [
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     ]
@@ -27,7 +32,12 @@ def start(name: str, /, **attributes: object) -> Markup:
 
 
 def join(*parts: str) -> Markup:
-    return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in parts))
+    return Markup("".join(part if isinstance(part, Markup) else _escape(part) for part in parts))
+
+
+def _escape(text: str) -> str:
+    # A page has tens of thousands of texts, nearly all without anything to escape.
+    return escape(text) if SPECIAL.search(text) else text
 
 
 def lines(parts: list[Markup]) -> Markup:

@@ -158,8 +158,10 @@ def test_a_week_without_a_tick_has_a_page_that_says_so(tmp_path: Path) -> None:
 
 def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    done = run(tmp_path, tmp_path / "data", "--names", "none")
-    assert done.returncode == 3
+    for name in ("data", "nowhere"):
+        done = run(tmp_path, tmp_path / name, "--names", "none")
+        assert done.returncode == 3
+        assert one_line(done.stderr)
 
 
 @needs_root

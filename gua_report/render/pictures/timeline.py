@@ -64,27 +64,39 @@ def _cell_name(report: Report) -> str:
 
 def _cards(report: Report) -> Iterator[tuple[str, str, list[Seen]]]:
     """The key, the number and the cells of each card, all of the window: those that were not seen too."""
-    window = report.window
-    holders: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
-    for row in report.timeline_holders.to_dict("records"):
-        seconds = row[COLUMNS[IDLE_HELD]] + row[COLUMNS[ACTIVE]] + row[COLUMNS[UNKNOWN]]
-        holders[row["gpu_uuid"], row["start_ms"]][clean(row["identity"])] = seconds
-    for uuid, found in groupby(report.timeline.to_dict("records"), lambda row: row["gpu_uuid"]):
-        cells, card, reached = [], "", window.start_ms
-        for row in found:
-            card = gpu(row["gpu_index"], row["mig_index"])
-            cells += _unseen(reached, row["start_ms"])
-            seconds = {kind: row[COLUMNS[kind]] for kind in KINDS[:-1]}
-            rest = (row["end_ms"] - row["start_ms"]) / 1000 - sum(seconds.values())
-            seconds[UNOBSERVED] = max(rest, 0.0)
-            cells.append(Seen(row["start_ms"], row["end_ms"], seconds, holders[uuid, row["start_ms"]]))
-            reached = row["end_ms"]
+    window, holders = report.window, _holders(report)
+    states = [COLUMNS[kind] for kind in KINDS[:-1]]
+    frame = report.timeline[["gpu_uuid", "gpu_index", "mig_index", "start_ms", "end_ms", *states]]
+    # Lists of columns: there are thousands of rows, and a dict for each takes longer than all the drawing.
+    for uuid, found in groupby(zip(*(frame[name].tolist() for name in frame), strict=True), lambda row: row[0]):
+        cells: list[Seen] = []
+        card, reached = "", window.start_ms
+        for _, index, mig_index, start_ms, end_ms, *seconds in found:
+            card = card or gpu(index, mig_index)
+            cells += _unseen(reached, start_ms)
+            rest = max((end_ms - start_ms) / 1000 - sum(seconds), 0.0)
+            by_kind = dict(zip(KINDS, [*seconds, rest], strict=True))
+            cells.append(Seen(start_ms, end_ms, by_kind, holders.get((uuid, start_ms), {})))
+            reached = end_ms
         yield uuid, card, cells + _unseen(reached, window.end_ms)
 
 
+def _holders(report: Report) -> dict[tuple[str, int], dict[str, float]]:
+    """The seconds of everyone by card and start of the cell."""
+    frame = report.timeline_holders
+    names = {who: clean(who) for who in frame["identity"].unique()}
+    seconds = frame[[COLUMNS[state] for state in (IDLE_HELD, ACTIVE, UNKNOWN)]].sum(axis=1)
+    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    columns = (frame["gpu_uuid"], frame["start_ms"], frame["identity"], seconds)
+    for uuid, start_ms, who, some in zip(*(column.tolist() for column in columns), strict=True):
+        found[uuid, start_ms][names[who]] = some
+    return found
+
+
 def _unseen(start_ms: int, end_ms: int) -> list[Seen]:
-    seconds = {kind: (end_ms - start_ms) / 1000 if kind == UNOBSERVED else 0.0 for kind in KINDS}
-    return [Seen(start_ms, end_ms, seconds, {})] if end_ms > start_ms else []
+    if end_ms <= start_ms:
+        return []
+    return [Seen(start_ms, end_ms, {**dict.fromkeys(KINDS, 0.0), UNOBSERVED: (end_ms - start_ms) / 1000}, {})]
 
 
 def _runs(cells: list[Seen]) -> Iterator[Seen]:
