@@ -30,9 +30,9 @@ demo: $(RUNS) ## the report of a simulated laboratory; needs no GPU
 	@$(BIN)/gua demo
 
 # Debian's and Ubuntu's names. Without them, the tests that need them are skipped, and say so; CI allows none of that.
-TEST_PACKAGES = prometheus prometheus-node-exporter redis-server
+TEST_PACKAGES = prometheus prometheus-node-exporter redis-server chromium chromium-driver
 APT_INSTALL = apt-get install --quiet --yes --no-install-recommends
-test-deps: ## as root: install the servers that tests talk to (apt)
+test-deps: ## as root: install the servers and the browser that tests use (apt)
 	$(APT_INSTALL) $(TEST_PACKAGES) || { apt-get update --quiet && $(APT_INSTALL) $(TEST_PACKAGES); }
 
 # Two per core, since the end-to-end tests mostly wait. A worker takes whole files, as they share fixtures, in the order
@@ -83,6 +83,7 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/truth.py
 
 # TRUTH='--seed 1 2 3 --interval 15 --pauses 2:90', or --world FILE

@@ -18,6 +18,7 @@ VERBS = {
     "doctor": ("gua_report.commands.doctor", "whether sampling works here, and what to do if not"),
     "import": ("gua_report.commands.import_", "take in what another tool, or gua elsewhere, recorded"),
     "export": ("gua_report.commands.export", "what was recorded, as CSV, JSON lines or Parquet"),
+    "page": ("gua_report.commands.page", "the report as pages with pictures, for a web server"),
     "demo": ("gua_report.commands.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\

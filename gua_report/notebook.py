@@ -38,9 +38,9 @@ class ShownReport(Report):
     """A report that a notebook shows as HTML."""
 
     def _repr_html_(self) -> str:
-        from gua_report.render.html import render  # imported only if the report is displayed
+        from gua_report.render.html import fragment  # imported only if the report is displayed
 
-        return render(self)
+        return fragment(self)
 
 
 def report(

@@ -34,6 +34,7 @@ def gpu_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
         for state, some in zip(STATES, hours, strict=True):
             record[f"{state.replace('-', '_')}_gpu_hours"] = some
             record[f"{state.replace('-', '_')}_share"] = some / sum(hours)
+        record["idle_held_cost"] = record["idle_held_gpu_hours"] * 2.6
         records.append(record)
     return pd.DataFrame(records)
 
@@ -42,7 +43,7 @@ def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
     """A report's identities from rows of identity, idle-held, active and unknown GPU-hours."""
     return pd.DataFrame(
         [
-            (who, idle + active + unknown, active, idle, unknown, idle / (idle + active))
+            (who, idle + active + unknown, active, idle, unknown, idle / (idle + active), idle * 2.5)
             for who, idle, active, unknown in rows
         ],
         columns=[
@@ -52,8 +53,46 @@ def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
             "idle_held_gpu_hours",
             "unknown_gpu_hours",
             "idle_held_share",
+            "idle_held_cost",
         ],
     )
+
+
+def timeline_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two days of the small report's first card, with an hour that was not observed, and an hour of the lost one."""
+    holders, cells = [], []
+    for hour in range(24, 72):
+        start, end = WINDOW.start_ms + hour * HOUR_MS, WINDOW.start_ms + (hour + 1) * HOUR_MS
+        if hour != 40:
+            idle = 3600.0 if hour < 60 else 900.0
+            cells.append(("GPU-a", 0, NAN, start, end, 3600.0 - idle, idle, 0.0, 0.0))
+            who = HOSTILE[0] if hour < 60 else HOSTILE[1]
+            holders.append(("GPU-a", who, start, end, 3600.0 - idle, idle, 0.0))
+    cells.append(("unknown:index-2", 2, NAN, WINDOW.start_ms, WINDOW.start_ms + HOUR_MS, 0.0, 0.0, 600.0, 1200.0))
+    states = ["active_seconds", "idle_held_seconds", "truly_idle_seconds", "unknown_seconds"]
+    key = ["gpu_uuid", "gpu_index", "mig_index", "start_ms", "end_ms"]
+    columns = ["gpu_uuid", "identity", "start_ms", "end_ms", states[0], states[1], states[3]]
+    return pd.DataFrame(cells, columns=[*key, *states]), pd.DataFrame(holders, columns=columns)
+
+
+def trend_frame() -> pd.DataFrame:
+    """Seven days, the last of which was observed for six hours."""
+    rows = []
+    for day in range(7):
+        start, hours = WINDOW.start_ms + day * 24 * HOUR_MS, 6 if day == 6 else 24
+        rows.append((start, start + 24 * HOUR_MS, hours * 3600.0, hours * 1.2, hours * 0.9, hours * 0.6, hours * 0.3))
+    states = ["active_gpu_hours", "idle_held_gpu_hours", "truly_idle_gpu_hours", "unknown_gpu_hours"]
+    return pd.DataFrame(rows, columns=["start_ms", "end_ms", "observed_seconds", *states])
+
+
+def identity_day_frame() -> pd.DataFrame:
+    rows = []
+    for number, who in enumerate(HOSTILE):
+        for day in range(number, 7, number + 1):
+            start = WINDOW.start_ms + day * 24 * HOUR_MS
+            rows.append((who, start, start + 24 * HOUR_MS, 2.0, 10.0 / (number + 1), 0.0))
+    hours = ["active_gpu_hours", "idle_held_gpu_hours", "unknown_gpu_hours"]
+    return pd.DataFrame(rows, columns=["identity", "start_ms", "end_ms", *hours])
 
 
 def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
@@ -78,6 +117,7 @@ def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 def small_report() -> Report:
     """A week of three cards: one whole, one in two MIG instances, one lost."""
     day_ms = 24 * HOUR_MS
+    timeline, timeline_holders = timeline_frames()
     return Report(
         host="lab-1",
         driver_versions=["570.133.20", "580.65.06"],
@@ -120,8 +160,20 @@ def small_report() -> Report:
             ]
         ),
         heatmap=pd.DataFrame(
-            [(day, hour, NAN if day == 6 else (day + hour) / 29) for day in range(7) for hour in range(24)],
-            columns=["weekday", "hour", "active_share"],
+            [
+                (day, hour, NAN if day == 6 else (day + hour) / 29, NAN if day == 6 else (29 - day - hour) / 10)
+                for day in range(7)
+                for hour in range(24)
+            ],
+            columns=["weekday", "hour", "active_share", "free_gpus"],
+        ),
+        timeline=timeline,
+        timeline_holders=timeline_holders,
+        timeline_cell_seconds=3600.0,
+        trend=trend_frame(),
+        identity_days=identity_day_frame(),
+        reclaim_curve=pd.DataFrame(
+            {"after_seconds": [0.0, 600.0, 1800.0, 7200.0], "freed_gpu_hours": [140.0, 130.0, 120.5, 71.25]}
         ),
         episodes=episode_frame(
             [
@@ -167,7 +219,12 @@ def empty_report() -> Report:
         reclaim=full.reclaim.iloc[:0],
         gpus=full.gpus.iloc[:0],
         identities=pd.DataFrame(columns=full.identities.columns),
-        heatmap=full.heatmap.assign(active_share=NAN),
+        heatmap=full.heatmap.assign(active_share=NAN, free_gpus=NAN),
+        timeline=full.timeline.iloc[:0],
+        timeline_holders=full.timeline_holders.iloc[:0],
+        trend=full.trend.assign(observed_seconds=0.0, **dict.fromkeys(full.trend.columns[3:], 0.0)),
+        identity_days=full.identity_days.iloc[:0],
+        reclaim_curve=full.reclaim_curve.iloc[:0],
         episodes=pd.DataFrame(columns=full.episodes.columns),
         gaps=full.gaps.iloc[:0],
         warnings=[],

@@ -35,8 +35,8 @@ OLD = [day_of(TODAY_MS - days * DAY_MS) for days in (9, 8)]
 RECENT = [day_of(TODAY_MS - days * DAY_MS) for days in (5, 4)]
 KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
 FRAMES = (
-    *("headline", "before", "capacity", "unpartitioned", "reclaim"),
-    *("gpus", "identities", "heatmap", "episodes", "gaps"),
+    *("headline", "before", "capacity", "unpartitioned", "reclaim", "reclaim_curve", "gpus", "identities"),
+    *("identity_days", "heatmap", "timeline", "timeline_holders", "trend", "episodes", "gaps"),
 )
 FIGURES = ("driver_versions", "newest_ms", "window")
 TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
@@ -138,6 +138,18 @@ def upkeep(folder: Path, now_ms: int, config: Config = CONFIG, rebuild: bool = F
     return Upkeep(str(folder), config, now_ms, dry_run, print).run(rebuild, False, None)
 
 
+def _comparable(report: Report, name: str) -> Any:
+    """The frame; a timeline by the hour, since finer cells are there only as long as ticks are."""
+    frame = getattr(report, name)
+    if frame is None or not name.startswith("timeline") or report.timeline_cell_seconds >= HOUR_MS / 1000:
+        return frame
+    start = (frame["start_ms"] // HOUR_MS * HOUR_MS).clip(lower=report.window.start_ms)
+    end = (start // HOUR_MS * HOUR_MS + HOUR_MS).clip(upper=report.window.end_ms)
+    key = [column for column in frame if not str(column).endswith("_seconds")]
+    hours = frame.assign(start_ms=start, end_ms=end).groupby(key, dropna=False, sort=False).sum().reset_index()
+    return hours.sort_values(key, na_position="first", ignore_index=True)
+
+
 def assert_same(one: Report, other: Report) -> None:
     """Compare all figures of two reports, whatever their sources."""
     for name in FIGURES:
@@ -147,7 +159,7 @@ def assert_same(one: Report, other: Report) -> None:
             else getattr(one, name) == getattr(other, name)
         ), name
     for name in FRAMES:
-        left, right = getattr(one, name), getattr(other, name)
+        left, right = (_comparable(report, name) for report in (one, other))
         assert (left is None) == (right is None), name
         if left is not None:
             order = {"identities": "identity", "gpus": "uuid"}.get(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sys
 from typing import Any, NoReturn
 
 from gua_report.console import terminal
@@ -32,12 +34,16 @@ examples:
   gua-report --from 2026-11-01 --to 2026-12-01 --tz Europe/Berlin
   gua-report --since 30d --format json -o november.json
   gua-report --section gpus --format csv   one table, for a spreadsheet
-  gua-report --quiet-if-clean 2h           for cron: a mail only if need be
+  gua-report --format html -o week.html    a page with pictures
+  gua-report --brief --quiet-if-clean 2h   for cron: a mail only if need be
 
 durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
 2026-11-16T08:30, in the time zone of the report unless they name their own.
 exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
+WIDTH, WIDEST = 78, 120  # in columns, in a mail or pipe and on a terminal
+NARROWEST, BRIEF_WIDTH = 60, 72
+BRIEF_FORMATS = ("text", "markdown")
 
 
 def entry() -> NoReturn:
@@ -67,7 +73,10 @@ def build_parser() -> console.Parser:
     how = parser.add_argument_group("how")
     how.add_argument("--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default text)")
     how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    how.add_argument("--width", metavar="N", type=positive, default=78, help="columns of the text (default 78)")
+    how.add_argument("--brief", action="store_true", help="what fits a phone: what to act on, and the first people")
+    widths = f"columns of the text (default {WIDTH}, up to {WIDEST} on a terminal)"
+    how.add_argument("--width", metavar="N", type=positive, help=widths)
+    how.add_argument("--color", metavar="WHEN", help="auto, always or never (default auto: on a terminal)")
     how.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     how.add_argument("-o", "--output", metavar="FILE", type=output_path, help="write there instead of printing")
     how.add_argument(
@@ -87,14 +96,16 @@ def build_parser() -> console.Parser:
 def run(options: argparse.Namespace) -> int:
     from gua_report import render
     from gua_report.config import RECLAIM_AFTER, Reservations, load_config
+    from gua_report.render.attention import LONG_EPISODE
     from gua_report.window import parse_window
 
     name = choose(options.format or "text", "format", render.FORMATS)
     sections = tuple(choose(section, "section", render.SECTIONS) for section in options.section or render.SECTIONS)
-    if not 60 <= options.width <= 400:
-        raise UsageError(f"bad --width {options.width}: expected 60 to 400 columns")
-    color = options.output is None and terminal.use_color()
-    display = render.Options(sections, options.top, options.width, options.ascii, color)
+    if options.brief and (name not in BRIEF_FORMATS or options.section):
+        raise UsageError(f"--brief is for {' and '.join(BRIEF_FORMATS)}, and chooses the sections itself")
+    display = render.Options(
+        sections, options.top, find_width(options), options.ascii, find_color(options), brief=options.brief
+    )
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
     if "reservations" not in sections:
@@ -104,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     config = config._replace(policy=config.policy._replace(**thresholds))
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
     quiet = options.quiet_if_clean is not None
-    longest_ms = settings.duration_ms(options.quiet_if_clean) if quiet else 0
+    longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
     data_dir = find_history(PROG, options.data_dir)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
@@ -121,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
 
     def make() -> dict[str, Any]:
         report = build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told)
-        attention = tuple(reasons(report, longest_ms)) if quiet else ()
+        attention = tuple(reasons(report, longest_ms)) if quiet or options.brief or name == "html" else ()
         # Rendered even if nothing is printed: an error must show in a clean week too.
         text = renderer(report, display._replace(attention=attention))
         warnings = [*report.warnings, *report.reservation_problems]
@@ -138,6 +149,24 @@ def run(options: argparse.Namespace) -> int:
         with whole_file(options.output) as file:
             file.write((made["text"].rstrip("\n") + "\n").encode())
     return 0
+
+
+def find_width(options: argparse.Namespace) -> int:
+    """The width that was requested, else that of the terminal, within limits."""
+    if options.width is not None:
+        if not NARROWEST <= options.width <= 400:
+            raise UsageError(f"bad --width {options.width}: expected {NARROWEST} to 400 columns")
+        return int(options.width)
+    if options.brief:
+        return BRIEF_WIDTH
+    if options.output is not None or not terminal.is_terminal(sys.stdout):
+        return WIDTH
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDTH, 24)).columns))
+
+
+def find_color(options: argparse.Namespace) -> bool:
+    when = choose(options.color or "auto", "--color", ("auto", "always", "never"))
+    return when == "always" or (when == "auto" and options.output is None and terminal.use_color())
 
 
 def check_writable(path: str) -> None:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from gua_report.summary.build import Report
 
-SECTIONS = ("headline", "capacity", "gpus", "identities", "heatmap", "episodes", "coverage", "reservations")
+SECTIONS = (
+    *("headline", "timeline", "trend", "capacity", "gpus", "identities", "identity_days", "heatmap"),
+    *("episodes", "coverage", "reservations"),
+)
 FORMATS = ("text", "markdown", "json", "csv", "html")
 
 
@@ -20,6 +23,15 @@ class Options(NamedTuple):
     ascii: bool = False
     color: bool = False  # text only
     attention: tuple[str, ...] = ()  # what to act on, in clean text; not for CSV
+    brief: bool = False  # for a phone: text and markdown only
+    pictures: bool = False  # whether the format shows them
+    links: tuple[tuple[str, str], ...] = ()  # to the pages of a set, HTML only: names and targets
+    link: str = ""  # the target that is this page
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no section was chosen: those that few need are left out then."""
+        return set(self.sections) == set(SECTIONS)
 
 
 DEFAULTS = Options()

@@ -44,7 +44,16 @@ class Table(NamedTuple):
         return [[column.cell(row) for column in self.columns] for row in self.rows]
 
 
-Block: TypeAlias = "str | Bar | Table | Heatmap"  # a str is a paragraph
+class Picture(NamedTuple):
+    """A picture for formats that can show one; others show its numbers."""
+
+    title: str
+    draw: Callable[[], str]  # as SVG
+    table: Table | None  # its numbers, unless a table beside it has them
+    legend: tuple[str, ...]  # states, or "unobserved", that it shows
+
+
+Block: TypeAlias = "str | Bar | Table | Heatmap | Picture"  # a str is a paragraph
 
 
 class Section(NamedTuple):
@@ -67,10 +76,9 @@ def label(title: str, key: str, least: int = 8) -> Column:
     return Column(title, lambda row: clean(row[key]), least=least)
 
 
-def bar_of(parts: list[float]) -> Bar:
-    """A bar of amounts (hours) in the order of STATES."""
-    total = sum(parts)
-    return Bar(tuple(part / total for part in parts) if total else (0.0,) * len(STATES))
+def bar_of(parts: list[float], full: float) -> Bar:
+    """A bar of amounts (hours) in the order of STATES; `full` is the amount that fills it."""
+    return Bar(tuple(part / full for part in parts) if full else (0.0,) * len(STATES))
 
 
 def spread(shares: tuple[float, ...], cells: int) -> list[int]:

@@ -22,7 +22,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     """The table of the requested section; all sections mean the GPUs. Raises UsageError for any other selection."""
-    if set(options.sections) == set(SECTIONS):
+    if options.is_whole:
         options = options._replace(sections=(DEFAULT_SECTION,))
     section, *others = sections.chosen(options).values()
     if others:

@@ -1,110 +1,134 @@
-"""HTML for notebooks: one self-contained fragment, for light and dark themes. Everything is escaped."""
+"""HTML: a page that needs nothing else, no script and no network, or the same as a fragment for notebooks."""
 
 from __future__ import annotations
 
-from html import escape
-
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Section, State, Table
-from gua_report.render.page import build_page
-from gua_report.render.words import WEEKDAYS, percent
+from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Picture, Section, State, Table
+from gua_report.render.markup import Markup, element, join, lines, start
+from gua_report.render.page import Page, build_page
+from gua_report.render.style import FRAGMENT_STYLE, PAGE_STYLE
+from gua_report.render.words import percent
 from gua_report.summary.build import Report
 from gua_sample.policy import STATES
 
-# Sections that are open initially.
-OPEN = ("headline", "gpus", "identities")
-STYLE = """\
-.gua-report { font-size: 13px; line-height: 1.4; max-width: 60em; color: inherit }
-.gua-report p { margin: .2em 0 }
-.gua-report .gua-caption { opacity: .65 }
-.gua-report summary { font-weight: 600; margin-top: 1em; cursor: pointer }
-.gua-report table { border-collapse: collapse; margin: .5em 0; background: none }
-.gua-report th, .gua-report td { padding: .15em .8em .15em 0; text-align: left; background: none; color: inherit }
-.gua-report th { font-weight: 400; opacity: .65 }
-.gua-report .gua-right { text-align: right; font-variant-numeric: tabular-nums }
-.gua-report .gua-bar { display: flex; height: 1em; width: 8em; overflow: hidden; border-radius: 2px }
-.gua-report p + .gua-bar { width: 100%; margin: .5em 0 }
-.gua-report .gua-swatch { display: inline-block; width: .7em; height: .7em; margin-right: .4em; border-radius: 2px }
-.gua-report .gua-active { background: #2f9e6e }
-.gua-report .gua-idle-held { background: #e08a2e }
-.gua-report .gua-truly-idle { background: rgba(128, 140, 155, .35) }
-.gua-report .gua-unknown { background: repeating-linear-gradient(45deg, #888 0 2px, transparent 2px 5px) }
-.gua-report .gua-heatmap td { padding: 0; width: 1.6em; height: 1.3em; text-align: center }
-.gua-report .gua-heatmap th { padding: 0 .5em 0 0 }
-"""
+# What the page gets by with; a server may send the same.
+CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
-    page = build_page(report, options)
-    parts = ['<div class="gua-report">', f"<style>\n{STYLE}</style>", f"<p><strong>{escape(page.title)}</strong></p>"]
-    parts += [f"<p>{escape(line)}</p>" for line in page.attention + page.header]
-    parts += [*map(_section, page.sections), "</div>"]
-    text = "\n".join(parts) + "\n"
-    # Plain ASCII: a fragment can't declare its encoding, and a browser may guess wrong.
+    """The page."""
+    page = build_page(report, options._replace(pictures=True))
+    return _document(page.title, _content(page, options))
+
+
+def render_empty(message: str, options: Options) -> str:
+    """The page of a window without any tick."""
+    title = "GPU use"
+    return _document(title, lines([element("h1", title), *_links(options), element("p", message, class_="gua-act")]))
+
+
+def _document(title: str, content: Markup) -> str:
+    head = [
+        start("meta", charset="utf-8"),
+        start("meta", http_equiv="Content-Security-Policy", content=CONTENT_POLICY),
+        start("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        start("meta", name="robots", content="noindex"),
+        element("title", title),
+        element("style", Markup(PAGE_STYLE)),
+    ]
+    body = element("body", element("main", content, class_="gua-report"))
+    document = element("html", element("head", lines(head)), Markup("\n"), body, lang="en")
+    return _to_ascii(f"<!DOCTYPE html>\n{document}\n")
+
+
+def fragment(report: Report, options: Options = DEFAULTS) -> str:
+    """The content of the page, to be shown in another one, whose font, colour and theme it takes on."""
+    content = _content(build_page(report, options._replace(pictures=True)), options)
+    return _to_ascii(element("div", element("style", Markup(FRAGMENT_STYLE)), content, class_="gua-report") + "\n")
+
+
+def _to_ascii(text: str) -> str:
+    # A fragment can't declare its encoding, and a file may be served under a wrong one.
     return text.encode("ascii", "xmlcharrefreplace").decode()
 
 
-def _section(section: Section) -> str:
-    return "\n".join(
-        [
-            f"<details{' open' if section.name in OPEN else ''}><summary>{escape(section.title)}</summary>",
-            f'<p class="gua-caption">{escape(section.caption)}</p>',
-            *(_block(block) for block in section.blocks),
-            "</details>",
-        ]
-    )
+def _content(page: Page, options: Options) -> Markup:
+    parts = [element("h1", page.title), *_links(options)]
+    parts += [element("p", line, class_="gua-act") for line in page.attention]
+    parts += [element("p", line) for line in page.header]
+    return lines([*parts, *map(_section, page.sections)])
 
 
-def _block(block: Block) -> str:
+def _links(options: Options) -> list[Markup]:
+    """Links to other pages of the same set, if there are any."""
+    links = [
+        element("a", name, href=target, aria_current="page" if target == options.link else None)
+        for name, target in options.links
+    ]
+    return [element("nav", *links, aria_label="Other pages")] if links else []
+
+
+def _section(section: Section) -> Markup:
+    caption = [element("p", section.caption, class_="gua-caption")] if section.caption else []
+    return element("section", lines([element("h2", section.title), *caption, *map(_block, section.blocks)]))
+
+
+def _block(block: Block) -> Markup:
     if isinstance(block, str):
-        return f"<p>{escape(block)}</p>"
+        return element("p", block)
     if isinstance(block, Bar):
         return _bar(block)
-    return _heatmap(block) if isinstance(block, Heatmap) else _table(block)
+    if isinstance(block, Heatmap):
+        raise TypeError("pictures are shown instead")
+    return _picture(block) if isinstance(block, Picture) else _table(block)
 
 
-def _bar(bar: Bar) -> str:
+def _picture(picture: Picture) -> Markup:
+    legend = [element("span", _swatch(kind), kind.replace("unobserved", "not observed")) for kind in picture.legend]
+    caption = element("figcaption", picture.title, element("span", *legend, class_="gua-legend"))
+    parts = [caption, Markup(picture.draw())]
+    if picture.table:
+        parts.append(element("details", element("summary", "The numbers"), _table(picture.table, picture.title)))
+    return element("figure", lines(parts))
+
+
+def _swatch(kind: str) -> Markup:
+    return element("span", class_=f"gua-swatch gua-{kind}")
+
+
+def _bar(bar: Bar) -> Markup:
     parts = [
-        f'<div class="gua-{state}" style="width: {share:.2%}" title="{state} {escape(percent(share))}"></div>'
+        element("div", class_=f"gua-{state}", style=f"width: {share:.2%}", title=f"{state} {percent(share)}")
         for state, share in zip(STATES, bar.shares, strict=True)
         if share > 0
     ]
-    return f'<div class="gua-bar">{"".join(parts)}</div>'
+    return element("div", *parts, class_="gua-bar")
 
 
-def _table(table: Table) -> str:
-    titles = "".join(_tagged("th", column, escape(column.title)) for column in table.columns)
+def _table(table: Table, label: str = "Table") -> Markup:
+    titles = [
+        element("th", column.title, scope="col", class_=_class(column)) if column.title else element("td")
+        for column in table.columns
+    ]
+    # The page of a year has thousands of rows: HTML can do without the ends of cells, and empty ones need no class.
     rows = [
-        "<tr>" + "".join(_tagged("td", *pair) for pair in zip(table.columns, map(_cell, row), strict=True)) + "</tr>"
+        join(start("tr"), *(_start(*pair) for pair in zip(table.columns, map(_cell, row), strict=True)))
         for row in table.cells()
     ]
-    return "\n".join(["<table>", f"<tr>{titles}</tr>", *rows, "</table>"])
+    content = element("table", element("thead", element("tr", *titles)), element("tbody", lines(rows)))
+    # It scrolls by itself where it is too wide, so it has to be reachable with the keyboard.
+    return element("div", content, class_="gua-scroll", tabindex=0, role="group", aria_label=label)
 
 
-def _tagged(tag: str, column: Column, content: str) -> str:
-    attribute = ' class="gua-right"' if column.right else ""
-    return f"<{tag}{attribute}>{content}</{tag}>"
+def _class(column: Column) -> str | None:
+    return "gua-right" if column.right else None
+
+
+def _start(column: Column, content: str) -> Markup:
+    return join(start("td", class_=_class(column)), content) if content else start("td")
 
 
 def _cell(cell: Cell) -> str:
     if isinstance(cell, Bar):
         return _bar(cell)
-    if isinstance(cell, State):
-        return f'<span class="gua-swatch gua-{cell.name}"></span>{cell.name}'
-    return escape(cell)
-
-
-def _heatmap(heatmap: Heatmap) -> str:
-    hours = "".join(f"<th>{hour if hour % 3 == 0 else ''}</th>" for hour in range(24))
-    rows = [
-        f"<tr><th>{day}</th>" + "".join(_hour(day, hour, share) for hour, share in enumerate(shares)) + "</tr>"
-        for day, shares in zip(WEEKDAYS, heatmap.shares, strict=True)
-    ]
-    return "\n".join(['<table class="gua-heatmap">', f"<tr><th></th>{hours}</tr>", *rows, "</table>"])
-
-
-def _hour(day: str, hour: int, share: float | None) -> str:
-    when = f"{day} {hour:02}:00"
-    if share is None:
-        return f'<td title="{when}: unknown">?</td>'
-    return f'<td style="background: rgba(47, 158, 110, {share:.2f})" title="{when}: {escape(percent(share))}"></td>'
+    return join(_swatch(cell.name), cell.name) if isinstance(cell, State) else cell

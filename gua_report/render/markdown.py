@@ -8,7 +8,8 @@ from tabulate import tabulate
 
 from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Heatmap, State, Table
+from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, State, Table
+from gua_report.render.brief import build_brief_page
 from gua_report.render.page import build_page
 from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
 from gua_report.summary.build import Report
@@ -20,10 +21,10 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]|~$])")
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     options = options._replace(color=False)
-    page = build_page(report, options)
+    page = (build_brief_page if options.brief else build_page)(report, options)
     parts = [f"# {escape(page.title)}", *map(escape, page.attention + page.header)]
     for section in page.sections:
-        parts += [f"## {escape(section.title)}", f"*{escape(section.caption)}*"]
+        parts += [f"## {escape(section.title)}", f"*{escape(section.caption)}*"][: 2 if section.caption else 1]
         parts += [_block(block, options) for block in section.blocks]
     text = "\n\n".join(parts) + "\n"
     return to_ascii(text) if options.ascii else text
@@ -36,6 +37,8 @@ def _block(block: Block, options: Options) -> str:
         return f"`{draw_bar(block, BAR_CELLS, options)}`"
     if isinstance(block, Heatmap):
         return "\n".join(["```text", *draw_heatmap(block, options.ascii), "```"])
+    if isinstance(block, Picture):
+        return _table(block.table, options) if block.table else ""
     return _table(block, options)
 
 

@@ -7,7 +7,8 @@ from gua_report.console.spelling import to_ascii
 from gua_report.console.terminal import STATE_COLORS as COLORS
 from gua_report.console.terminal import paint
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Section, State, Table, shade, spread
+from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, Section, State, Table, shade, spread
+from gua_report.render.brief import build_brief_page
 from gua_report.render.page import build_page
 from gua_report.render.words import WEEKDAYS
 from gua_report.summary.build import Report
@@ -16,16 +17,16 @@ from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 GLYPHS = {ACTIVE: "█", IDLE_HELD: "▓", TRULY_IDLE: "░", UNKNOWN: "·"}
 ASCII_GLYPHS = {ACTIVE: "#", IDLE_HELD: "=", TRULY_IDLE: ".", UNKNOWN: "?"}
 SHADES, ASCII_SHADES = " ░▒▓█", " .:=#"
-BOLD, DIM = "1", "2"
+BOLD, DIM, WARNING = "1", "2", "33"  # the last one is the colour of idle-held
 INDENT = "  "
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
-    page = build_page(report, options)
+    page = (build_brief_page if options.brief else build_page)(report, options)
     first, *others = page.header
     top = _paragraph(f"{page.title}: {first}", options, BOLD)
     top += [line for paragraph in others for line in _paragraph(paragraph, options)]
-    parts = [*(_paragraph(paragraph, options) for paragraph in page.attention), top]
+    parts = [*(_paragraph(paragraph, options, WARNING) for paragraph in page.attention), top]
     parts += [_section(section, options) for section in page.sections]
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
@@ -48,6 +49,8 @@ def _draw(block: Block, options: Options) -> list[str]:
         return _paragraph(block, options)
     if isinstance(block, Bar):
         return [draw_bar(block, options.width, options)]
+    if isinstance(block, Picture):
+        return _draw(block.table, options) if block.table else []
     lines = draw_heatmap(block, options.ascii) if isinstance(block, Heatmap) else _draw_table(block, options)
     return [fit(line, options.width, options.ascii) for line in lines]
 

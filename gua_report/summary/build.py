@@ -13,14 +13,16 @@ import pandas as pd
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.console.spelling import span_of_days
 from gua_report.reservations.sources import is_configured
+from gua_report.rollups.hourly_sums import Rollup
 from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
 from gua_report.summary.intervals import overlap
 from gua_report.summary.newest_failed import NewestFailed, NewestTick, look_at_newest, read_unknown
 from gua_report.summary.no_report import never_saw_cards, nothing, unreadable
+from gua_report.summary.over_time import over_time
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
-from gua_report.summary.reclaim import freed_gpu_hours
+from gua_report.summary.reclaim import CURVE_MS, freed_gpu_hours
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
 from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
@@ -59,6 +61,12 @@ class Report:
     gpus: pd.DataFrame
     identities: pd.DataFrame
     heatmap: pd.DataFrame
+    timeline: pd.DataFrame  # by card and cell: seconds in each state
+    timeline_holders: pd.DataFrame  # by card, cell and identity
+    timeline_cell_seconds: float
+    trend: pd.DataFrame  # by hour, day, week or month, as the window is long
+    identity_days: pd.DataFrame
+    reclaim_curve: pd.DataFrame  # as reclaim, for many times
     episodes: pd.DataFrame
     gaps: pd.DataFrame
     coverage_share: float
@@ -169,8 +177,8 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
 def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest: NewestTick) -> Report:
     """The report of what was gathered."""
     window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
-    frames = zip(*gathered.rollups[window], strict=True)
-    cards, identities, holds, card_facts, unpartitioned = (tables.concat(list(parts)) for parts in frames)
+    sums = Rollup(*(tables.concat(list(frames)) for frames in zip(*gathered.rollups[window], strict=True)))
+    cards, identities, holds, card_facts, unpartitioned = sums
     facts = tables.last_facts(card_facts)
     earlier = [rollup.cards for other in scope.windows[:-1] for rollup in gathered.rollups[other] if len(rollup.cards)]
     # A day with readable ticks but unreadable rows was not observed.
@@ -201,9 +209,11 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         unpartitioned=tables.unpartitioned(unpartitioned, facts, observed_ms),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
         reclaim=freed_gpu_hours(holds, gathered.episodes, window, request.reclaim_after_ms),
-        gpus=tables.gpus(cards, facts),
-        identities=tables.identities(identities),
-        heatmap=tables.heatmap(cards, window),
+        gpus=tables.gpus(cards, facts, config),
+        identities=tables.identities(identities, config),
+        heatmap=tables.heatmap(cards, window, scope.grid[1], gaps),
+        **over_time(scope, sums, facts, gaps)._asdict(),
+        reclaim_curve=freed_gpu_hours(holds, gathered.episodes, window, CURVE_MS),
         episodes=tables.episodes(gathered.episodes, window, newest.seen_ms, facts),
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,

@@ -8,6 +8,10 @@ import pandas as pd
 from gua_report.summary.intervals import overlap, union
 from gua_report.window import HOUR_MS, Window
 
+# The times of the curve: closer where most people would set a rule.
+CURVE_MINUTES = (0, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1440, 2880)
+CURVE_MS = tuple(minutes * 60_000 for minutes in CURVE_MINUTES)
+
 
 def freed_gpu_hours(
     holds: pd.DataFrame, episodes: pd.DataFrame, window: Window, after_ms: tuple[int, ...]

@@ -9,10 +9,11 @@ import pandas as pd
 
 from gua_report.config import Config
 from gua_report.rollups.hourly_sums import INSTANT_ONLY
+from gua_report.summary.cells import observed_ms
 from gua_report.ticks.arrays import Integers, pack, unpack
 from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window
-from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNKNOWN
+from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
 IDENTITY_COLUMNS = [
     "identity",
@@ -21,6 +22,7 @@ IDENTITY_COLUMNS = [
     "idle_held_gpu_hours",
     "unknown_gpu_hours",
     "idle_held_share",
+    "idle_held_cost",
 ]
 
 
@@ -43,17 +45,21 @@ def headline(cards: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"share": hours / total if total else np.nan, "gpu_hours": hours})
 
 
-def capacity(cards: pd.DataFrame, observed_ms: int, config: Config) -> pd.DataFrame:
+def capacity(cards: pd.DataFrame, window_observed_ms: int, config: Config) -> pd.DataFrame:
     hours, energy_ms = _sum_by_state(cards, "gpu_ms") / HOUR_MS, _sum_by_state(cards, "energy_ms")
     # A state without a counter has unknown energy; a state without any time has 0 kWh.
     energy_kwh = (_sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
-    cost = pd.Series(np.nan, index=hours.index)
-    if config.price_per_gpu_hour is not None or config.price_per_kwh is not None:
-        # If the energy of a state is unknown, so is its cost.
-        energy_cost = energy_kwh * config.price_per_kwh if config.price_per_kwh is not None else 0.0
-        cost = hours * (config.price_per_gpu_hour or 0.0) + energy_cost
-    equivalent = hours / (observed_ms / HOUR_MS) if observed_ms else hours * np.nan
-    return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": cost})
+    equivalent = hours / (window_observed_ms / HOUR_MS) if window_observed_ms else hours * np.nan
+    costs = _cost(hours, energy_kwh, config)
+    return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": costs})
+
+
+def _cost(hours: pd.Series[float], energy_kwh: pd.Series[float], config: Config) -> pd.Series[float]:
+    """The cost by the prices of the config; unknown without one, or if the energy that it needs is unknown."""
+    if config.price_per_gpu_hour is None and config.price_per_kwh is None:
+        return hours * np.nan
+    energy_cost = energy_kwh * config.price_per_kwh if config.price_per_kwh is not None else 0.0
+    return hours * (config.price_per_gpu_hour or 0.0) + energy_cost
 
 
 def _sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
@@ -73,7 +79,7 @@ def _codes(frame: pd.DataFrame) -> Integers:
     return frame["state"].to_numpy(dtype=np.int64)
 
 
-def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+def gpus(cards: pd.DataFrame, facts: pd.DataFrame, config: Config) -> pd.DataFrame:
     hours = _by_state(cards, "gpu_uuid")
     known = facts.set_index("uuid").reindex(hours.index)
     frame = pd.DataFrame(
@@ -90,6 +96,10 @@ def gpus(cards: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
         name = state.replace("-", "_")
         frame[f"{name}_gpu_hours"] = hours[state].to_numpy()
         frame[f"{name}_share"] = (hours[state] / hours.sum(axis=1)).to_numpy()
+    idle = cards[_codes(cards) == CODE_OF[IDLE_HELD]]
+    energy = idle.groupby("gpu_uuid")[["energy_joules", "energy_ms"]].sum().reindex(hours.index, fill_value=0)
+    energy_kwh = (energy["energy_joules"] / 3.6e6).where((energy["energy_ms"] > 0) | (hours[IDLE_HELD] == 0))
+    frame["idle_held_cost"] = _cost(hours[IDLE_HELD], energy_kwh, config).to_numpy(dtype="float64")
     return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
 
 
@@ -112,11 +122,14 @@ def instant_only(card_facts: pd.DataFrame) -> list[str]:
     return [str(uuid) for uuid in found.index[found]]
 
 
-def identities(presences: pd.DataFrame) -> pd.DataFrame:
+def identities(presences: pd.DataFrame, config: Config) -> pd.DataFrame:
+    """The hours of each identity. Their cost is by the GPU-hour: whose energy it was is not known."""
     hours = _by_state(presences, "identity")
     used = hours[ACTIVE] + hours[IDLE_HELD]
     columns = [used + hours[UNKNOWN], hours[ACTIVE], hours[IDLE_HELD], hours[UNKNOWN]]
     columns.append(hours[IDLE_HELD] / used.where(used > 0))
+    price = np.nan if config.price_per_gpu_hour is None else config.price_per_gpu_hour
+    columns.append(hours[IDLE_HELD] * price)
     frame = pd.DataFrame({"identity": hours.index.to_numpy(dtype=object)})
     for name, values in zip(IDENTITY_COLUMNS[1:], columns, strict=True):
         frame[name] = values.to_numpy()
@@ -124,18 +137,21 @@ def identities(presences: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(order, ascending=[False, False, True], ignore_index=True)
 
 
-def heatmap(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """The active share of every hour of the week in the reader's zone. Unknown time is left out of the share."""
-    position, hours = pd.factorize(cards["hour_ms"].to_numpy())
+def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
+    """Every hour of the week in the reader's zone: the active share, without unknown time, and the GPUs free."""
+    position, hours = pd.factorize(cards["hour_ms"].to_numpy(dtype=np.int64))
     local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
-    slot = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)[position]
-    state, gpu_ms = _codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
-    known, active = (
+    slots = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)
+    start, end = (np.clip(hours + length, window.start_ms, window.end_ms) for length in (0, hour_length_ms))
+    observed = pd.Series(np.bincount(slots, weights=observed_ms(start, end, gaps), minlength=7 * 24))
+    slot, state, gpu_ms = slots[position], _codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
+    known, active, idle = (
         pd.Series(np.bincount(slot, weights=gpu_ms * counts, minlength=7 * 24))
-        for counts in (state != CODE_OF[UNKNOWN], state == CODE_OF[ACTIVE])
+        for counts in (state != CODE_OF[UNKNOWN], state == CODE_OF[ACTIVE], state == CODE_OF[TRULY_IDLE])
     )
     weekday, hour = unpack(np.arange(7 * 24), [24])
-    return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active / known})
+    shares = {"active_share": active / known, "free_gpus": idle / observed.where(observed > 0)}
+    return pd.DataFrame({"weekday": weekday, "hour": hour, **shares})
 
 
 def episodes(found: pd.DataFrame, window: Window, seen_ms: int | None, facts: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
 import os
 import re
 import shlex
@@ -17,15 +19,16 @@ from gua_report.commands.demo import simulate
 from tests.lab import HOUR_MS, busy, free, series, write
 from tests.machine import SCRIPTS, one_line
 from tests.repository import ROOT
+from tests.svg import Page
 
 RECIPES = ROOT / "contrib" / "mail"
 CRON, SERVICE, TIMER = (RECIPES / name for name in ("gua-report.cron", "gua-mail.service", "gua-mail.timer"))
 TEN_MINUTES_MS = 600_000
-# It takes a mail as mail(1) does, and remembers what it was given.
-MAIL = """\
+# It takes a mail as sendmail does, and remembers what it was given.
+SENDMAIL = """\
 #!/bin/sh
 printf '%s\\n' "$@" >"$MAILBOX/arguments"
-cat >"$MAILBOX/body"
+cat >"$MAILBOX/mail"
 exit "${MAIL_STATUS:-0}"
 """
 
@@ -55,9 +58,6 @@ def environment(data_dir: Path, scripts: str, **variables: str) -> dict[str, str
     return {"PATH": path, "GUA_DATA_DIR": str(data_dir), "HOME": "/nonexistent", "LANG": "C.UTF-8", **variables}
 
 
-# --- cron ---
-
-
 def cron_lines() -> list[str]:
     return [line for line in CRON.read_text().splitlines() if line and not line.startswith("#")]
 
@@ -70,11 +70,11 @@ def cron_job() -> tuple[str, str, str]:
     return " ".join(when), user, command
 
 
-def run_cron(data_dir: Path) -> subprocess.CompletedProcess[str]:
-    _, _, command = cron_job()
-    return subprocess.run(
-        ["sh", "-c", command], env=environment(data_dir, str(SCRIPTS)), capture_output=True, text=True, check=False
-    )
+def exec_start() -> list[str]:
+    """As systemd splits it. The unit uses neither escapes nor variables nor specifiers."""
+    (line,) = re.findall(r"^ExecStart=(.*)$", SERVICE.read_text(), re.MULTILINE)
+    assert not set("\\%$") & set(line)
+    return shlex.split(line)
 
 
 def test_cron_runs_it_once_a_week_as_a_user_without_rights() -> None:
@@ -87,53 +87,23 @@ def test_cron_runs_it_once_a_week_as_a_user_without_rights() -> None:
     assert CRON.read_text().endswith("\n")  # or cron passes over the last line
 
 
-def test_cron_has_nothing_to_mail_after_a_clean_week(clean: Path) -> None:
-    done = run_cron(clean)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_cron_mails_a_week_with_something_to_act_on(unclean: Path) -> None:
-    done = run_cron(unclean)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.match(r"To act on: \d+ idle-held episodes of 1h or more by \d+ holders \(\w", done.stdout)
-    assert "§7 Coverage" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 78
-
-
-def test_cron_mails_what_went_wrong(tmp_path: Path) -> None:
-    done = run_cron(tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert one_line(done.stderr)
-
-
-# --- systemd ---
-
-
 class Sent(NamedTuple):
     status: int
     journal: str
-    arguments: list[str]  # of mail; none if it was not called
+    headers: dict[str, str]  # none if nothing was sent
     body: str
+    attached: dict[str | None, str]  # by file name
 
 
-def exec_start() -> list[str]:
-    """As systemd splits it, with its own escapes undone. The unit uses neither backslashes nor specifiers."""
-    text = SERVICE.read_text().replace("\\\n", " ")
-    (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
-    assert "\\" not in line
-    assert "%" not in line
-    assert "$" not in line.replace("$$", "")
-    return [word.replace("$$", "$") for word in shlex.split(line)]
-
-
-def run_service(folder: Path, data_dir: Path, scripts: Path = SCRIPTS, **variables: str) -> Sent:
+def run_recipe(command: list[str], folder: Path, data_dir: Path, scripts: Path = SCRIPTS, **variables: str) -> Sent:
     (folder / "bin").mkdir()
-    (folder / "bin" / "mail").write_text(MAIL)
-    (folder / "bin" / "mail").chmod(0o755)
+    (folder / "bin" / "sendmail").write_text(SENDMAIL)
+    (folder / "bin" / "sendmail").chmod(0o755)
+    (folder / "bin" / "gua-mail").symlink_to(RECIPES / "gua-mail")
     (folder / "tmp").mkdir()
     variables = {"MAILTO": "gpu-admins@lab.example", "MAILBOX": str(folder), "TMPDIR": str(folder / "tmp"), **variables}
     done = subprocess.run(
-        exec_start(),
+        command,
         env=environment(data_dir, f"{folder / 'bin'}:{scripts}", **variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -141,66 +111,85 @@ def run_service(folder: Path, data_dir: Path, scripts: Path = SCRIPTS, **variabl
         check=False,
     )
     assert list((folder / "tmp").iterdir()) == []
-    arguments, body = folder / "arguments", folder / "body"
-    return Sent(
-        done.returncode,
-        done.stdout + done.stderr,
-        arguments.read_text().splitlines() if arguments.exists() else [],
-        body.read_text() if body.exists() else "",
-    )
+    journal = done.stdout + done.stderr
+    if not (folder / "mail").exists():
+        return Sent(done.returncode, journal, {}, "", {})
+    assert (folder / "arguments").read_text().split() == ["-t", "-oi"]
+    mail = email.message_from_bytes((folder / "mail").read_bytes(), policy=email.policy.default)
+    assert not mail.defects
+    parts = [part for part in mail.walk() if not part.is_multipart()]
+    assert not [defect for part in parts for defect in part.defects]
+    body, *attached = (part.get_content() for part in parts)
+    names = [part.get_filename() for part in parts[1:]]
+    headers = {name: mail[name] for name in ("To", "Subject")}
+    return Sent(done.returncode, journal, headers, body, dict(zip(names, attached, strict=True)))
+
+
+@pytest.fixture(params=["cron", "systemd"])
+def recipe(request: pytest.FixtureRequest) -> list[str]:
+    """What either runs."""
+    return ["sh", "-c", cron_job()[2]] if request.param == "cron" else exec_start()
 
 
 def host() -> str:
     return os.uname().nodename
 
 
-def test_systemd_mails_nothing_after_a_clean_week(tmp_path: Path, clean: Path) -> None:
-    assert run_service(tmp_path, clean) == Sent(0, "", [], "")
+def test_nothing_is_mailed_after_a_clean_week(recipe: list[str], tmp_path: Path, clean: Path) -> None:
+    assert run_recipe(recipe, tmp_path, clean) == Sent(0, "", {}, "", {})
 
 
-def test_systemd_mails_a_week_with_something_to_act_on(tmp_path: Path, unclean: Path) -> None:
-    sent = run_service(tmp_path, unclean)
+def test_a_week_with_something_to_act_on_is_mailed_in_brief_with_its_page(
+    recipe: list[str], tmp_path: Path, unclean: Path
+) -> None:
+    sent = run_recipe(recipe, tmp_path, unclean)
     assert (sent.status, sent.journal) == (0, "")
-    assert sent.arguments == ["-s", f"GPU use on {host()}", "gpu-admins@lab.example"]
-    assert sent.body.startswith("To act on: ")
-    assert "§7 Coverage" in sent.body
+    assert sent.headers == {"To": "gpu-admins@lab.example", "Subject": f"GPU use on {host()}"}
+    assert re.match(r"To act on: \d+ idle-held episodes of 1h or more \(\w", sent.body)
+    lines = sent.body.splitlines()
+    assert len(lines) <= 41  # and the empty line before the next part
+    assert max(map(len, lines)) <= 72
+    assert list(sent.attached) == ["gpu-use.html"]
+    page = Page(sent.attached["gpu-use.html"])
+    assert len(page.pictures) == 7
 
 
-def test_systemd_mails_what_went_wrong_and_the_unit_fails(tmp_path: Path) -> None:
-    sent = run_service(tmp_path, tmp_path / "nothing")
+def test_what_went_wrong_is_mailed_and_the_unit_fails(recipe: list[str], tmp_path: Path) -> None:
+    sent = run_recipe(recipe, tmp_path, tmp_path / "nothing")
     assert sent.status == 3
-    assert sent.arguments == ["-s", f"gua-report failed on {host()}", "gpu-admins@lab.example"]
+    assert sent.headers["Subject"] == f"gua-report failed on {host()}"
     assert re.match(r"gua-report: error: \S+/nothing does not exist", sent.body)
-    assert one_line(sent.body)
+    assert one_line(sent.body.rstrip("\n") + "\n")
+    assert sent.attached == {}
 
 
-def test_systemd_mails_a_report_with_what_was_skipped_for_it(tmp_path: Path, clean: Path) -> None:
+def test_a_report_is_mailed_with_what_was_skipped_for_it(tmp_path: Path, clean: Path) -> None:
     data_dir = tmp_path / "data"
     shutil.copytree(clean, data_dir)
     broken = sorted((data_dir / "samples").iterdir())[3]
     broken.write_text("garbage, more than sixteen bytes of it")
-    sent = run_service(tmp_path, data_dir)
+    sent = run_recipe(exec_start(), tmp_path, data_dir)
     assert sent.status == 0
     assert sent.body.startswith("gua-report: warning: skipped: ")
     assert "\nTo act on: " in sent.body
 
 
 def test_a_program_that_is_not_installed_is_mailed_too(tmp_path: Path, clean: Path) -> None:
-    sent = run_service(tmp_path, clean, scripts=tmp_path / "nowhere")
+    sent = run_recipe(exec_start(), tmp_path, clean, scripts=tmp_path / "nowhere")
     assert sent.status == 127
     assert "gua-report" in sent.body
     assert "not found" in sent.body
 
 
 def test_what_can_not_be_mailed_is_left_in_the_journal_and_the_unit_fails(tmp_path: Path, unclean: Path) -> None:
-    sent = run_service(tmp_path, unclean, MAIL_STATUS="75")
+    sent = run_recipe(exec_start(), tmp_path, unclean, MAIL_STATUS="75")
     assert sent.status == 75
-    assert sent.journal == sent.body
+    assert sent.journal.strip() == sent.body.strip()
     assert sent.body.startswith("To act on: ")
 
 
 def test_nobody_to_mail_to_is_noticed_in_a_clean_week_too(tmp_path: Path, clean: Path) -> None:
-    sent = run_service(tmp_path, clean, MAILTO="")
+    sent = run_recipe(exec_start(), tmp_path, clean, MAILTO="")
     assert sent.status != 0
     assert "MAILTO: set it in /etc/gua/gua-mail.env" in sent.journal
 
@@ -215,9 +204,10 @@ def test_systemd_has_nothing_to_complain_about() -> None:
     assert "Normalized form: Mon *-*-* 07:00:00" in shown
 
 
-@pytest.mark.parametrize("recipe", [CRON, SERVICE], ids=lambda path: path.name)
-def test_each_recipe_says_how_it_is_installed_and_asks_for_the_same(recipe: Path) -> None:
-    text = recipe.read_text()
+@pytest.mark.parametrize("recipe_file", [CRON, SERVICE], ids=lambda path: path.name)
+def test_each_recipe_says_how_it_is_installed(recipe_file: Path) -> None:
+    text = recipe_file.read_text()
     assert "# To install: " in text
-    assert f"contrib/mail/{'gua-mail.*' if recipe is SERVICE else recipe.name}" in text
-    assert text.count("gua-report --since 7d --quiet-if-clean") == 1
+    assert f"contrib/mail/{recipe_file.name}" in text
+    assert "sudo install contrib/mail/gua-mail /usr/local/bin/" in text
+    assert os.access(RECIPES / "gua-mail", os.X_OK)

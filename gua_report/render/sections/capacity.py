@@ -7,12 +7,14 @@ import pandas as pd
 from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.blocks import STATE, Block, Column, Section, Table, figure
+from gua_report.render.pictures.reclaim import reclaim_picture
 from gua_report.render.values import by_state, records, value
 from gua_report.render.words import amount, clean, gpu, is_missing, number, percent
 from gua_report.summary.build import Report
 from gua_sample.policy import IDLE_HELD, UNPARTITIONED
 
 COLUMNS = ["state", "gpu_hours", "equivalent_gpus", "energy_kwh", "cost", "currency"]
+RECLAIM_COLUMNS = ["after_seconds", "freed_gpu_hours"]
 
 
 def frame(report: Report) -> pd.DataFrame:
@@ -24,7 +26,7 @@ def frame(report: Report) -> pd.DataFrame:
 
 
 def _states(report: Report) -> pd.DataFrame:
-    return report.capacity.assign(currency=_currency(report)).rename_axis("state").reset_index()
+    return report.capacity.assign(currency=currency_of(report)).rename_axis("state").reset_index()
 
 
 def _unpartitioned(report: Report) -> dict[str, float]:
@@ -36,14 +38,15 @@ def document(report: Report) -> dict[str, object]:
         "states": by_state(_states(report), COLUMNS[1:-1]),
         "unpartitioned": {name: value(name, found) for name, found in _unpartitioned(report).items()},
         "energy_known_share": value("share", report.energy_known_share),
-        "currency": _currency(report),
-        "reclaim": records(report.reclaim, ["after_seconds", "freed_gpu_hours"]),
+        "currency": currency_of(report),
+        "reclaim": records(report.reclaim, RECLAIM_COLUMNS),
+        "reclaim_curve": records(report.reclaim_curve, RECLAIM_COLUMNS),
     }
 
 
 def show(report: Report, options: Options) -> list[Section]:
     columns = [STATE, figure("GPU-hours", "gpu_hours"), figure("GPUs", "equivalent_gpus"), figure("kWh", "energy_kwh")]
-    if priced := _currency(report):
+    if priced := currency_of(report):
         columns.append(figure(priced, "cost"))
     blocks: list[Block] = [
         Table(columns, _states(report).to_dict("records")),
@@ -57,6 +60,8 @@ def show(report: Report, options: Options) -> list[Section]:
             figure("of idle-held", "freed_gpu_hours", lambda hours: percent(hours / held if held else None)),
         ]
         blocks.append(Table(rule, report.reclaim.to_dict("records")))
+    if options.pictures and len(report.reclaim_curve):
+        blocks.append(reclaim_picture(report))
     return [Section("capacity", "§2 Idle capacity", _caption(report), blocks)]
 
 
@@ -73,7 +78,7 @@ def _show_unpartitioned(report: Report, top: int) -> list[Block]:
     return [Table(columns, [*([_unpartitioned(report)] * (len(cards) > 1)), *cards.head(top).to_dict("records")])]
 
 
-def _currency(report: Report) -> str | None:
+def currency_of(report: Report) -> str | None:
     """The currency; None without a price, as there is no cost then."""
     config = report.config
     priced = config.price_per_gpu_hour is not None or config.price_per_kwh is not None
@@ -83,7 +88,7 @@ def _currency(report: Report) -> str | None:
 def _caption(report: Report) -> str:
     config = report.config
     prices = [
-        f"{number(price)} {_currency(report)} a {unit}"
+        f"{number(price)} {currency_of(report)} a {unit}"
         for price, unit in ((config.price_per_gpu_hour, "GPU-hour"), (config.price_per_kwh, "kWh"))
         if price is not None
     ]

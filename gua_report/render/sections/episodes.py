@@ -50,8 +50,11 @@ def table_of_episodes(report: Report, found: pd.DataFrame, top: int, *first: Col
         Column("since", lambda row: moment(row["start_ms"], zone)),
         figure("for", "seconds", duration),
         figure("GiB", "peak_memory_mib", gib),
-        Column("pid", lambda row: clean(row["pid"]), right=True, may_go=True),
-        label("command", "command"),
     ]
+    if found["pid"].notna().any():  # not if names were taken out
+        columns += [
+            Column("pid", lambda row: clean(row["pid"]), right=True, may_go=True),
+            label("command", "command"),
+        ]
     blocks: list[Block] = [Table(columns, found.head(top).to_dict("records"))] if len(found) else []
     return blocks + ([f"and {len(found) - top:,} more"] if len(found) > top else [])

@@ -6,6 +6,7 @@ import pandas as pd
 
 from gua_report.render import Options
 from gua_report.render.blocks import Bar, Block, Column, Section, Table, figure
+from gua_report.render.sections.capacity import currency_of
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, percent
 from gua_report.summary.build import Report
@@ -15,7 +16,8 @@ CARD = ["uuid", "index", "mig_index", "name", "gpu_hours"]
 PREFIXES = {state: state.replace("-", "_") for state in STATES}
 SHARES = {state: f"{prefix}_share" for state, prefix in PREFIXES.items()}
 HOURS = {state: f"{prefix}_gpu_hours" for state, prefix in PREFIXES.items()}
-COLUMNS = CARD + [column for state in STATES for column in (HOURS[state], SHARES[state])]
+COST = "idle_held_cost"
+COLUMNS = CARD + [column for state in STATES for column in (HOURS[state], SHARES[state])] + [COST]
 
 
 def frame(report: Report) -> pd.DataFrame:
@@ -27,6 +29,7 @@ def document(report: Report) -> list[dict[str, object]]:
         {
             **{name: row[name] for name in CARD},
             "states": {state: {"share": row[SHARES[state]], "gpu_hours": row[HOURS[state]]} for state in STATES},
+            COST: row[COST],
         }
         for row in records(report.gpus, COLUMNS)
     ]
@@ -46,12 +49,16 @@ def show(report: Report, options: Options) -> list[Section]:
         *(figure(state, share, percent) for state, share in SHARES.items()),
         figure("GPU-h", "gpu_hours"),
     ]
+    cost = ""
+    if report.gpus[COST].notna().any():
+        columns.append(figure(currency_of(report) or "", COST))
+        cost = f"; {currency_of(report)}: of its idle-held time"
     rows = report.gpus.to_dict("records")
     blocks: list[Block] = [Table(columns, rows)] if rows else [no_card(report)]
     caption = "Each card's observed time by state"
     if report.gpus["mig_index"].notna().any():
         caption += "; a MIG instance weighs its share of the card"
-    return [Section("gpus", "§3 Per GPU", f"{caption}.", blocks)]
+    return [Section("gpus", "§3 Per GPU", f"{caption}{cost}.", blocks)]
 
 
 def names_of(report: Report, uuids: list[str]) -> str:

@@ -8,10 +8,11 @@ from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.attention import MOST_UNKNOWN, STALE_MS
 from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
+from gua_report.render.sections.capacity import currency_of
 from gua_report.render.sections.episodes import table_of_episodes, unknown_now
 from gua_report.render.sections.gpus import names_of, no_card
 from gua_report.render.values import Value, by_state, value
-from gua_report.render.words import amount, clean, moment, number, percent, points
+from gua_report.render.words import amount, clean, is_missing, moment, number, percent, points
 from gua_report.summary.build import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN, Policy
 
@@ -37,7 +38,7 @@ def document(report: Report) -> dict[str, object]:
 
 
 def show(report: Report, options: Options) -> list[Section]:
-    return [_by_state(report), _held_now(report, options.top)]
+    return [_held_now(report, options.top), _by_state(report)]
 
 
 def _by_state(report: Report) -> Section:
@@ -57,10 +58,15 @@ def _by_state(report: Report) -> Section:
     columns.append(Column("meaning", lambda row: meanings[row["state"]], least=16, may_go=True))
     return Section(
         "headline",
-        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{unknown}",
+        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{unknown}{_cost(report)}",
         f"{amount(total)} observed GPU-hours by state; {change}.",
         [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
     )
+
+
+def _cost(report: Report) -> str:
+    cost = report.capacity["cost"][IDLE_HELD]
+    return "" if is_missing(cost) else f", {amount(cost)} {currency_of(report)}"
 
 
 def _meanings(policy: Policy) -> dict[str, str]:
@@ -90,6 +96,9 @@ def _held_now(report: Report, top: int) -> Section:
         return Section("headline", title, at, [f"{if_unknown}: {why}."])
     caption = f"{_at(report)}; GiB: the most the process held."
     ongoing = report.episodes[report.episodes["ongoing"].astype(bool)]
+    # What is worth most to get back comes first: memory times time; if the memory is not known, time alone decides.
+    worth = ongoing.assign(worth=ongoing["peak_memory_mib"] * ongoing["seconds"])
+    ongoing = worth.sort_values(["worth", "seconds"], ascending=False, kind="stable")
     unknown = names_of(report, report.unknown_now)
     blocks = table_of_episodes(report, ongoing, top) or ["Nobody is known to hold a card idle." if unknown else if_none]
     if unknown:

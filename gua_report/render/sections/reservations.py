@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gua_report.render import SECTIONS, Options
+from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Row, Section, Table, figure, label
 from gua_report.render.sections.identities import top_and_rest
 from gua_report.render.values import records
@@ -32,7 +32,7 @@ def show(report: Report, options: Options) -> list[Section]:
     """The section; if no reservations are configured, only when it was requested explicitly."""
     found = report.reservations
     if found is None:
-        if set(options.sections) == set(SECTIONS):
+        if options.is_whole:
             return []
         return [Section(NAME, TITLE, "None are configured: see [reservations] in gua.toml.", [])]
     held = number(report.policy.process_memory_mib)

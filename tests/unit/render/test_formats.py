@@ -326,7 +326,7 @@ def test_no_formula_reaches_a_spreadsheet(section: str) -> None:
 def test_csv_of_everything_is_the_gpus_and_of_several_sections_an_error() -> None:
     rows = list(csv.DictReader(io.StringIO(renderer("csv")(small_report(), Options()))))
     assert [row["uuid"] for row in rows] == ["GPU-a", "MIG-b", "MIG-c", "unknown:index-2"]
-    with pytest.raises(UsageError, match="exactly one --section, one of headline, capacity"):
+    with pytest.raises(UsageError, match="exactly one --section, one of headline, timeline"):
         renderer("csv")(small_report(), Options(sections=("gpus", "episodes")))
 
 
@@ -357,7 +357,10 @@ def test_what_to_act_on_is_said_at_the_top() -> None:
         r"To act on: 2 idle-held episodes of 1h or more (&lt;b&gt;a\|b\*c&lt;/b&gt; 6h, &#64;ben 2h 05m);"
         " 88.1% observed"
     )
-    assert "<p>To act on: 2 idle-held episodes of 1h or more (&lt;b&gt;a|b*c&lt;/b&gt; 6h, @ben" in said["html"]
+    assert (
+        '<p class="gua-act">To act on: 2 idle-held episodes of 1h or more (&lt;b&gt;a|b*c&lt;/b&gt; 6h, @ben'
+        in said["html"]
+    )
     assert json.loads(said["json"])["attention"] == list(ATTENTION)
     assert said["csv"] == renderer("csv")(small_report(), Options())
 

@@ -39,7 +39,9 @@ def test_a_report_is_what_counting_tick_by_tick_gives(
     assert gap_seconds(report) == pytest.approx(naive.gaps(start, end + 1))
     expected = naive.heatmap(start, end + 1, zone)
     active = {
-        (weekday, hour): share for weekday, hour, share in report.heatmap.itertuples(index=False) if not np.isnan(share)
+        (weekday, hour): share
+        for weekday, hour, share, _ in report.heatmap.itertuples(index=False)
+        if not np.isnan(share)
     }
     assert active == pytest.approx(expected)
     # Shares sum to 1, hours to the time of the cards, and gaps to what was not observed.

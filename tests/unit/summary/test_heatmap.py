@@ -25,7 +25,7 @@ from tests.lab import (
 
 def test_the_heatmap_has_every_hour_of_the_week_and_no_guess_for_those_not_seen(tmp_path: Path) -> None:
     report = report_hour(tmp_path, busy(), free(1))
-    assert list(report.heatmap.columns) == ["weekday", "hour", "active_share"]
+    assert list(report.heatmap.columns) == ["weekday", "hour", "active_share", "free_gpus"]
     assert len(report.heatmap) == 168
     assert cell(report, 0, 0) == pytest.approx(0.5)
     assert report.heatmap["active_share"].notna().sum() == 1

@@ -1,0 +1,106 @@
+"""The gua page command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+
+from gua_report.console.arguments import add_place, choose, find_data_dir
+from gua_report.console.whole_file import check_place, whole_file
+from gua_sample import console
+from gua_sample.errors import GuaError, NothingToReport, UsageError
+
+PROG = "gua page"
+DESCRIPTION = """\
+Write the report as pages for a web server: index.html (the last week),
+month.html and year.html. Whose names are on them is yours to decide."""
+EPILOG = """\
+examples:
+  gua page /srv/www/gua --names people   who held which card, by name
+  gua page /srv/www/gua --names none     person 1, person 2, ...
+  gua page ./pages --names none --page week --page month
+
+The files can be read by those who can read the history. contrib/web has units
+that renew them, and shows how a web server asks for a password.
+exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
+"""
+PEOPLE, NONE = "people", "none"
+PAGES = ("week", "month", "year")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("folder", metavar="DIR", help="where to write them; it has to exist")
+    parser.add_argument("--names", metavar="WHOSE", help=f"{PEOPLE} or {NONE}; there is no default")
+    which = f"only this one; may be repeated: {', '.join(PAGES)}"
+    parser.add_argument("--page", metavar="NAME", action="append", help=which)
+    parser.add_argument("--costs", action="store_true", help="with what it costs, by the prices in the config")
+    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    add_place(parser)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from gua_report.config import load_config
+    from gua_report.window import parse_window
+
+    if options.names is None:
+        raise UsageError(f"--names is missing: {PEOPLE} publishes who held which card, {NONE} numbers people instead")
+    with_people = choose(options.names, "--names", (PEOPLE, NONE)) == PEOPLE
+    chosen = {choose(name, "page", PAGES) for name in options.page or PAGES}
+    config = load_config(options.config)
+    if not options.costs:
+        config = config._replace(price_per_gpu_hour=None, price_per_kwh=None)
+    now = parse_window("1s", None, None, options.tz)
+    data_dir = find_data_dir(PROG, options.data_dir)
+    if not os.path.isdir(data_dir):
+        raise NothingToReport(f"no folder {data_dir}: give another --data-dir, or run gua doctor")
+    check_folder(options.folder)
+
+    # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
+    from gua_report.machine.as_owner import ask_as_owner
+    from gua_report.render.page_set import FILES, Pages, PageSet, make_pages, window_of
+    from gua_report.reservations.sources import is_configured
+    from gua_report.summary.reserved_hours import read_told
+
+    paths = {name: os.path.join(options.folder, FILES[name]) for name in PAGES}
+    names = [name for name in PAGES if name in chosen]
+    for name in names:
+        check_place(paths[name])
+    links = tuple(name for name in PAGES if name in chosen or os.path.isfile(paths[name]))
+    told = read_told(config, window_of(names[-1], now).start_ms) if is_configured(config) else None
+    asked = PageSet(data_dir, config, now, names, links, with_people, told)
+    pages = Pages(*ask_as_owner(data_dir, lambda: make_pages(asked)))
+    for warning in pages.warnings:
+        console.complain(PROG, f"warning: {warning}")
+    for name in names:
+        write(paths[name], pages.texts[name], data_dir)
+    if pages.is_empty:
+        raise NothingToReport("nothing was observed, and the pages say so: run gua doctor to see why")
+    return 0
+
+
+def check_folder(folder: str) -> None:
+    """Raise GuaError if there is no such folder or it can't be written to: before reports are made."""
+    if not os.path.isdir(folder):
+        raise GuaError(f"no folder {folder}: create it, or give another one")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise GuaError(f"{folder} can't be written by this user: give another folder, or its owner's rights")
+
+
+def write(path: str, text: str, data_dir: str) -> None:
+    """Write the file so that those can read it who can read the data folder."""
+    readers = os.stat(data_dir)
+    with whole_file(path) as file:
+        try:
+            os.fchown(file.fileno(), -1, readers.st_gid)
+            group = readers.st_mode & stat.S_IRGRP
+        except PermissionError:  # not in that group: nobody else's group may read it instead
+            group = readers.st_mode & stat.S_IRGRP if readers.st_mode & stat.S_IROTH else 0
+        os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR | group | readers.st_mode & stat.S_IROTH)
+        file.write(text.encode())

@@ -1,0 +1,42 @@
+"""A report that fits a phone's mail: what to act on, held right now, the headline, the first people, little else."""
+
+from __future__ import annotations
+
+from gua_report.console.fitting import fit
+from gua_report.render import Options
+from gua_report.render.attention import LEAST_COVERAGE
+from gua_report.render.blocks import Section
+from gua_report.render.page import Page, build_page
+from gua_report.summary.build import Report
+
+SECTIONS = ("headline", "identities", "coverage")
+WIDTH, TOP = 72, 5
+# In characters, so that all of it has no more than 40 lines: three lines, two, one, and the title's part of one.
+LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_WARNING, LONGEST_TITLE = 180, 134, 70, 34
+
+
+def build_brief_page(report: Report, options: Options) -> Page:
+    """The page with short paragraphs, without captions, and with the coverage only if it matters."""
+    page = build_page(report, options._replace(sections=SECTIONS, top=TOP))
+    title, (machine, *others) = fit(page.title, LONGEST_TITLE, options.ascii), page.header
+    machine = fit(machine, WIDTH - len(title) - len(": "), options.ascii)
+    return page._replace(
+        title=title,
+        attention=[fit(line, LONGEST_ATTENTION, options.ascii) for line in page.attention],
+        header=[machine, *(fit(line, LONGEST_PARAGRAPH, options.ascii) for line in others)],
+        sections=[_shorten(section, options) for section in page.sections if _matters(section, report)],
+    )
+
+
+def _matters(section: Section, report: Report) -> bool:
+    return section.name != "coverage" or report.coverage_share < LEAST_COVERAGE or bool(report.warnings)
+
+
+def _shorten(section: Section, options: Options) -> Section:
+    if section.name == "headline":
+        return section._replace(caption="")
+    if section.name == "identities":
+        return section._replace(caption="", blocks=section.blocks[:1])
+    said = [block for block in section.blocks if isinstance(block, str)]
+    warnings = [fit(text, LONGEST_WARNING, options.ascii) for text in said if text.startswith("Warning")]
+    return section._replace(caption="", blocks=[fit(said[0], LONGEST_PARAGRAPH, options.ascii), *warnings[:1]])

@@ -1,0 +1,131 @@
+"""What happened when: who held which card in each hour, the hours by state of each day, the days of each person.
+
+All are sums of the same rollups as the rest of a report, so they are equal from ticks and from rollups.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gua_report.rollups.hourly_sums import Rollup, roll_up
+from gua_report.summary.cells import (
+    MINUTE_MS,
+    MONTH_MS,
+    WEEK_MS,
+    cell_of,
+    choose_cell_ms,
+    find_edges,
+    observed_ms,
+)
+from gua_report.summary.plan import Scope
+from gua_report.ticks.arrays import Integers, pack, unpack
+from gua_report.ticks.classify import CODE_OF
+from gua_report.ticks.history import History
+from gua_report.ticks.read_classified import read_classified
+from gua_report.window import HOUR_MS, Window
+from gua_sample.partition_names import DAY_MS, day_of
+from gua_sample.policy import STATES, TRULY_IDLE
+
+FINE_CELLS_MS = (MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_MS, 15 * MINUTE_MS)
+MOST_FINE_CELLS = 192  # so that windows under two days have them
+CELLS_MS = (HOUR_MS, DAY_MS, WEEK_MS, MONTH_MS)
+MOST_CELLS = 744  # the hours of a month
+MOST_BARS = 45  # of the trend
+MOST_DAYS = 62  # of a person
+HOLDER_STATES = tuple(state for state in STATES if state != TRULY_IDLE)
+
+
+class Unit(NamedTuple):
+    """What is summed, and in which unit."""
+
+    column: str
+    length_ms: int
+    name: str
+
+
+SECONDS = Unit("weight_ms", 1000, "seconds")  # of the card, or MIG instance, itself
+GPU_HOURS = Unit("gpu_ms", HOUR_MS, "gpu_hours")
+
+
+class OverTime(NamedTuple):
+    """Frames of a Report, under the names that they have there."""
+
+    timeline: pd.DataFrame
+    timeline_holders: pd.DataFrame
+    timeline_cell_seconds: float
+    trend: pd.DataFrame
+    identity_days: pd.DataFrame
+
+
+def over_time(scope: Scope, sums: Rollup, facts: pd.DataFrame, gaps: pd.DataFrame) -> OverTime:
+    """The frames of the scope's window. `sums` are its rollups, `facts` those of its cards."""
+    window, fine_ms = scope.window, choose_cell_ms(scope.window.length_ms, FINE_CELLS_MS, MOST_FINE_CELLS)
+    fine = _read_fine(scope, fine_ms) if window.length_ms < 2 * DAY_MS else None
+    cell_ms = fine_ms if fine else choose_cell_ms(window.length_ms, CELLS_MS, MOST_CELLS)
+    edges = find_edges(window, cell_ms)
+    return OverTime(
+        _timeline((fine or sums).cards, edges, facts),
+        _by_cell((fine or sums).identities, edges, ["gpu_uuid", "identity"], SECONDS, HOLDER_STATES),
+        cell_ms / 1000,
+        _trend(sums.cards, window, gaps),
+        _identity_days(sums.identities, window),
+    )
+
+
+def _read_fine(scope: Scope, cell_ms: int) -> Rollup | None:
+    """The sums of a short window in cells below an hour; None if ticks of it have expired or are not readable."""
+    window, plan = scope.window, scope.plan
+    days = {day_of(ms) for ms in (window.start_ms, window.start_ms + DAY_MS, window.end_ms - 1)}
+    if days & (plan.expired | plan.lost.keys()):
+        return None
+    # One of its own: what can't be read here is in the rollups, and no reason for a warning.
+    history = History(scope.history.data_dir)
+    found = read_classified(history, window.start_ms, window.end_ms, scope.config.policy, scope.config.people)
+    if found is None or history.warnings:
+        return None
+    return roll_up(found, window.start_ms, window.end_ms, (scope.grid[0] % cell_ms, cell_ms))
+
+
+def _timeline(cards: pd.DataFrame, edges: Integers, facts: pd.DataFrame) -> pd.DataFrame:
+    found = _by_cell(cards, edges, ["gpu_uuid"], SECONDS, STATES)
+    known = facts.set_index("uuid").reindex(found["gpu_uuid"])
+    found.insert(1, "gpu_index", known["gpu_index"].to_numpy())
+    found.insert(2, "mig_index", known["mig_index"].to_numpy(dtype="float64"))
+    order = ["gpu_index", "mig_index", "gpu_uuid", "start_ms"]
+    return found.sort_values(order, ignore_index=True, na_position="first")
+
+
+def _trend(cards: pd.DataFrame, window: Window, gaps: pd.DataFrame) -> pd.DataFrame:
+    """Every cell of the window, observed or not."""
+    edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS, MOST_BARS))
+    start, end = edges[:-1], edges[1:]
+    found = _by_cell(cards.assign(all=0), edges, ["all"], GPU_HOURS, STATES)
+    hours = found.set_index("start_ms").drop(columns=["all", "end_ms"]).reindex(start).fillna(0.0)
+    times = {"start_ms": start, "end_ms": end, "observed_seconds": observed_ms(start, end, gaps) / 1000}
+    return pd.DataFrame({**times, **{str(name): hours[name].to_numpy() for name in hours}})
+
+
+def _identity_days(identities: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """The GPU-hours of each person in each day, or week, in which there are any."""
+    edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS[1:], MOST_DAYS))
+    return _by_cell(identities, edges, ["identity"], GPU_HOURS, HOLDER_STATES)
+
+
+def _by_cell(frame: pd.DataFrame, edges: Integers, key: list[str], unit: Unit, states: tuple[str, ...]) -> pd.DataFrame:
+    """Sums by key and cell, with a column for each of the states."""
+    codes, labels = zip(*(pd.factorize(frame[name], sort=True) for name in key), strict=True)
+    cell = cell_of(edges, frame["hour_ms"].to_numpy(dtype=np.int64))
+    sizes = [*(len(names) for names in labels[1:]), len(edges) - 1]
+    found, row = np.unique(pack([*codes, cell], sizes), return_inverse=True)
+    *places, cells = unpack(found, sizes)
+    columns = {name: np.asarray(names)[place] for name, names, place in zip(key, labels, places, strict=True)}
+    columns |= {"start_ms": edges[cells], "end_ms": edges[cells + 1]}
+    state, values = frame["state"].to_numpy(dtype=np.int64), frame[unit.column].to_numpy(dtype="float64")
+    for name in states:
+        own = np.where(state == CODE_OF[name], values, 0.0)
+        sums = np.bincount(row, weights=own, minlength=len(found))
+        columns[f"{name.replace('-', '_')}_{unit.name}"] = sums / unit.length_ms
+    return pd.DataFrame(columns)

@@ -1,0 +1,204 @@
+"""gua page: whose names are published, who may read them, and what stays when something is in the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gua_report.commands.demo import simulate
+from gua_report.render.html import CONTENT_POLICY
+from tests.lab import DAY_MS, HOUR_MS, Job, busy, held, series, write
+from tests.machine import GUA, one_line
+from tests.repository import ROOT
+from tests.svg import Page
+
+FILES = ("index.html", "month.html", "year.html")
+RECIPES = ROOT / "contrib" / "web"
+SECRETS = ("ada-lovelace", "3f2a9c81d0b7", "train-alice", "4711471", "/home/")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty days, an hour of each, of two people: one by name, one in a container."""
+    folder = tmp_path_factory.mktemp("home") / "home" / "history"
+    now_ms = time.time_ns() // 1_000_000
+    named = Job(4711471, "ada-lovelace", command="train-alice")
+    boxed = Job(
+        4711472, "root", uid=0, cgroup=f"/system.slice/docker-3f2a9c81d0b7{'0' * 52}.scope", command="train-alice"
+    )
+    ticks = []
+    for days in range(40, -1, -1):
+        who = (held(named), busy(boxed, index=1)) if days < 20 else (held(boxed), busy(named, index=1))
+        ticks += series(now_ms - days * DAY_MS - HOUR_MS, 60, *who)
+    write(folder, ticks)
+    return folder
+
+
+def run(folder: Path, data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [GUA, "page", str(folder), "--data-dir", str(data_dir), "--config", "/dev/null", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_it_writes_three_pages_with_links_between_them(history: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, history, "--names", "people")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert sorted(os.listdir(tmp_path)) == sorted(FILES)
+    for name in FILES:
+        text = (tmp_path / name).read_text()
+        links = [attributes["href"] for tag, attributes in Page(text).tags if tag == "a"]
+        assert links == list(FILES)
+        assert 'name="robots" content="noindex"' in text
+        assert "ada-lovelace" in text
+    assert "docker:3f2a9c81d0b7" in (tmp_path / "year.html").read_text()
+
+
+def test_without_names_nobody_can_be_told(history: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, history, "--names", "none").returncode == 0
+    for name in FILES:
+        text = (tmp_path / name).read_text()
+        assert "person 1" in text
+        assert not [secret for secret in SECRETS if secret in text]
+
+
+def test_a_number_is_the_same_person_on_all_pages(history: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, history, "--names", "none").returncode == 0
+    # The container idled for longer in the year, and the person with a name in the week.
+    first = {}
+    for name in FILES:
+        people = next(one for one in Page((tmp_path / name).read_text()).pictures if "on one scale" in one.title)
+        first[name] = next(text for text in people.texts if text.startswith("person"))
+    assert first == {"index.html": "person 2", "month.html": "person 2", "year.html": "person 1"}
+
+
+def test_whose_names_is_a_decision_and_has_no_default(history: Path, tmp_path: Path) -> None:
+    for arguments, expected in (
+        ([], "--names is missing"),
+        (["--names", "all"], "one of people, none"),
+        (["--names", "none", "--page", "weak"], "did you mean week?"),
+    ):
+        done = run(tmp_path, history, *arguments)
+        assert done.returncode == 2
+        assert one_line(done.stderr)
+        assert expected in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_only_the_pages_that_are_asked_for_are_written(history: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, history, "--names", "none", "--page", "week").returncode == 0
+    assert os.listdir(tmp_path) == ["index.html"]
+    assert [a["href"] for tag, a in Page((tmp_path / "index.html").read_text()).tags if tag == "a"] == ["index.html"]
+
+
+def test_costs_are_published_only_if_asked_for(history: Path, tmp_path: Path) -> None:
+    config = tmp_path / "gua.toml"
+    config.write_text('[price]\nper_gpu_hour = 2\ncurrency = "EUR"\n')
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for arguments, expected in (([], False), (["--costs"], True)):
+        command = [GUA, "page", str(pages), "--names", "none", "--page", "week", "--data-dir", str(history)]
+        subprocess.run([*command, "--config", str(config), *arguments], check=True)
+        assert ("EUR" in (pages / "index.html").read_text()) == expected
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o755, 0o644), (0o750, 0o640), (0o700, 0o600)])
+def test_those_can_read_the_pages_who_can_read_the_history(tmp_path: Path, mode: int, expected: int) -> None:
+    data, pages = tmp_path / "data", tmp_path / "pages"
+    pages.mkdir()
+    now_ms = time.time_ns() // 1_000_000
+    write(data, series(now_ms - HOUR_MS, 60, held()))
+    data.chmod(mode)
+    (pages / "index.html").write_text("older")
+    (pages / "index.html").chmod(0o666)
+    assert run(pages, data, "--names", "none").returncode == 0
+    for name in FILES:
+        assert (pages / name).stat().st_mode & 0o777 == expected
+        assert (pages / name).stat().st_gid == data.stat().st_gid
+
+
+def test_a_folder_that_is_missing_is_named_in_one_line(history: Path, tmp_path: Path) -> None:
+    done = run(tmp_path / "nowhere", history, "--names", "none")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert "no folder" in done.stderr
+
+
+@needs_root
+def test_a_folder_that_can_not_be_written_keeps_its_older_page(history: Path, open_folder: Path) -> None:
+    data = open_folder / "data"
+    now_ms = time.time_ns() // 1_000_000
+    write(data, series(now_ms - HOUR_MS, 60, held()))
+    pages = open_folder / "pages"
+    pages.mkdir()
+    (pages / "index.html").write_text("older")
+    command = [GUA, "page", str(pages), "--names", "none", "--data-dir", str(data), "--config", "/dev/null"]
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--clear-groups", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+    assert (pages / "index.html").read_text() == "older"
+
+
+def test_a_week_without_a_tick_has_a_page_that_says_so(tmp_path: Path) -> None:
+    data, pages = tmp_path / "data", tmp_path / "pages"
+    pages.mkdir()
+    now_ms = time.time_ns() // 1_000_000
+    write(data, series(now_ms - 20 * DAY_MS, 60, held()))
+    assert run(pages, data, "--names", "none").returncode == 0
+    assert "Nothing was observed in the last 7 days" in (pages / "index.html").read_text()
+    assert "GPU time was idle-held" in (pages / "month.html").read_text()
+
+
+def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("data", "nowhere"):
+        done = run(tmp_path, tmp_path / name, "--names", "none")
+        assert done.returncode == 3
+        assert one_line(done.stderr)
+
+
+@needs_root
+def test_root_reads_as_the_owner_of_the_history(open_folder: Path) -> None:
+    data, pages = open_folder / "data", open_folder / "pages"
+    pages.mkdir()
+    end_ms = time.time_ns() // 1_000_000
+    simulate(str(data), 0, end_ms - HOUR_MS, end_ms)
+    for path in (data, *data.rglob("*")):
+        os.chown(path, 1234, 1234)
+    assert run(pages, data, "--names", "none").returncode == 0
+    # What root alone can read is not read.
+    for path in data.rglob("*.sqlite"):
+        os.chown(path, 0, 0)
+        path.chmod(0o600)
+    done = run(pages, data, "--names", "none")
+    assert done.returncode == 1
+    assert one_line(done.stderr)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here to ask")
+def test_the_units_say_how_they_are_installed_and_ask_for_what_is_there() -> None:
+    for name, pages in (("gua-page", "--page week --page month"), ("gua-page-year", "--page year")):
+        text = (RECIPES / f"{name}.service").read_text()
+        assert re.search(rf'gua page /var/www/gua --names "\$\$NAMES" {pages}\'', text)
+    assert "# To install: " in (RECIPES / "gua-page.service").read_text()
+    analyze = [
+        "systemd-analyze",
+        "verify",
+        "--man=no",
+        *map(str, RECIPES.glob("*.service")),
+        *map(str, RECIPES.glob("*.timer")),
+    ]
+    done = subprocess.run(analyze, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_servers_send_the_policy_that_the_page_gets_by_with() -> None:
+    for name in ("nginx.conf", "apache.conf"):
+        assert CONTENT_POLICY in (RECIPES / name).read_text()

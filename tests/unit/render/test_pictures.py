@@ -1,0 +1,254 @@
+"""The pictures of the page show the numbers of the JSON, read back from the SVG; and nobody's name can break out."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gua_report.commands import demo
+from gua_report.render import Options, renderer
+from gua_report.render.pictures.rows import GAP_PX, LABEL_PX
+from gua_report.summary.build import Report
+from gua_sample.partition_names import DAY_MS
+from gua_sample.policy import STATES
+from gua_sample.simulate_plan import EXAMPLE_END_MS
+from tests.lab import MONDAY_MS, free, held, minutes, report_of, series, write
+from tests.reports import empty_report, reserved_report, small_report
+from tests.svg import Drawn, Page
+
+NAMES = ("timeline", "trend", "reclaim", "people", "days", "work", "free")
+TITLES = {
+    "timeline": "Who held which card when",
+    "trend": "GPU-hours by state, day by day",
+    "reclaim": "GPU-hours that a rule would have freed, by how long it waits",
+    "people": "GPU-hours of each person, on one scale",
+    "days": "Idle-held GPU-hours of each person, day by day",
+    "work": "Share of GPU time at work, by hour of the week",
+    "free": "GPUs free, by hour of the week",
+}
+
+
+def draw(report: Report, **options: Any) -> dict[str, Drawn]:
+    page = Page(renderer("html")(report, Options(**options)))
+    return {next(name for name, title in TITLES.items() if one.title == title): one for one in page.pictures}
+
+
+@pytest.fixture(scope="module")
+def week(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Drawn]]:
+    """The JSON and the pictures of a week that begins within an hour."""
+    folder = tmp_path_factory.mktemp("week")
+    demo.simulate(str(folder), 0, EXAMPLE_END_MS - 6 * DAY_MS, EXAMPLE_END_MS)
+    report = report_of(folder, EXAMPLE_END_MS - 5 * DAY_MS + 1_000_000, EXAMPLE_END_MS, "Asia/Kolkata")
+    return json.loads(renderer("json")(report, Options())), draw(report, top=400)
+
+
+def band(row: int, bar_px: int) -> tuple[float, float]:
+    top = row * (LABEL_PX + bar_px + GAP_PX) + LABEL_PX
+    return top - 0.01, top + bar_px
+
+
+def test_every_picture_is_there_with_its_title_and_description(week: tuple[Any, dict[str, Drawn]]) -> None:
+    _, pictures = week
+    assert set(pictures) == set(NAMES)
+    assert all(one.description and one.told for one in pictures.values())
+
+
+def test_cards_over_time_are_those_of_the_json(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+    document, pictures = week
+    expected: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
+    for cell in document["timeline"]["cells"]:
+        for state in STATES:
+            expected[cell["gpu_uuid"]][state] += cell[f"{state.replace('-', '_')}_seconds"]
+    for row, seconds in enumerate(expected.values()):
+        found = pictures["timeline"].sums(*band(row, 18))
+        for state in STATES:
+            # Widths are in hours, heights in parts of 18 px; a box is rounded to a hundredth.
+            assert found.get(state, 0.0) / 18 == pytest.approx(seconds[state] / 3600, abs=0.15), (row, state)
+
+
+def test_everyone_on_a_card_is_told(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+    document, pictures = week
+    told = " ".join(pictures["timeline"].told)
+    everyone = {holder["identity"] for cell in document["timeline"]["cells"] for holder in cell["holders"]}
+    assert len(everyone) > 5
+    assert all(name in told for name in everyone)
+
+
+def test_people_are_those_of_the_json_on_one_scale(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+    document, pictures = week
+    for row, person in enumerate(document["identities"]):
+        found = pictures["people"].sums(*band(row, 18))
+        for state in ("active", "idle-held"):
+            hours = person[f"{state.replace('-', '_')}_gpu_hours"]
+            assert found.get(state, 0.0) / 18 == pytest.approx(hours, abs=0.02)
+
+
+def test_the_trend_is_that_of_the_json(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+    document, pictures = week
+    bars = pictures["trend"].boxes["idle-held"]
+    assert len(bars) == len(document["trend"]) == 6
+    # The tallest bar is as tall as the highest rate, and all others are to scale.
+    rates = []
+    for entry in document["trend"]:
+        seconds = pd.Timestamp(entry["end"]) - pd.Timestamp(entry["start"])
+        rates.append(entry["idle_held_gpu_hours"] / (seconds.total_seconds() / 3600))
+    scale = max(bar.height for bar in bars) / max(rates)
+    assert [bar.height / scale for bar in bars] == pytest.approx(rates, rel=0.01)
+    assert len({round(bar.y + bar.height, 1) for bar in bars}) == 1
+
+
+def test_days_of_people_are_those_of_the_json(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+    document, pictures = week
+    full = max(entry["idle_held_gpu_hours"] for entry in document["identity_days"])
+    first = document["identities"][0]["identity"]
+    hours = [one["idle_held_gpu_hours"] for one in document["identity_days"] if one["identity"] == first]
+    top, bottom = band(0, 24)
+    boxes = [box for box in pictures["days"].boxes["idle-held"] if top <= box.y < bottom]
+    assert [box.height / 24 * full for box in boxes] == pytest.approx(
+        [one for one in hours if one > 0.01], abs=0.01 * full
+    )
+
+
+@pytest.mark.parametrize(("name", "key", "kind"), [("work", "active_share", "active"), ("free", "free_gpus", "free")])
+def test_hours_of_the_week_are_those_of_the_json(
+    week: tuple[dict[str, Any], dict[str, Drawn]], name: str, key: str, kind: str
+) -> None:
+    document, pictures = week
+    values = {(one["weekday"], one["hour"]): one[key] for one in document["heatmap"]}
+    full = 1.0 if name == "work" else max(value for value in values.values() if value is not None)
+    drawn = pictures[name].boxes
+    for (weekday, hour), value in values.items():
+        top, bottom = band(weekday, 24)
+        of_hour = {
+            state: [box for box in boxes if top <= box.y < bottom and abs(box.x - hour - 0.05) < 0.01]
+            for state, boxes in drawn.items()
+        }
+        if value is None:
+            assert len(of_hour["unobserved"]) == 1, (weekday, hour)
+        elif value / full > 0.01:
+            (box,) = of_hour[kind]
+            assert box.height / 24 * full == pytest.approx(value, abs=0.01 * full)
+
+
+def test_the_reclaim_curve_falls_as_in_the_json(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+    document, pictures = week
+    freed = [one["freed_gpu_hours"] for one in document["capacity"]["reclaim_curve"]]
+    heights = [box.height for box in sorted(pictures["reclaim"].boxes["idle-held"])]
+    assert [height / heights[0] for height in heights] == pytest.approx(
+        [one / freed[0] for one in freed if one], abs=0.01
+    )
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_what_was_not_observed_is_hatched_and_never_blank() -> None:
+    pictures = draw(small_report())
+    # The first card was seen for 47 hours of the week, the last one for half an hour.
+    assert pictures["timeline"].sums(*band(0, 18))["unobserved"] / 18 == pytest.approx(7 * 24 - 47)
+    assert pictures["timeline"].sums(*band(1, 18))["unobserved"] / 18 == pytest.approx(7 * 24 - 0.5)
+    assert len(pictures["trend"].boxes["unobserved"]) == 1  # the last day, three quarters of it
+    assert pictures["trend"].boxes["unobserved"][0].height == pytest.approx(150 * 0.75)
+    assert len(pictures["free"].boxes["unobserved"]) == 24  # nothing is known of Sunday
+
+
+def test_the_numbers_of_each_picture_are_in_a_table() -> None:
+    html = renderer("html")(small_report(), Options())
+    page = Page(html)
+    figures = html.split("<figure>")[1:]
+    assert len(figures) == len(NAMES)
+    for drawn, figure in zip(page.pictures, figures, strict=True):
+        folded = figure.split("</figure>")[0]
+        has_table = "<details><summary>The numbers</summary>" in folded
+        assert has_table == (drawn.title != TITLES["people"])  # whose table is below it
+    numbers = next(figure for figure in figures if TITLES["timeline"] in figure).split("<details>")[1]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in numbers
+
+
+HOSTILE = ["</title><script>alert(1)</script>", '" onload="alert(1)', "]]><!--", "&lt;b&gt;", "' style='x", "</svg>"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)))
+def test_no_name_breaks_out_of_a_page(name: str) -> None:
+    plain = small_report()
+    before = Page(renderer("html")(plain, Options()))
+    report = replace(
+        plain,
+        host=name,
+        timezone=name,
+        gpus=plain.gpus.assign(name=name),
+        identities=plain.identities.assign(identity=[f"{name}{number}" for number in range(5)]),
+        identity_days=plain.identity_days.assign(identity=name),
+        timeline_holders=plain.timeline_holders.assign(identity=name),
+        episodes=plain.episodes.assign(identity=name, command=name),
+        config=plain.config._replace(currency=name or "x"),
+        warnings=[name],
+    )
+    html = renderer("html")(report, Options(attention=(f"somebody ({report.host!r})",)))
+    after = Page(html)
+    assert not [tag for tag, _ in after.tags if tag in ("script", "b", "img")]
+    assert {key for _, attributes in after.tags for key in attributes} <= {
+        key for _, attributes in before.tags for key in attributes
+    }
+
+
+def test_a_page_needs_no_script_and_no_network() -> None:
+    page = Page(renderer("html")(reserved_report(), Options(links=(("week", "index.html"),))))
+    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in page.tags}
+    references = [value for _, attributes in page.tags for key, value in attributes.items() if key in ("src", "href")]
+    assert references == ["index.html"]
+    meta = {
+        attributes.get("name") or attributes.get("http-equiv"): attributes.get("content")
+        for tag, attributes in page.tags
+        if tag == "meta"
+    }
+    assert meta["robots"] == "noindex"
+    assert meta["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_an_empty_report_has_pictures_of_nothing_observed() -> None:
+    pictures = draw(empty_report())
+    assert set(pictures) == {"trend"}
+    assert set(pictures["trend"].boxes) == {"unobserved", "grid"}
+
+
+def test_one_tick_and_one_card_make_a_page(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 1, held()))
+    pictures = draw(report_of(tmp_path, MONDAY_MS, MONDAY_MS + 7 * DAY_MS))
+    assert set(pictures) == {"timeline", "people", "days", "reclaim", "work", "free", "trend"}
+    assert "idle-held" in pictures["timeline"].boxes
+
+
+def test_a_year_of_gaps_makes_a_page(tmp_path: Path) -> None:
+    ticks = [one for month in range(12) for one in series(MONDAY_MS + month * 30 * DAY_MS, 2, held(), free(1))]
+    write(tmp_path, ticks)
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 365 * DAY_MS)
+    page = Page(renderer("html")(report, Options()))
+    titles = [one.title for one in page.pictures]
+    assert "GPU-hours by state, month by month" in titles
+    assert "Idle-held GPU-hours of each person, week by week" in titles
+    timeline = page.pictures[titles.index(TITLES["timeline"])]
+    assert timeline.sums(*band(0, 18))["unobserved"] / 18 == pytest.approx(365, abs=0.1)
+
+
+def test_128_cards_and_400_people_make_a_page() -> None:
+    plain = small_report()
+    cards = [f"GPU-{number}" for number in range(128)]
+    timeline = pd.concat([plain.timeline[:47].assign(gpu_uuid=uuid, gpu_index=n) for n, uuid in enumerate(cards)])
+    gpus = pd.concat([plain.gpus[:1].assign(uuid=uuid, index=n) for n, uuid in enumerate(cards)])
+    people = pd.concat([plain.identities[:1].assign(identity=f"p{number}") for number in range(400)])
+    pictures = draw(replace(plain, timeline=timeline, gpus=gpus, identities=people.reset_index(drop=True)))
+    assert sum(text.startswith("GPU ") for text in pictures["timeline"].texts) == 128
+    assert sum(text.startswith("p") for text in pictures["people"].texts) == 10
+
+
+def test_a_name_is_written_over_a_long_hold() -> None:
+    texts = draw(small_report())["timeline"].texts
+    assert texts.count("=cmd|x") >= 1
