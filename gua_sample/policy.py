@@ -38,7 +38,7 @@ DEFAULT_INTERVAL_MS = 30_000
 # The driver's buffer reaches back some 16 s. Of a longer interval it leaves a part untold.
 LONGEST_TOLD_INTERVAL_MS = 20_000
 # Work that had fallen below this part of the tick before, and came to nothing, was over.
-FADED = 0.75
+FADED = 0.9
 # At longer intervals, a process that is seen at a single tick may have held its card for minutes.
 LONGEST_PASSING_INTERVAL_MS = 60_000
 

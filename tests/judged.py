@@ -74,7 +74,7 @@ class Judged:
         if None in percents or self._intervals[place] <= 20_000:
             return False
         before, first, second = (percent or 0 for percent in percents)
-        return second < 1 and first < 0.75 * before
+        return second < 1 and first < 0.9 * before
 
     def _holds_on(self, place: int, card: Card) -> bool:
         holders = _holders(card)
