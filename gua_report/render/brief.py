@@ -11,8 +11,8 @@ from gua_report.summary.build import Report
 
 SECTIONS = ("headline", "identities", "coverage")
 WIDTH, TOP = 72, 5
-# In characters, so that all of it has no more than 40 lines: three lines, two, one, and the title's part of one.
-LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_WARNING, LONGEST_TITLE = 180, 134, 70, 34
+# In characters, so that all of it has no more than 40 lines: two lines, two, one, and the title's part of one.
+LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_WARNING, LONGEST_TITLE = 140, 134, 70, 34
 
 
 def build_brief_page(report: Report, options: Options) -> Page:

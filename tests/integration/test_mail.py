@@ -145,7 +145,7 @@ def test_a_week_with_something_to_act_on_is_mailed_in_brief_with_its_page(
     sent = run_recipe(recipe, tmp_path, unclean)
     assert (sent.status, sent.journal) == (0, "")
     assert sent.headers == {"To": "gpu-admins@lab.example", "Subject": f"GPU use on {host()}"}
-    assert re.match(r"To act on: \d+ idle-held episodes of 1h or more \(\w", sent.body)
+    assert re.match(r"To act on: \d+ idle-held episodes of 1h or more by \d+ holders \(\w", sent.body)
     lines = sent.body.splitlines()
     assert len(lines) <= 41  # and the empty line before the next part
     assert max(map(len, lines)) <= 72

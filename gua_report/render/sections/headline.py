@@ -58,7 +58,7 @@ def _by_state(report: Report) -> Section:
     columns.append(Column("meaning", lambda row: meanings[row["state"]], least=16, may_go=True))
     return Section(
         "headline",
-        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{unknown}{_cost(report)}",
+        f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{_cost(report)}{unknown}",
         f"{amount(total)} observed GPU-hours by state; {change}.",
         [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
     )
@@ -66,7 +66,7 @@ def _by_state(report: Report) -> Section:
 
 def _cost(report: Report) -> str:
     cost = report.capacity["cost"][IDLE_HELD]
-    return "" if is_missing(cost) else f", {amount(cost)} {currency_of(report)}"
+    return "" if is_missing(cost) else f" ({amount(cost)} {currency_of(report)})"
 
 
 def _meanings(policy: Policy) -> dict[str, str]:

@@ -92,4 +92,4 @@ def test_what_is_worth_most_is_first_among_what_is_held_now() -> None:
 
 def test_a_report_without_people_is_brief_too() -> None:
     report = replace(small_report(), identities=pd.DataFrame(columns=small_report().identities.columns))
-    assert "Nobody used a card." in brief(report)
+    assert "Nobody was seen using a card." in brief(report)

@@ -173,9 +173,9 @@ def test_nobody_is_never_said_where_it_is_not_known(name: str, full: Report) -> 
 
 def test_a_small_idle_held_share_is_not_the_headline_where_much_is_unknown() -> None:
     report = small_report()
-    assert "§1 Headline: 30.0% of the GPU time was idle-held, 10.0% is unknown\n" in text_of(report)
+    assert "§1 Headline: 30.0% of the GPU time was idle-held (377.7 EUR), 10.0% is unknown\n" in text_of(report)
     dark = replace(report, headline=by_state(share=[0.0, 0.0, 0.0, 1.0], gpu_hours=[0.0, 0.0, 0.0, 8.0]))
-    assert "0.0% of the GPU time was idle-held, 100.0% is unknown\n" in text_of(dark)
+    assert re.search(r"0.0% of the GPU time was idle-held[^,]*, 100.0% is unknown\n", text_of(dark))
     clear = replace(report, headline=by_state(share=[0.3, 0.3, 0.36, 0.04], gpu_hours=[3.0, 3.0, 3.6, 0.4]))
     assert "30.0% of the GPU time was idle-held\n" in text_of(clear)
 
