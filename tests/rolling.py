@@ -146,8 +146,7 @@ def _comparable(report: Report, name: str) -> Any:
     start = (frame["start_ms"] // HOUR_MS * HOUR_MS).clip(lower=report.window.start_ms)
     end = (start // HOUR_MS * HOUR_MS + HOUR_MS).clip(upper=report.window.end_ms)
     key = [column for column in frame if not str(column).endswith("_seconds")]
-    hours = frame.assign(start_ms=start, end_ms=end).groupby(key, dropna=False, sort=False).sum().reset_index()
-    return hours.sort_values(key, na_position="first", ignore_index=True)
+    return frame.assign(start_ms=start, end_ms=end).groupby(key, dropna=False, sort=False).sum().reset_index()
 
 
 def assert_same(one: Report, other: Report) -> None:

@@ -79,7 +79,7 @@ def _read_fine(scope: Scope, cell_ms: int) -> Rollup | None:
     """The sums of a short window in cells below an hour; None if ticks of it have expired or are not readable."""
     window, plan = scope.window, scope.plan
     days = {day_of(ms) for ms in (window.start_ms, window.start_ms + DAY_MS, window.end_ms - 1)}
-    if days & (plan.expired | plan.lost.keys()):
+    if days & (plan.expired | plan.lost.keys()) or scope.history.warnings:
         return None
     # One of its own: what can't be read here is in the rollups, and no reason for a warning.
     history = History(scope.history.data_dir)

@@ -23,7 +23,7 @@ def week_pictures(report: Report) -> list[Picture]:
 
 
 def _picture(report: Report, name: str, title: str, column: str, state: str, full: float) -> Picture:
-    spell = percent if full == 1.0 and state == ACTIVE else amount
+    spell = percent if state == ACTIVE else amount
     by_hour = {(row["weekday"], row["hour"]): row[column] for row in report.heatmap.to_dict("records")}
     rows = [_row(day, [by_hour[day, hour] for hour in range(24)], state, full) for day in range(7)]
     scale = percent(1.0) if state == ACTIVE else f"{number(round(full, 1))} GPUs"
