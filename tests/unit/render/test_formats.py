@@ -175,9 +175,9 @@ def test_a_small_idle_held_share_is_not_the_headline_where_much_is_unknown() -> 
     report = small_report()
     assert "§1 Headline: 30.0% of the GPU time was idle-held (377.7 EUR), 10.0% is unknown\n" in text_of(report)
     dark = replace(report, headline=by_state(share=[0.0, 0.0, 0.0, 1.0], gpu_hours=[0.0, 0.0, 0.0, 8.0]))
-    assert re.search(r"0.0% of the GPU time was idle-held[^,]*, 100.0% is unknown\n", text_of(dark))
+    assert re.search(r"0.0% of the GPU time was idle-held[^,]*, 100.0%\s+is\s+unknown\n", text_of(dark))
     clear = replace(report, headline=by_state(share=[0.3, 0.3, 0.36, 0.04], gpu_hours=[3.0, 3.0, 3.6, 0.4]))
-    assert "30.0% of the GPU time was idle-held\n" in text_of(clear)
+    assert "30.0% of the GPU time was idle-held (377.7 EUR)\n" in text_of(clear)
 
 
 def test_what_is_not_known_is_null_and_not_false_or_zero() -> None:
