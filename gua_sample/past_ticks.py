@@ -34,7 +34,7 @@ Row = tuple[int | None, ...]
 
 
 class Past:
-    """The ticks of these partitions, from `oldest_ms` to before `end_ms`, as far as so many seconds allow.
+    """The ticks of these partitions, from `oldest_ms` to before `end_ms`, as far as so many seconds of CPU allow.
 
     Unreadable partitions are skipped and reported, once each.
     """
@@ -52,13 +52,13 @@ class Past:
         self._partitions, self._open = partitions, open_partition
         self._oldest_ms, self._end_ms = reach
         self._complain = complain
-        self._ends: float = time.monotonic() + seconds
+        self._ends: float = time.process_time() + seconds
         self._begins: dict[str, float] = {}  # by path: the first tick in it
 
     def portions(self) -> Iterator[tuple[int, int]]:
         """Spans of time, newest first, each twice as long as the one before."""
         end_ms, length_ms = self._end_ms, FIRST_PORTION_MS
-        while end_ms > self._oldest_ms and time.monotonic() < self._ends:
+        while end_ms > self._oldest_ms and time.process_time() < self._ends:
             start_ms = max(self._oldest_ms, end_ms - length_ms)
             yield start_ms, end_ms
             end_ms, length_ms = start_ms, 2 * length_ms
@@ -68,7 +68,7 @@ class Past:
 
         Half of the time that is left is for following them. If reading takes longer, this portion is the last.
         """
-        until = (time.monotonic() + self._ends) / 2
+        until = (time.process_time() + self._ends) / 2
         sights: list[Sight] = []
         for path in reversed(self._partitions):
             first, last = (partition_path(os.path.dirname(path), day_of(ms)) for ms in (span[0], span[1] - 1))
@@ -95,7 +95,7 @@ class Past:
         told: list[Row] = []
         cards: dict[str, CardSight] = {}
         for ts_ms, group in groupby(connection.execute(ROWS.format(only=only), (*(uuids or ()), *span)), itemgetter(0)):
-            if time.monotonic() > until:
+            if time.process_time() > until:
                 self._ends = 0
                 return
             if not span[0] <= ts_ms < span[1]:

@@ -36,6 +36,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     if len(long):
         longest = long.groupby("identity", sort=True)["seconds"].max().sort_values(ascending=False, kind="stable")
         who = [f"{clean(identity)} {duration(seconds)}" for identity, seconds in longest.items()]
+        who[0] = f"longest: {who[0]}" if len(who) > 1 else who[0]
         episodes = f"{count(len(long), 'idle-held episode')} of {duration(longest_ms / 1000)} or more"
         # What is not named is counted in the same unit as what is.
         holders = f" by {count(len(who), 'holder')}" if len(who) > MOST_NAMED else ""

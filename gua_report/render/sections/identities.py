@@ -51,7 +51,7 @@ def show(report: Report, options: Options) -> list[Section]:
         hidden = number(policy.unattributed_memory_mib)
         blocks.append(f"{UNATTRIBUTED}: over {hidden} MiB in use that no process shows.")
     held = number(policy.process_memory_mib)
-    caption = f"GPU-hours of each on any card; idle-held: over {held} MiB and no work done{cost}."
+    caption = f"GPU-hours of each on any card, a shared one in full; idle-held: over {held} MiB and no work done{cost}."
     return [Section("identities", "§4 Top identities, by idle-held GPU-hours", caption, blocks)]
 
 

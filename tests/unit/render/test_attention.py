@@ -83,7 +83,7 @@ def test_those_who_hold_longest_are_named_once_each_and_the_others_counted(tmp_p
     ticks = told(0, 200, *held_by(1, 2, 3, 4, 5, 6)) + told(200, 300, *held_by(2, 3, 4, 5))
     ticks += told(300, 600, *held_by(4))
     assert found(tmp_path, ticks) == [
-        "6 idle-held episodes of 1h or more by 5 holders (kim 10h, ben 5h, eva 5h and 2 more)"
+        "6 idle-held episodes of 1h or more by 5 holders (longest: kim 10h, ben 5h, eva 5h and 2 more)"
     ]
 
 
