@@ -11,8 +11,8 @@ from gua_report.summary.build import Report
 
 SECTIONS = ("headline", "identities", "coverage")
 WIDTH, TOP = 72, 5
-# In characters, so that all of it has no more than 40 lines: two lines, two, one, and the title's part of one.
-LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_WARNING, LONGEST_TITLE = 140, 134, 70, 34
+# In characters, so that all of it has no more than 40 lines: three lines, two, one, and the title's part of one.
+LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_LINE, LONGEST_TITLE = 180, 134, 70, 34
 
 
 def build_brief_page(report: Report, options: Options) -> Page:
@@ -33,10 +33,11 @@ def _matters(section: Section, report: Report) -> bool:
 
 
 def _shorten(section: Section, options: Options) -> Section:
-    if section.name == "headline":
-        return section._replace(caption="")
+    """The section without its caption, every title and text of it in one line."""
+    blocks = [fit(block, LONGEST_LINE, options.ascii) if isinstance(block, str) else block for block in section.blocks]
     if section.name == "identities":
-        return section._replace(caption="", blocks=section.blocks[:1])
-    said = [block for block in section.blocks if isinstance(block, str)]
-    warnings = [fit(text, LONGEST_WARNING, options.ascii) for text in said if text.startswith("Warning")]
-    return section._replace(caption="", blocks=[fit(said[0], LONGEST_PARAGRAPH, options.ascii), *warnings[:1]])
+        blocks = blocks[:1]
+    elif section.name == "coverage":
+        said = [block for block in blocks if isinstance(block, str)]
+        blocks = [*said[:1], *[text for text in said if text.startswith("Warning")][:1]]
+    return section._replace(title=fit(section.title, WIDTH, options.ascii), caption="", blocks=blocks)
