@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = ("chromium", "chromedriver")
+SCRIPT_SECONDS = 200  # axe looks at thousands of cells, and the machine may be busy
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -60,6 +61,7 @@ def running(folder: Path) -> Iterator[Browser]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    driver.set_script_timeout(SCRIPT_SECONDS)
     try:
         yield Browser(driver)
     finally:

@@ -41,10 +41,9 @@ class Judged:
         before, after = self._beside(place, -1, card), self._beside(place, 1, card)
         if before is None or after is None or self._intervals[place] > LONGEST_BRIEF_MS:
             return False
-        start = self._ticks[place].processes[usage.pid].start_time_ms
+        start = self._start(place, usage.pid)
         for other, step in ((before, -1), (after, 1)):
-            tick = self._ticks[place + step]
-            if any(one.pid == usage.pid and tick.processes[one.pid].start_time_ms == start for one in other.usages):
+            if any(one.pid == usage.pid and self._start(place + step, one.pid) == start for one in other.usages):
                 return False
         return True
 
@@ -124,9 +123,9 @@ class Judged:
     def _reading(self, place: int, step: int, card: Card, usage: Usage) -> int | None:
         """The reading of the same process at the tick before or after, if it is there."""
         other = self._beside(place, step, card)
-        start = self._ticks[place].processes[usage.pid].start_time_ms
+        start = self._start(place, usage.pid)
         for one in other.usages if other else ():
-            if one.pid == usage.pid and self._ticks[place + step].processes[one.pid].start_time_ms == start:
+            if one.pid == usage.pid and self._start(place + step, one.pid) == start:
                 return one.sm_percent
         return None
 
@@ -148,9 +147,13 @@ class Judged:
         after = self._beside(place, 1, card)
         return names if after is None else names | {self._who(place + 1, usage) for usage in _holders(after)}
 
+    def _start(self, place: int, pid: int) -> int | None:
+        process = self._ticks[place].processes.get(pid)
+        return process.start_time_ms if process else None
+
     def _who(self, place: int, usage: Usage) -> str:
-        one = self._ticks[place].processes[usage.pid]
-        return resolve(one.uid, one.login_uid, one.user, one.login_user, one.cgroup)
+        one = self._ticks[place].processes.get(usage.pid)
+        return "" if one is None else resolve(one.uid, one.login_uid, one.user, one.login_user, one.cgroup)
 
 
 def _process_mib(card: Card) -> int | None:
