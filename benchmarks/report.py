@@ -56,7 +56,7 @@ def compare_with_peer(folder: Path, bounds: Bounds) -> None:
             bounds.show(f"times faster than gpu-usage-audit 1.8.0, from {what}", faster, "x", bound, least=True)
         shares = {state: value["share"] for state, value in read(ticks)["headline"]["states"].items()}
         theirs = peer.exact_headline(command, database, START_MS)
-        # It has no unknown: a card that is lost is not in its sum. And it judges each interval by the tick before alone.
+        # It has no unknown: a card that is lost is not in its sum. And it judges intervals by the tick before alone.
         known = 1 - shares.pop("unknown")
         worst = max(abs(100 * shares[state] / known - theirs[state]) for state in shares)
         bounds.show("largest difference to its headline shares", worst, "points", 1)

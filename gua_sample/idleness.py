@@ -139,7 +139,9 @@ def judge(at: CardSight, after: CardSight | None, interval_ms: float, policy: Po
     is_brief = interval_ms <= LONGEST_PASSING_INTERVAL_MS
     end = after or at
     later = {one.key: one.sm_percent for one in end.processes}
-    passing = {one.key for one in at.processes if one.holds and is_brief and one.is_new and one.key not in later}
+    # By pid alone: the start of a process is told anew where a run can't read what earlier ones stored.
+    stays = {one.key[1] for one in end.processes}
+    passing = {one.key for one in at.processes if one.holds and is_brief and one.is_new and one.key[1] not in stays}
     holders = {one.key: one.identity for one in at.processes if one.holds and one.key not in passing}
     company = set(holders.values()) or {one.identity for one in at.processes}
     if after:
@@ -187,7 +189,8 @@ def _compare(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict[
         if earlier is card or not _both_tell(earlier, card):
             continue
         known = {one.key: one.sm_percent for one in earlier.processes}
-        marks = [(one.key not in known, has_faded(known.get(one.key, NAN), one.sm_percent)) for one in card.processes]
+        pids = {one.key[1] for one in earlier.processes}
+        marks = [(one.key[1] not in pids, has_faded(known.get(one.key, NAN), one.sm_percent)) for one in card.processes]
         faded = has_faded(earlier.end.utilization_percent, card.end.utilization_percent)
         if faded or any(map(any, marks)):
             pairs = zip(card.processes, marks, strict=True)

@@ -41,11 +41,7 @@ class Judged:
         before, after = self._beside(place, -1, card), self._beside(place, 1, card)
         if before is None or after is None or self._intervals[place] > LONGEST_BRIEF_MS:
             return False
-        start = self._start(place, usage.pid)
-        for other, step in ((before, -1), (after, 1)):
-            if any(one.pid == usage.pid and self._start(place + step, one.pid) == start for one in other.usages):
-                return False
-        return True
+        return not any(one.pid == usage.pid for other in (before, after) for one in other.usages)
 
     def _card_state(self, place: int, card: Card) -> str:
         after = self._beside(place, 1, card)

@@ -82,6 +82,7 @@ def see_processes(
     interval = stretch.ticks["interval_ms"].to_numpy()[tick]
     is_brief = interval <= LONGEST_PASSING_INTERVAL_MS
     passes = holds & is_brief & has_before & ~was_there & has_after & ~will_be_there
+    passes[passes] = ~_are_seen_beside(facts["pid"].to_numpy()[process], tick, card, np.flatnonzero(passes))
     return Sightings(
         tick,
         card,
@@ -98,6 +99,18 @@ def see_processes(
         _mark(shape, cell[holds & ~passes]),
         _mark(shape, cell[passes]),
     )
+
+
+def _are_seen_beside(pid: Integers, tick: Integers, card: Integers, rows: Integers) -> Booleans:
+    """Whether the pids of these rows are on their card at a tick beside, though with another start.
+
+    The start of a process is told anew where a run can't read what earlier ones stored.
+    """
+    near = np.flatnonzero(np.isin(pid, pid[rows]))
+    seen = set(zip(pid[near].tolist(), card[near].tolist(), tick[near].tolist(), strict=True))
+    own = zip(pid[rows].tolist(), card[rows].tolist(), tick[rows].tolist(), strict=True)
+    beside = [(one, where, when - 1) in seen or (one, where, when + 1) in seen for one, where, when in own]
+    return np.array(beside, bool)
 
 
 def judge_processes(

@@ -131,7 +131,9 @@ def assert_report_counts_all(guest: Guest) -> None:
         for state, share in card["states"].items()
         if share["gpu_hours"]
     }
-    assert hours == pytest.approx(Naive(ticks).gpus(start_ms, end_ms), abs=6e-5)  # JSON has four decimals
+    expected = Naive(ticks).gpus(start_ms, end_ms)
+    assert hours.keys() == expected.keys()
+    assert hours == pytest.approx(expected, abs=6e-5)  # JSON has four decimals
 
 
 @pytest.fixture

@@ -108,6 +108,11 @@ def test_a_process_that_is_met_by_a_single_tick_holds_nothing_but_may_work() -> 
     assert at_half_minutes(free(), held(), held()) == [0, 2, 1, 0]
 
 
+def test_a_process_whose_start_is_told_otherwise_at_a_tick_does_not_pass() -> None:
+    other = held(MINE._replace(start_time_ms=5001))
+    assert at_half_minutes(held(), other, held()) == [0, 3, 0, 0]
+
+
 def test_memory_that_nobody_shows_is_held_though_a_process_passes() -> None:
     passing = Gpu(jobs=(MINE,), used_mib=22_000)
     assert at_half_minutes(HIDDEN, passing, HIDDEN) == [0, 3, 0, 0]

@@ -384,8 +384,7 @@ def _works_or_passes(doing: list[str], boots: list[int], minute: int) -> bool:
         return None
 
     before, after = beside(-1), beside(1)
-    same = (doing[minute], "busy") if doing[minute] == "held" else (doing[minute],)
-    passes = None not in (before, after) and before not in same and after not in same
+    passes = None not in (before, after) and not {before, after} & {"held", "busy", "reused"}
     # The other process of that pid has the same owner: they are judged together, with the card.
     return after == "busy" or passes
 
