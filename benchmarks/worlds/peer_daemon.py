@@ -81,7 +81,7 @@ class Replay:
 def record(answers: str, database: Any, interval: timedelta) -> None:
     """Let the daemon take its ticks; each boot is a run of it."""
     daemon, model, usage = (import_module(f"gpu_usage_audit.{name}") for name in ("daemon", "model", "usage_state"))
-    replay = sys.modules["pynvml"] = Replay()  # type: ignore[assignment]
+    replay = sys.modules["pynvml"] = Replay()  # type: ignore[assignment]  # stands in for the module
     tier = import_module("gpu_usage_audit.nvml").NVMLTier()
     version = tier.probe()
     boot, run_id, host, tracker = None, None, None, None

@@ -107,10 +107,12 @@ def _are_seen_beside(pid: Integers, tick: Integers, card: Integers, rows: Intege
     The start of a process is told anew where a run can't read what earlier ones stored.
     """
     near = np.flatnonzero(np.isin(pid, pid[rows]))
-    seen = set(zip(pid[near].tolist(), card[near].tolist(), tick[near].tolist(), strict=True))
-    own = zip(pid[rows].tolist(), card[rows].tolist(), tick[rows].tolist(), strict=True)
-    beside = [(one, where, when - 1) in seen or (one, where, when + 1) in seen for one, where, when in own]
-    return np.array(beside, bool)
+    number = np.unique(pid[near], return_inverse=True)[1]
+    # Numbers of ticks next to each other are one apart, and those of other cards and pids more than that.
+    seen = pack((number, card[near], tick[near]), [int(card.max(initial=0)) + 1, int(tick.max(initial=0)) + 3])
+    own = seen[np.searchsorted(near, rows)]
+    beside: Booleans = np.isin(own - 1, seen) | np.isin(own + 1, seen)
+    return beside
 
 
 def judge_processes(
