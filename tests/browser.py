@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -21,15 +22,30 @@ class Browser:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def open(self, address: str, width: int, theme: str = "light") -> None:
+    def open(self, address: str, width: int, theme: str = "light", media: str = "") -> None:
+        """Open a page; `media` is "print" for how it would be printed."""
         features = [{"name": "prefers-color-scheme", "value": theme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         self.driver.get(address)
 
     def ask(self, script: str) -> Any:
         return self.driver.execute_script(f"return {script}")
+
+    def press(self, key: str) -> None:
+        """Press a key, as somebody without a mouse does."""
+        number, text = {"Enter": (13, "\r"), "ArrowRight": (39, "")}[key]
+        for kind in ("keyDown", "keyUp"):
+            event = {"type": kind, "key": key, "code": key, "text": text, "windowsVirtualKeyCode": number}
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", event)
+
+    def wait_for(self, condition: str) -> None:
+        for _ in range(100):
+            if self.ask(condition):
+                return
+            time.sleep(0.1)
+        raise AssertionError(condition)
 
     def messages(self) -> list[Any]:
         """What the browser has complained about since it was last asked."""

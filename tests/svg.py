@@ -26,6 +26,7 @@ class Drawn:
         self.boxes: dict[str, list[Box]] = defaultdict(list)
         self.told: list[str] = []
         self.texts: list[str] = []
+        self.numbers: dict[tuple[float, float], str] = {}  # those below bars: by the share of the width, and the height
 
     def sums(self, top: float = 0, bottom: float = 1e9) -> dict[str, float]:
         """The areas by kind, between two heights."""
@@ -41,7 +42,10 @@ class Page(HTMLParser):
         self.pictures: list[Drawn] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.content: list[str] = []
+        self.cells: list[str] = []  # of tables
         self._open: list[str] = []
+        self._in_cell = False
+        self._place = (0.0, 0.0)
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -49,18 +53,26 @@ class Page(HTMLParser):
         self.tags.append((tag, attributes))
         if tag not in WITHOUT_END:
             self._open.append(tag)
+        self._in_cell = tag == "td" or (self._in_cell and tag not in ("tr", "th"))
+        if tag == "td":
+            self.cells.append("")
         if attributes.get("class") == "gua-picture":
             self.pictures.append(Drawn())
+        if tag == "text":
+            self._place = (float((attributes["x"] or "").rstrip("%")) / 100, float(attributes["y"] or ""))
         if tag == "path" and "pattern" not in self._open:
             kind = (attributes.get("class") or "").removeprefix("gua-")
             found = [Box(*map(float, numbers)) for numbers in BOX.findall(attributes.get("d") or "")]
             self.pictures[-1].boxes[kind] += found
 
     def handle_endtag(self, tag: str) -> None:
+        self._in_cell = self._in_cell and tag not in ("tbody", "thead")
         assert tag in WITHOUT_END or self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.content.append(data)
+        if self._in_cell:
+            self.cells[-1] += data.removesuffix("\n")
         if "svg" not in self._open:
             return
         drawn, (around, tag) = self.pictures[-1], self._open[-2:]
@@ -72,3 +84,5 @@ class Page(HTMLParser):
             drawn.description = data
         elif tag == "text":
             drawn.texts.append(data)
+            if around == "g":
+                drawn.numbers[self._place] = data

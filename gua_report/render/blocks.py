@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from gua_report.render.pictures.scene import UNOBSERVED, Scene
 from gua_report.render.words import amount, clean
-from gua_sample.policy import STATES
+from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
+
+SHOWN_STATES = (IDLE_HELD, ACTIVE, TRULY_IDLE, UNKNOWN)  # as people see them: what matters most comes first
+LEGEND = {**{state: state for state in SHOWN_STATES}, UNOBSERVED: "not observed"}
+
+if TYPE_CHECKING:
+    from gua_report.summary.build import Report
 
 
 class Bar(NamedTuple):
@@ -34,6 +41,7 @@ class Column(NamedTuple):
     least: int = 0  # least width when space is short; 0: never shortened
     keep_end: bool = False  # shorten in the middle: the end of a name tells a MIG instance
     may_go: bool = False  # may be left out when space is short
+    good: int = 0  # columns that may go do so before this one gets narrower
 
 
 class Table(NamedTuple):
@@ -47,10 +55,9 @@ class Table(NamedTuple):
 class Picture(NamedTuple):
     """A picture for formats that can show one; others show its numbers."""
 
-    title: str
-    draw: Callable[[], str]  # as SVG
+    scene: Scene
     table: Table | None  # its numbers, unless a table beside it has them
-    legend: tuple[str, ...]  # states, or "unobserved", that it shows
+    legend: dict[str, str]  # what its colours and patterns stand for
 
 
 Block: TypeAlias = "str | Bar | Table | Heatmap | Picture"  # a str is a paragraph
@@ -63,6 +70,13 @@ class Section(NamedTuple):
     blocks: list[Block]
 
 
+def in_order(rows: list[Row]) -> list[Row]:
+    """The rows of a table by state, in the order in which people see states."""
+    return sorted(rows, key=lambda row: SHOWN_STATES.index(row["state"]))
+
+
+GOOD_NAME = len("docker:3f2a9c81d0b7")
+
 STATE = Column("state", lambda row: State(row["state"]))
 
 
@@ -74,6 +88,11 @@ def figure(title: str, key: str, spell: Callable[[Any], str] = amount) -> Column
 def label(title: str, key: str, least: int = 8) -> Column:
     """A column of names, which are made clean and are shortened when space is short."""
     return Column(title, lambda row: clean(row[key]), least=least)
+
+
+def people_of(report: Report) -> Column:
+    """The column of those whom a row's identity stands for."""
+    return Column("who", lambda row: clean(report.who(row["identity"])), least=8, good=GOOD_NAME)
 
 
 def bar_of(parts: list[float], full: float) -> Bar:

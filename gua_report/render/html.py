@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Column, Heatmap, Picture, Section, State, Table
+from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Cell, Column, Heatmap, Picture, Section, State, Table
 from gua_report.render.markup import Markup, element, join, lines, start
 from gua_report.render.page import Page, build_page
+from gua_report.render.pictures.drawing import draw
 from gua_report.render.style import FRAGMENT_STYLE, PAGE_STYLE
 from gua_report.render.words import percent
 from gua_report.summary.build import Report
@@ -13,6 +14,7 @@ from gua_sample.policy import STATES
 
 # What the page gets by with; a server may send the same.
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+LONG_TEXT = 40  # in characters: a cell of a table that has more is wrapped, or nobody would see the columns beside it
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
@@ -84,11 +86,13 @@ def _block(block: Block) -> Markup:
 
 
 def _picture(picture: Picture) -> Markup:
-    legend = [element("span", _swatch(kind), kind.replace("unobserved", "not observed")) for kind in picture.legend]
-    caption = element("figcaption", picture.title, element("span", *legend, class_="gua-legend"))
-    parts = [caption, Markup(picture.draw())]
+    scene = picture.scene
+    legend = [element("span", _swatch(kind), name) for kind, name in picture.legend.items()]
+    caption = [element("h3", scene.title), element("p", scene.description, class_="gua-caption")]
+    caption += [element("p", *legend, class_="gua-legend")] if legend else []
+    parts = [element("figcaption", *caption), draw(scene)]
     if picture.table:
-        parts.append(element("details", element("summary", "The numbers"), _table(picture.table, picture.title)))
+        parts.append(element("details", element("summary", "The numbers"), _table(picture.table, scene.title)))
     return element("figure", lines(parts))
 
 
@@ -97,35 +101,39 @@ def _swatch(kind: str) -> Markup:
 
 
 def _bar(bar: Bar) -> Markup:
+    shares = dict(zip(STATES, bar.shares, strict=True))
     parts = [
         element("div", class_=f"gua-{state}", style=f"width: {share:.2%}", title=f"{state} {percent(share)}")
-        for state, share in zip(STATES, bar.shares, strict=True)
-        if share > 0
+        for state in SHOWN_STATES
+        if (share := shares[state]) > 0
     ]
     return element("div", *parts, class_="gua-bar")
 
 
 def _table(table: Table, label: str = "Table") -> Markup:
+    cells = table.cells()
+    classes = [_class(column, *(row[place] for row in cells[:1])) for place, column in enumerate(table.columns)]
     titles = [
-        element("th", column.title, scope="col", class_=_class(column)) if column.title else element("td")
-        for column in table.columns
+        element("th", column.title, scope="col", class_=class_) if column.title else element("td", class_=class_)
+        for column, class_ in zip(table.columns, classes, strict=True)
     ]
     # The page of a year has thousands of rows: HTML can do without the ends of cells, and empty ones need no class.
-    rows = [
-        join(start("tr"), *(_start(*pair) for pair in zip(table.columns, map(_cell, row), strict=True)))
-        for row in table.cells()
-    ]
+    rows = [join(start("tr"), *map(_start, classes, map(_cell, row))) for row in cells]
     content = element("table", element("thead", element("tr", *titles)), element("tbody", lines(rows)))
     # It scrolls by itself where it is too wide, so it has to be reachable with the keyboard.
     return element("div", content, class_="gua-scroll", tabindex=0, role="group", aria_label=label)
 
 
-def _class(column: Column) -> str | None:
+def _class(column: Column, first: Cell = "") -> str | None:
+    if isinstance(first, Bar):
+        return "gua-wide"  # the numbers beside it tell the same
     return "gua-right" if column.right else None
 
 
-def _start(column: Column, content: str) -> Markup:
-    return join(start("td", class_=_class(column)), content) if content else start("td")
+def _start(class_: str | None, content: str) -> Markup:
+    if not isinstance(content, Markup) and len(content) > LONG_TEXT:
+        class_ = "gua-long"
+    return join(start("td", class_=class_), content) if content else start("td")
 
 
 def _cell(cell: Cell) -> str:

@@ -26,7 +26,13 @@ class Page(NamedTuple):
 def build_page(report: Report, options: Options) -> Page:
     attention = [f"To act on: {'; '.join(options.attention)}"] if options.attention else []
     shown = [section for module in sections.chosen(options).values() for section in module.show(report, options)]
-    return Page(f"GPU use on {clean(report.host)}", attention, _header(report), shown)
+    return Page(_title(report), attention, _header(report), shown)
+
+
+def _title(report: Report) -> str:
+    whose = report.selection
+    of = "" if whose is None else f" of {'group ' if whose.is_group else ''}{clean(whose.name)}"
+    return f"GPU use{of} on {clean(report.host)}"
 
 
 def _header(report: Report) -> list[str]:

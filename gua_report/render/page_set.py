@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from gua_report.config import Config
-from gua_report.render import Options
+from gua_report.render import GROUPS, NONE, Options
 from gua_report.render.attention import LONG_EPISODE, reasons
 from gua_report.render.html import render, render_empty
 from gua_report.summary.build import Report, build_report
 from gua_report.summary.reserved_hours import Told
-from gua_report.summary.without_names import number_people, without_names
+from gua_report.summary.without_names import number_people, with_groups, without_names
 from gua_report.window import Window
 from gua_sample.errors import NothingToReport
 from gua_sample.partition_names import DAY_MS
@@ -29,7 +29,7 @@ class PageSet(NamedTuple):
     now: Window  # any that ends now
     names: list[str]  # of the pages, the shortest window first
     links: tuple[str, ...]  # names of the pages that are there
-    with_people: bool
+    whose: str  # one of NAMES
     told: Told | None = None  # the reservations, if a source of them is configured
 
 
@@ -48,8 +48,12 @@ def window_of(name: str, now: Window) -> Window:
 
 def make_pages(asked: PageSet) -> Pages:
     reports = {name: report for name in asked.names if (report := _build(asked, name)) is not None}
-    warnings = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
-    if not asked.with_people:
+    warnings = dict.fromkeys(
+        warning for report in reports.values() for warning in (*report.warnings, *report.people_problems)
+    )
+    if asked.whose == GROUPS:
+        reports = {name: with_groups(report) for name, report in reports.items()}
+    elif asked.whose == NONE:
         # Numbered by the longest window, which has everybody: a number is the same person on all of the pages.
         numbers = number_people(list(reversed(reports.values())))
         reports = {name: without_names(report, numbers) for name, report in reports.items()}

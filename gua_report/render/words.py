@@ -8,15 +8,14 @@ from typing import Any
 import pandas as pd
 
 from gua_report.console import spelling
+from gua_report.console.spelling import MONTHS as MONTHS
+from gua_report.console.spelling import WEEKDAYS as WEEKDAYS
 from gua_sample.console import plural
 from gua_sample.processes import printable
 
 count = plural
 MISSING = "—"
 NOT_KNOWN = "?"
-# Not from strftime, which follows the locale.
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def clean(text: Any) -> str:
@@ -53,6 +52,11 @@ def amount(value: Any) -> str:
     if is_missing(value):
         return MISSING
     return "<0.1" if 0 < value < 0.05 else f"{value:,.1f}"
+
+
+def short(value: float) -> str:
+    """An amount in a few characters, for pictures."""
+    return f"{value:.0f}" if value >= 9.95 else amount(value).removesuffix(".0")
 
 
 def gib(mib: Any) -> str:

@@ -13,9 +13,11 @@ import pytest
 
 from gua_report.commands.demo import simulate
 from gua_report.render.html import CONTENT_POLICY
+from tests import verbs
 from tests.lab import DAY_MS, HOUR_MS, Job, busy, held, series, write
 from tests.machine import GUA, one_line
 from tests.repository import ROOT
+from tests.rolling import roll_up, write_week
 from tests.svg import Page
 
 FILES = ("index.html", "month.html", "year.html")
@@ -41,9 +43,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [GUA, "page", str(folder), "--data-dir", str(data_dir), "--config", "/dev/null", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run(folder: Path, data_dir: Path, *arguments: str, config: str = "/dev/null") -> verbs.Done:
+    return verbs.run("page", folder, "--data-dir", data_dir, "--config", config, *arguments, seconds=120)
 
 
 def test_it_writes_three_pages_with_links_between_them(history: Path, tmp_path: Path) -> None:
@@ -80,7 +81,8 @@ def test_a_number_is_the_same_person_on_all_pages(history: Path, tmp_path: Path)
 def test_whose_names_is_a_decision_and_has_no_default(history: Path, tmp_path: Path) -> None:
     for arguments, expected in (
         ([], "--names is missing"),
-        (["--names", "all"], "one of people, none"),
+        (["--names", "all"], "one of people, groups, none"),
+        (["--names", "groups"], "no groups are configured, see [groups] in gua.toml"),
         (["--names", "none", "--page", "weak"], "did you mean week?"),
     ):
         done = run(tmp_path, history, *arguments)
@@ -88,6 +90,37 @@ def test_whose_names_is_a_decision_and_has_no_default(history: Path, tmp_path: P
         assert one_line(done.stderr)
         assert expected in done.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    """A config: one of the two is in both groups, the other in none."""
+    config = tmp_path / "gua.toml"
+    config.write_text('[groups]\nvision = ["ada-lovelace", "zoe"]\nnlp = ["ada-lovelace"]\nodd = ["@no-such-group"]\n')
+    return config
+
+
+def test_with_groups_for_names_nobody_can_be_told(history: Path, tmp_path: Path, groups: Path) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    done = run(pages, history, "--names", "groups", "--config", str(groups))
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in FILES:
+        text = (pages / name).read_text()
+        assert not [secret for secret in SECRETS if secret in text]
+        people = next(one for one in Page(text).pictures if "on one scale" in one.title)
+        assert {"vision", "(no group)"} <= set(people.texts)
+        assert "nlp" not in text  # the first group counts, and the page says so
+        assert "Note: 1 person is in several groups, and counted in the first of them" in text
+        assert "Note: there is no Unix group &#x27;no-such-group&#x27; here" in text
+
+
+def test_the_groups_of_the_config_are_on_no_page_without_names(history: Path, tmp_path: Path, groups: Path) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for names, expected in (("none", False), ("people", True)):
+        assert run(pages, history, "--names", names, "--page", "week", "--config", str(groups)).returncode == 0
+        assert ("vision" in (pages / "index.html").read_text()) == expected
 
 
 def test_only_the_pages_that_are_asked_for_are_written(history: Path, tmp_path: Path) -> None:
@@ -102,8 +135,8 @@ def test_costs_are_published_only_if_asked_for(history: Path, tmp_path: Path) ->
     pages = tmp_path / "pages"
     pages.mkdir()
     for arguments, expected in (([], False), (["--costs"], True)):
-        command = [GUA, "page", str(pages), "--names", "none", "--page", "week", "--data-dir", str(history)]
-        subprocess.run([*command, "--config", str(config), *arguments], check=True)
+        words = ("--names", "none", "--page", "week", *arguments)
+        assert run(pages, history, *words, config=str(config)).returncode == 0
         assert ("EUR" in (pages / "index.html").read_text()) == expected
 
 
@@ -144,6 +177,16 @@ def test_a_folder_that_can_not_be_written_keeps_its_older_page(history: Path, op
     assert done.returncode == 1
     assert one_line(done.stderr)
     assert (pages / "index.html").read_text() == "older"
+
+
+def test_a_page_that_can_not_be_written_whole_leaves_the_older_one(history: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("older")
+    command = f"ulimit -f 8; {GUA} page {tmp_path} --names none --data-dir {history} --config /dev/null"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert one_line(done.stderr)
+    assert os.listdir(tmp_path) == ["index.html"]
+    assert (tmp_path / "index.html").read_text() == "older"
 
 
 def test_a_week_without_a_tick_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -188,6 +231,8 @@ def test_the_units_say_how_they_are_installed_and_ask_for_what_is_there() -> Non
         text = (RECIPES / f"{name}.service").read_text()
         assert re.search(rf'gua page /var/www/gua --names "\$\$NAMES" {pages}\'', text)
     assert "# To install: " in (RECIPES / "gua-page.service").read_text()
+    assert "\nOnCalendar=*:0/10\n" in (RECIPES / "gua-page.timer").read_text()
+    assert re.search(r"\nOnCalendar=\*-\*-\* 0\d:\d\d:00\n", (RECIPES / "gua-page-year.timer").read_text())
     analyze = [
         "systemd-analyze",
         "verify",
@@ -199,6 +244,24 @@ def test_the_units_say_how_they_are_installed_and_ask_for_what_is_there() -> Non
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_the_servers_send_the_policy_that_the_page_gets_by_with() -> None:
-    for name in ("nginx.conf", "apache.conf"):
-        assert CONTENT_POLICY in (RECIPES / name).read_text()
+def test_the_servers_ask_for_a_password_and_send_the_policy_that_the_page_gets_by_with() -> None:
+    for name, login in (("nginx.conf", "auth_basic_user_file "), ("apache.conf", "Require valid-user")):
+        text = (RECIPES / name).read_text()
+        assert CONTENT_POLICY in text
+        assert f"\n    {login}" in text
+
+
+def test_closed_days_come_from_rollups_and_only_todays_ticks_are_read(tmp_path: Path) -> None:
+    data, pages = tmp_path / "data", tmp_path / "pages"
+    pages.mkdir()
+    write_week(data)
+    roll_up(data)
+    # Not the two oldest, as the window may begin in an hour of which only a part has ticks, nor yesterday, which tells
+    # what was before midnight.
+    for path in sorted((data / "samples").glob("*.sqlite"))[2:-2]:
+        status, content = path.stat(), path.read_bytes()
+        path.write_bytes(content[:4096] + b"x" * (len(content) - 4096))  # whoever reads a tick of it complains
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    done = run(pages, data, "--names", "none", "--page", "week")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "from rollups)." in (pages / "index.html").read_text()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gua_report.render.blocks import Picture
+from gua_report.render.blocks import LEGEND, Picture
 from gua_report.render.blocks import Row as TableRow
-from gua_report.render.pictures.rows import Axis, Cell, Row, Scene, Span, draw
+from gua_report.render.pictures.scene import Axis, Cell, Row, Scene
 from gua_report.render.words import amount
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
@@ -14,22 +14,22 @@ MOST_MARKS = 6
 
 def people_picture(rows: list[TableRow]) -> Picture:
     """The picture of these rows of a table of identities, whose names are clean."""
-    title = "GPU-hours of each person, on one scale"
+    title = "GPU-hours of each, on one scale"
+    description = "A bar for each of them: first the GPU-hours held without work, then those at work."
     longest = max(sum(row[column] for column in HOURS.values()) for row in rows)
-    description = "A row for each person: GPU-hours held without work, then at work; the numbers are in the table."
     axis = Axis(0, longest or 1, [(place, f"{place:g} h") for place in _marks(longest)])
-    scene = Scene("people", title, description, axis, [_row(row) for row in rows])
-    return Picture(title, lambda: draw(scene), None, tuple(HOURS))
+    scene = Scene("people", title, description, axis, [_row(row) for row in rows], gap=0.0)
+    return Picture(scene, None, {state: LEGEND[state] for state in HOURS if any(row[HOURS[state]] for row in rows)})
 
 
 def _row(row: TableRow) -> Row:
-    cells, told, reached = [], [], 0.0
+    cells, reached = [], 0.0
     for state, column in HOURS.items():
         if hours := row[column]:
-            cells.append(Cell(reached, reached + hours, [(state, 1.0)]))
-            told.append(Span(reached, reached + hours, f"{row['identity']}: {amount(hours)} GPU-hours {state}"))
+            told = f"{row['identity']}: {amount(hours)} GPU-hours {state}"
+            cells.append(Cell(reached, reached + hours, [(state, 1.0)], told))
             reached += hours
-    return Row(row["identity"], f"{amount(row[HOURS[IDLE_HELD]])} h idle-held", cells, told)
+    return Row(row["identity"], f"{amount(row[HOURS[IDLE_HELD]])} h idle-held", cells)
 
 
 def _marks(longest: float) -> list[float]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from gua_report.render.pictures.rows import Axis
+from gua_report.render.pictures.scene import Axis
 from gua_report.render.words import MONTHS, WEEKDAYS
 from gua_report.summary.cells import MONTH_MS, WEEK_MS, choose_cell_ms, find_edges
 from gua_report.window import HOUR_MS, Window
 from gua_sample.partition_names import DAY_MS
 
+UNIT_NAMES = {HOUR_MS: "hour", DAY_MS: "day", WEEK_MS: "week", MONTH_MS: "month"}
 MOST_MARKS = 9
 LAST_MARK = 0.9  # of the width: there is no room for text after it
 
