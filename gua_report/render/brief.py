@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gua_report.console.fitting import fit
+from gua_report.console.fitting import columns, fit
+from gua_report.console.spelling import to_ascii
 from gua_report.render import Options
 from gua_report.render.attention import LEAST_COVERAGE
 from gua_report.render.blocks import Section
@@ -10,6 +11,7 @@ from gua_report.render.page import Page, build_page
 from gua_report.summary.build import Report
 
 SECTIONS = ("headline", "identities", "coverage")
+OF_PEOPLE = ("now", "identities", "coverage")  # instead, in a report of some people
 WIDTH, TOP = 72, 5
 # In characters, so that all of it has no more than 40 lines: three lines, two, one, and the title's part of one.
 LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_LINE, LONGEST_TITLE = 180, 134, 70, 34
@@ -17,13 +19,13 @@ LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_LINE, LONGEST_TITLE = 180, 134, 70
 
 def build_brief_page(report: Report, options: Options) -> Page:
     """The page with short paragraphs, without captions, and with the coverage only if it matters."""
-    page = build_page(report, options._replace(sections=SECTIONS, top=TOP))
-    title, (machine, *others) = fit(page.title, LONGEST_TITLE, options.ascii), page.header
-    machine = fit(machine, WIDTH - len(title) - len(": "), options.ascii)
+    page = build_page(report, options._replace(sections=OF_PEOPLE if report.selection else SECTIONS, top=TOP))
+    title, (machine, *others) = _fit(page.title, LONGEST_TITLE, options), page.header
+    machine = _fit(machine, WIDTH - columns(title) - len(": "), options)
     return page._replace(
         title=title,
-        attention=[fit(line, LONGEST_ATTENTION, options.ascii) for line in page.attention],
-        header=[machine, *(fit(line, LONGEST_PARAGRAPH, options.ascii) for line in others)],
+        attention=[_fit(line, LONGEST_ATTENTION, options) for line in page.attention],
+        header=[machine, *(_fit(line, LONGEST_PARAGRAPH, options) for line in others)],
         sections=[_shorten(section, options) for section in page.sections if _matters(section, report)],
     )
 
@@ -34,10 +36,15 @@ def _matters(section: Section, report: Report) -> bool:
 
 def _shorten(section: Section, options: Options) -> Section:
     """The section without its caption, every title and text of it in one line."""
-    blocks = [fit(block, LONGEST_LINE, options.ascii) if isinstance(block, str) else block for block in section.blocks]
+    blocks = [_fit(block, LONGEST_LINE, options) if isinstance(block, str) else block for block in section.blocks]
     if section.name == "identities":
         blocks = blocks[:1]
     elif section.name == "coverage":
         said = [block for block in blocks if isinstance(block, str)]
         blocks = [*said[:1], *[text for text in said if text.startswith("Warning")][:1]]
-    return section._replace(title=fit(section.title, WIDTH, options.ascii), caption="", blocks=blocks)
+    return section._replace(title=_fit(section.title, WIDTH, options), caption="", blocks=blocks)
+
+
+def _fit(text: str, size: int, options: Options) -> str:
+    # Made ASCII first: a letter may take ten characters then.
+    return fit(to_ascii(text) if options.ascii else text, size, options.ascii)

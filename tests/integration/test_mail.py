@@ -1,4 +1,4 @@
-"""The recipes in contrib/mail: what they run, as cron and systemd run it. Who gets a mail, and what is in it."""
+"""`gua mail`, and the recipes in contrib/mail as cron and systemd run them: who gets a mail, and what is in it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,35 @@ import shlex
 import shutil
 import subprocess
 import time
+from email.message import EmailMessage
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from gua_report.commands import mail
 from gua_report.commands.demo import simulate
-from tests.lab import HOUR_MS, busy, free, series, write
-from tests.machine import SCRIPTS, one_line
+from gua_report.mailing import sendmail
+from tests.lab import HOUR_MS, busy, free, held, series, write
+from tests.machine import GUA, one_line
+from tests.mail_server import USER, mail_server
+from tests.redis_server import CERTIFICATE
 from tests.repository import ROOT
 from tests.svg import Page
+from tests.users import SOMEBODY, needs_root
+from tests.verbs import give, run
 
 RECIPES = ROOT / "contrib" / "mail"
 CRON, SERVICE, TIMER = (RECIPES / name for name in ("gua-report.cron", "gua-mail.service", "gua-mail.timer"))
+CLOSED = RECIPES / "smtp.conf"
 TEN_MINUTES_MS = 600_000
+ADMINISTRATOR = "gpu-admins@lab.example"
 # It takes a mail as sendmail does, and remembers what it was given.
 SENDMAIL = """\
 #!/bin/sh
-printf '%s\\n' "$@" >"$MAILBOX/arguments"
-cat >"$MAILBOX/mail"
-exit "${MAIL_STATUS:-0}"
+printf '%s\\n' "$@" >"$0.arguments"
+cat >"$0.mail"
+if [ -n "${MAIL_STATUS-}" ]; then echo "queue is full" >&2; exit "$MAIL_STATUS"; fi
 """
 
 
@@ -50,12 +59,6 @@ def unclean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     end_ms = time.time_ns() // 1_000_000
     simulate(str(folder), 0, end_ms - 48 * HOUR_MS, end_ms)
     return folder
-
-
-def environment(data_dir: Path, scripts: str, **variables: str) -> dict[str, str]:
-    """Little else than what cron or systemd give."""
-    path = f"{scripts}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, "GUA_DATA_DIR": str(data_dir), "HOME": "/nonexistent", "LANG": "C.UTF-8", **variables}
 
 
 def cron_lines() -> list[str]:
@@ -90,39 +93,57 @@ def test_cron_runs_it_once_a_week_as_a_user_without_rights() -> None:
 class Sent(NamedTuple):
     status: int
     journal: str
-    headers: dict[str, str]  # none if nothing was sent
+    recipients: list[str]  # none if nothing was sent
+    subject: str
     body: str
-    attached: dict[str | None, str]  # by file name
+    attached: dict[str, str]  # by file name
 
 
-def run_recipe(command: list[str], folder: Path, data_dir: Path, scripts: Path = SCRIPTS, **variables: str) -> Sent:
-    (folder / "bin").mkdir()
-    (folder / "bin" / "sendmail").write_text(SENDMAIL)
-    (folder / "bin" / "sendmail").chmod(0o755)
-    (folder / "bin" / "gua-mail").symlink_to(RECIPES / "gua-mail")
-    (folder / "tmp").mkdir()
-    variables = {"MAILTO": "gpu-admins@lab.example", "MAILBOX": str(folder), "TMPDIR": str(folder / "tmp"), **variables}
+@pytest.fixture
+def outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the only sendmail there is."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sendmail").write_text(SENDMAIL)
+    (folder / "sendmail").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(sendmail, "FOLDERS", ())
+    return folder
+
+
+def read_sent(outbox: Path, status: int, journal: str) -> Sent:
+    if not (outbox / "sendmail.mail").exists():
+        return Sent(status, journal, [], "", "", {})
+    options, recipients = (outbox / "sendmail.arguments").read_text().split("--\n")
+    assert options == "-i\n"
+    message = email.message_from_bytes((outbox / "sendmail.mail").read_bytes(), policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    parts = [part for part in message.walk() if not part.is_multipart()]
+    assert not [defect for part in (message, *parts) for defect in part.defects]
+    assert [address.addr_spec for address in message["To"].addresses] == recipients.split()
+    body = message.get_body(("plain",))
+    assert body is not None
+    attached = {str(part.get_filename()): str(part.get_content()) for part in message.iter_attachments()}
+    return Sent(status, journal, recipients.split(), str(message["Subject"]), body.get_content(), attached)
+
+
+def run_recipe(command: list[str], outbox: Path, data_dir: Path, **variables: str) -> Sent:
+    """Run the command in little else than the environment that cron or systemd give, with a config of its own."""
+    config = outbox / "gua.toml"
+    if not config.exists():
+        config.write_text(f'[mail]\nadministrator = "{ADMINISTRATOR}"\n')
+    (outbox / "gua").write_text(f'#!/bin/sh\nexec {GUA} "$@" --config {config}\n')
+    (outbox / "gua").chmod(0o755)
+    environment = {"PATH": f"{outbox}:/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
     done = subprocess.run(
         command,
-        env=environment(data_dir, f"{folder / 'bin'}:{scripts}", **variables),
+        env={**environment, "GUA_DATA_DIR": str(data_dir), **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert list((folder / "tmp").iterdir()) == []
-    journal = done.stdout + done.stderr
-    if not (folder / "mail").exists():
-        return Sent(done.returncode, journal, {}, "", {})
-    assert (folder / "arguments").read_text().split() == ["-t", "-oi"]
-    mail = email.message_from_bytes((folder / "mail").read_bytes(), policy=email.policy.default)
-    assert not mail.defects
-    parts = [part for part in mail.walk() if not part.is_multipart()]
-    assert not [defect for part in parts for defect in part.defects]
-    body, *attached = (part.get_content() for part in parts)
-    names = [part.get_filename() for part in parts[1:]]
-    headers = {name: mail[name] for name in ("To", "Subject")}
-    return Sent(done.returncode, journal, headers, body, dict(zip(names, attached, strict=True)))
+    return read_sent(outbox, done.returncode, done.stdout + done.stderr)
 
 
 @pytest.fixture(params=["cron", "systemd"])
@@ -135,68 +156,290 @@ def host() -> str:
     return os.uname().nodename
 
 
-def test_nothing_is_mailed_after_a_clean_week(recipe: list[str], tmp_path: Path, clean: Path) -> None:
-    assert run_recipe(recipe, tmp_path, clean) == Sent(0, "", {}, "", {})
+def test_nothing_is_mailed_after_a_clean_week(recipe: list[str], outbox: Path, clean: Path) -> None:
+    assert run_recipe(recipe, outbox, clean) == Sent(0, "", [], "", "", {})
 
 
 def test_a_week_with_something_to_act_on_is_mailed_in_brief_with_its_page(
-    recipe: list[str], tmp_path: Path, unclean: Path
+    recipe: list[str], outbox: Path, unclean: Path
 ) -> None:
-    sent = run_recipe(recipe, tmp_path, unclean)
-    assert (sent.status, sent.journal) == (0, "")
-    assert sent.headers == {"To": "gpu-admins@lab.example", "Subject": f"GPU use on {host()}"}
-    assert re.match(r"To act on: \d+ idle-held episodes of 1h or more by \d+ holders \(\w", sent.body)
+    sent = run_recipe(recipe, outbox, unclean)
+    assert (sent.status, sent.journal, sent.recipients) == (0, "", [ADMINISTRATOR])
+    assert re.fullmatch(rf"{host()}: \d+ % idle-held, (\d+|none) held now", sent.subject)
+    assert re.match(r"To act on: \d+ idle-held episodes of 1h or more by \d+ holders \(longest", sent.body)
     lines = sent.body.splitlines()
-    assert len(lines) <= 41  # and the empty line before the next part
+    assert lines[-2:] == ["-- ", f"gua mail on {host()}. The page attached has all of it, with pictures."]
+    assert len(lines) <= 40 + 3
     assert max(map(len, lines)) <= 72
-    assert list(sent.attached) == ["gpu-use.html"]
-    page = Page(sent.attached["gpu-use.html"])
-    assert len(page.pictures) == 7
+    ((name, text),) = sent.attached.items()
+    assert re.fullmatch(rf"gpu-use-{host()}-\d{{4}}-\d\d-\d\d\.html", name)
+    assert len(Page(text).pictures) == 7
 
 
-def test_what_went_wrong_is_mailed_and_the_unit_fails(recipe: list[str], tmp_path: Path) -> None:
-    sent = run_recipe(recipe, tmp_path, tmp_path / "nothing")
+def test_what_went_wrong_is_mailed_and_the_unit_fails(recipe: list[str], outbox: Path) -> None:
+    sent = run_recipe(recipe, outbox, outbox / "nothing")
     assert sent.status == 3
-    assert sent.headers["Subject"] == f"gua-report failed on {host()}"
-    assert re.match(r"gua-report: error: \S+/nothing does not exist", sent.body)
-    assert one_line(sent.body.rstrip("\n") + "\n")
+    assert (sent.journal, sent.recipients) == ("", [ADMINISTRATOR])
+    assert sent.subject == f"{host()}: GPU report failed"
+    assert sent.body.replace("\n", " ").startswith(f"There is no report: {outbox}/nothing does not exist: ")
     assert sent.attached == {}
 
 
-def test_a_report_is_mailed_with_what_was_skipped_for_it(tmp_path: Path, clean: Path) -> None:
+def gua_mail(outbox: Path, data_dir: Path, capfd: pytest.CaptureFixture[str], *options: str) -> Sent:
+    """Run the command in this process, on nobody's configuration."""
+    arguments = ["--data-dir", str(data_dir), "--config", "/dev/null", "--to", ADMINISTRATOR, *options]
+    status = mail.main(arguments)
+    return read_sent(outbox, status, "".join(capfd.readouterr()))
+
+
+def test_a_report_is_mailed_with_what_was_skipped_for_it(
+    tmp_path: Path, clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data_dir = tmp_path / "data"
     shutil.copytree(clean, data_dir)
     broken = sorted((data_dir / "samples").iterdir())[3]
     broken.write_text("garbage, more than sixteen bytes of it")
-    sent = run_recipe(exec_start(), tmp_path, data_dir)
-    assert sent.status == 0
-    assert sent.body.startswith("gua-report: warning: skipped: ")
-    assert "\nTo act on: " in sent.body
-
-
-def test_a_program_that_is_not_installed_is_mailed_too(tmp_path: Path, clean: Path) -> None:
-    sent = run_recipe(exec_start(), tmp_path, clean, scripts=tmp_path / "nowhere")
-    assert sent.status == 127
-    assert "gua-report" in sent.body
-    assert "not found" in sent.body
-
-
-def test_what_can_not_be_mailed_is_left_in_the_journal_and_the_unit_fails(tmp_path: Path, unclean: Path) -> None:
-    sent = run_recipe(exec_start(), tmp_path, unclean, MAIL_STATUS="75")
-    assert sent.status == 75
-    assert sent.journal.strip() == sent.body.strip()
+    sent = gua_mail(outbox, data_dir, capfd, "--quiet-if-clean")
+    assert (sent.status, sent.journal) == (0, "")
     assert sent.body.startswith("To act on: ")
+    assert sent.body.count("\n\nWarning: skipped:") == sent.body.count("Warning") == 1
+    assert f"{broken} is not usable" in sent.body.replace("\n", " ")
+    assert sent.attached
 
 
-def test_nobody_to_mail_to_is_noticed_in_a_clean_week_too(tmp_path: Path, clean: Path) -> None:
-    sent = run_recipe(exec_start(), tmp_path, clean, MAILTO="")
-    assert sent.status != 0
-    assert "MAILTO: set it in /etc/gua/gua-mail.env" in sent.journal
+def test_a_clean_week_with_a_warning_is_mailed(
+    tmp_path: Path, clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "gua.toml"
+    config.write_text('[reservations]\nfile = "/nowhere/reservations.csv"\n')
+    sent = gua_mail(outbox, clean, capfd, "--quiet-if-clean", "--config", str(config))
+    assert (sent.status, sent.journal) == (0, "")
+    assert "To act on" not in sent.body
+    assert "Warning: reservations can't be read" in sent.body
+
+
+def test_without_the_option_a_clean_week_is_mailed_too(
+    clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sent = gua_mail(outbox, clean, capfd)
+    assert sent.subject == f"{host()}: 0 % idle-held, none held now"
+    assert "To act on" not in sent.body
+
+
+def test_one_address_that_is_refused_keeps_nobody_else_from_getting_the_mail(
+    clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    refuse = 'if [ "$3" = eva@lab.example ]; then echo unknown user >&2; exit 67; fi\n'
+    (outbox / "sendmail").write_text("#!/bin/sh\n" + refuse + 'echo "$3" >>"$0.to"\n')
+    arguments = [option for who in ("ada", "eva", "ben", "ada") for option in ("--to", f"{who}@lab.example")]
+    assert mail.main(["--data-dir", str(clean), "--config", "/dev/null", *arguments]) == 1
+    said = capfd.readouterr()
+    why = f"{outbox}/sendmail failed with status 67: unknown user"
+    assert (said.out, said.err) == ("", f"gua mail: error: not sent to eva@lab.example: {why}\n")
+    assert (outbox / "sendmail.to").read_text().split() == ["ada@lab.example", "ben@lab.example"]  # each once
+
+
+def test_a_person_at_a_terminal_is_told_and_cron_is_not(
+    clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gua_report.console.terminal.is_terminal", lambda _: True)
+    shown = f"{host()}: 0 % idle-held, none held now"
+    assert gua_mail(outbox, clean, capfd).journal == f"sent to {ADMINISTRATOR}: {shown}\n"
+    assert gua_mail(outbox, clean, capfd, "--quiet-if-clean").journal == "nothing to act on: nothing is sent\n"
+    failed = gua_mail(outbox, outbox / "nothing", capfd)
+    assert failed.journal.endswith(
+        f"error: {outbox}/nothing does not exist: give another --data-dir, or install gua first (sudo make install)\n"
+    )
+
+
+def test_of_many_warnings_the_first_are_mailed_and_the_others_counted(
+    clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = ["subject", "text\n", "<p>", [f"skipped: {number}" for number in range(1000)], False]
+    monkeypatch.setattr("gua_report.render.mail.make_mail", lambda _: parts)
+    body = gua_mail(outbox, clean, capfd).body
+    assert body.startswith("text\n\nWarning: skipped: 0\nWarning: skipped: 1\n")
+    assert "\nWarning: skipped: 9\nand 990 more warnings\n\n-- \n" in body
+
+
+def test_what_can_not_be_mailed_is_left_in_the_journal_and_the_unit_fails(outbox: Path, unclean: Path) -> None:
+    sent = run_recipe(exec_start(), outbox, unclean, MAIL_STATUS="75")
+    assert sent.status == 1
+    text, error = sent.journal.rsplit("\ngua mail: error: ", 1)
+    assert text.startswith("To act on: ")
+    assert text.strip() == sent.body.strip()
+    assert error == f"not sent to {ADMINISTRATOR}: {outbox}/sendmail failed with status 75: queue is full\n"
+
+
+def test_a_failure_that_can_not_be_mailed_is_left_there_too(outbox: Path) -> None:
+    sent = run_recipe(exec_start(), outbox, outbox / "nothing", MAIL_STATUS="75")
+    assert sent.status == 1
+    assert sent.journal.startswith("There is no report:")
+
+
+def test_nobody_to_mail_to_is_noticed_in_a_clean_week_too(outbox: Path, clean: Path) -> None:
+    (outbox / "gua.toml").write_text("[mail]\n")
+    sent = run_recipe(exec_start(), outbox, clean)
+    assert sent.status == 2
+    assert one_line(sent.journal)
+    assert "nobody to mail to: set administrator in [mail]" in sent.journal
+
+
+def test_a_config_that_can_not_be_read_is_left_to_cron(outbox: Path, clean: Path) -> None:
+    (outbox / "gua.toml").write_text("[mail")
+    sent = run_recipe(exec_start(), outbox, clean)
+    assert (sent.status, sent.recipients) == (2, [])
+    assert one_line(sent.journal)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--to", "ada@lab.example,eve@evil.example"], "bad address 'ada@lab.example,eve@evil.example' for --to"),
+        (["--to", "ada@lab.example\nBcc: eve@evil.example"], r"bad address 'ada@lab.example\\nBcc: eve@evil.example'"),
+        (["--to=-oQ/tmp@lab.example"], "bad address '-oQ/tmp@lab.example'"),
+        (["--to", "root"], "bad address 'root'"),
+        (["--since", "x"], "bad duration 'x'"),
+        (["--quiet-if-clean", "x"], "bad duration 'x'"),
+        (["--tz", "Nowhere"], "unknown time zone 'Nowhere'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_no_mail(
+    options: list[str], said: str, outbox: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sent = gua_mail(outbox, outbox / "nothing", capfd, *options)
+    assert (sent.status, sent.recipients) == (2, [])
+    assert one_line(sent.journal)
+    assert said.replace(r"\\n", r"\n") in sent.journal
+
+
+def test_a_dry_run_prints_the_mail_and_sends_nothing(
+    outbox: Path, unclean: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sent = gua_mail(outbox, unclean, capfd, "--dry-run")
+    assert (sent.status, sent.recipients) == (0, [])
+    headers, text = sent.journal.split("\n\n", 1)
+    assert headers.splitlines()[0] == f"To: {ADMINISTRATOR}"
+    assert f"Subject: {host()}: " in headers
+    assert text.startswith("To act on: ")
+    assert re.search(rf"\n\[gpu-use-{host()}-[0-9-]+\.html: text/html, \d+ kB\]\n$", text)
+
+
+def test_a_bug_is_mailed_too(
+    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gua_report.render.mail.reasons", lambda *_: 1 / 0)
+    sent = gua_mail(outbox, clean, capfd, "--quiet-if-clean")
+    assert (sent.status, sent.journal) == (1, "")
+    assert sent.body.startswith("There is no report: ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.parametrize(
+    "sent", [None, [], [1, "text", "page", [], True], ["subject", "text", "page", None, True], "x"]
+)
+def test_nonsense_from_the_child_that_reads_is_mailed_as_a_failure(
+    sent: object, outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gua_report.render.mail.make_mail", lambda _: sent)
+    got = gua_mail(outbox, clean, capfd)
+    assert (got.status, got.journal) == (1, "")
+    assert "sends nonsense" in got.body
+
+
+def test_what_a_child_sends_that_somebody_has_taken_control_of_adds_no_header(
+    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = ["lab\r\nBcc: eve@evil.example", "\x1b[2J\r\n.\r\n\ud800", "<p>\ud800", ["\nBcc: x"], False]
+    monkeypatch.setattr("gua_report.render.mail.make_mail", lambda _: parts)
+    sent = gua_mail(outbox, clean, capfd)
+    assert (sent.status, sent.journal, sent.recipients) == (0, "", [ADMINISTRATOR])
+    assert sent.subject == r"lab\r\nBcc: eve@evil.example"
+    assert sent.body.startswith("\\x1b[2J\\r\n.\\r\n\\ud800\nWarning: \\nBcc: x\n\n-- \n")
+    assert b"Bcc: eve" not in (outbox / "sendmail.mail").read_bytes().replace(b"lab\\r\\nBcc: eve", b"")
+
+
+def test_a_report_that_is_killed_is_mailed_too(
+    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gua_report.render.mail.reasons", lambda *_: os.kill(os.getpid(), 9))
+    sent = gua_mail(outbox, clean, capfd, "--quiet-if-clean")
+    assert sent.status == 1
+    assert "was ended by SIGKILL" in sent.body
+
+
+def test_a_report_that_hangs_is_mailed_too(
+    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail, "REPORT_SECONDS", 0.3)
+    monkeypatch.setattr("gua_report.render.mail.reasons", lambda *_: time.sleep(20))
+    sent = gua_mail(outbox, clean, capfd)
+    assert sent.status == 1
+    assert "says nothing any more" in sent.body
+
+
+def test_a_page_that_no_server_would_take_is_left_out(
+    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail, "MOST_PAGE_BYTES", 1000)
+    sent = gua_mail(outbox, clean, capfd)
+    assert sent.attached == {}
+    assert "Its page is too large for a mail: gua report --format html." in sent.body
+
+
+def test_a_login_that_fails_shows_no_password_with_debug_either(
+    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    word = "hunter22"
+    path, config = tmp_path / "smtp-password", tmp_path / "gua.toml"
+    path.write_text(word)
+    path.chmod(0o600)
+    with mail_server(login=True, answers={"AUTH": f"535 {word} is wrong"}) as server:
+        config.write_text(
+            f'[mail]\nfrom = "gua@lab.example"\nsmtp = "{server.url}"\nsmtp_user = "{USER}"\n'
+            f'password_file = "{path}"\nca_file = "{CERTIFICATE}"\n'
+        )
+        sent = gua_mail(outbox, clean, capfd, "--debug", "--config", str(config))
+    assert sent.status == 1
+    assert f"not sent to {ADMINISTRATOR}: {server.url} refused the login (535 ... is wrong)" in sent.journal
+    assert word not in sent.journal
+    assert server.received == []
+
+
+@needs_root
+def test_root_reads_as_the_owner_of_the_history_and_sends_as_itself(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program that sends is one that only root may run; what only root may read is not in the report."""
+    data, outbox = open_folder / "data", open_folder / "bin"
+    end_ms = time.time_ns() // 1_000_000
+    write(data, series(end_ms - HOUR_MS, 60, held()))
+    give(data)
+    outbox.mkdir(mode=0o700)
+    (outbox / "sendmail").write_text(SENDMAIL)
+    (outbox / "sendmail").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{outbox}:/usr/bin:/bin")
+    options = ("mail", "--to", ADMINISTRATOR, "--config", "/dev/null", "--data-dir", data)
+    done = run(*options)
+    sent = read_sent(outbox, done.returncode, done.stdout + done.stderr)
+    assert (sent.status, sent.journal) == (0, "")
+    assert "alice" in sent.body
+    for path in data.rglob("*.sqlite"):
+        os.chown(path, 0, 0)
+        path.chmod(0o600)
+    done = run(*options)
+    sent = read_sent(outbox, done.returncode, done.stdout + done.stderr)
+    assert (sent.status, sent.journal) == (1, "")
+    assert sent.subject == f"{host()}: GPU report failed"
+    assert data.stat().st_uid == SOMEBODY
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here to ask")
-def test_systemd_has_nothing_to_complain_about() -> None:
-    command = ["systemd-analyze", "verify", "--man=no", str(SERVICE), str(TIMER)]
+def test_systemd_has_nothing_to_complain_about(tmp_path: Path) -> None:
+    closed = tmp_path / "gua-mail.service.d" / "smtp.conf"
+    closed.parent.mkdir()
+    for source, target in ((SERVICE, tmp_path), (TIMER, tmp_path), (CLOSED, closed)):
+        shutil.copy(source, target)
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / SERVICE.name), str(tmp_path / TIMER.name)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     (when,) = re.findall(r"^OnCalendar=(.*)$", TIMER.read_text(), re.MULTILINE)
@@ -204,10 +447,23 @@ def test_systemd_has_nothing_to_complain_about() -> None:
     assert "Normalized form: Mon *-*-* 07:00:00" in shown
 
 
-@pytest.mark.parametrize("recipe_file", [CRON, SERVICE], ids=lambda path: path.name)
+def settings(path: Path) -> set[str]:
+    return {line for line in path.read_text().splitlines() if "=" in line and not line.startswith("#")}
+
+
+def test_with_a_server_of_its_own_the_unit_is_as_closed_as_the_sampler_but_for_the_network() -> None:
+    sampler = settings(ROOT / "systemd" / "gua-sample.service")
+    wanted = {
+        line for line in sampler if re.match(r"(Protect|Restrict|Private|NoNew|Capab|Ambient|System|Lock|Mem)", line)
+    }
+    wanted |= {line for line in sampler if re.match(r"(Inaccessible|RemoveIPC|Keyring|DevicePolicy)", line)}
+    missing = wanted - settings(SERVICE) - settings(CLOSED)
+    assert missing == {"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX"}
+    assert "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX" in settings(CLOSED)
+
+
+@pytest.mark.parametrize("recipe_file", [CRON, SERVICE, CLOSED], ids=lambda path: path.name)
 def test_each_recipe_says_how_it_is_installed(recipe_file: Path) -> None:
-    text = recipe_file.read_text()
-    assert "# To install: " in text
-    assert f"contrib/mail/{recipe_file.name}" in text
-    assert "sudo install contrib/mail/gua-mail /usr/local/bin/" in text
-    assert os.access(RECIPES / "gua-mail", os.X_OK)
+    assert re.search(
+        rf"# +sudo install .*contrib/mail/{recipe_file.name} .*/etc/", CRON.read_text() + SERVICE.read_text()
+    )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from gua_report.console.fitting import columns
 from gua_report.render import Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.summary.build import Report
@@ -21,14 +22,14 @@ def brief(report: Report, name: str = "text", ascii_only: bool = False) -> str:
     return renderer(name)(report, Options(width=72, brief=True, attention=attention, ascii=ascii_only))
 
 
-def bad_week() -> Report:
+def bad_week(count: int = 40, name: str = LONG) -> Report:
     """Everything that can take space does: many people with long names, lost cards, gaps, skipped files, no ticks."""
     report = small_report()
-    people = [f"{number} {LONG}" for number in range(40)]
-    episodes = [("GPU-a", 0, float("nan"), who, 4711, LONG, -51.0, 0.0, 40_960.0, True) for who in people]
+    people = [f"{number} {name}" for number in range(count)]
+    episodes = [("GPU-a", 0, float("nan"), who, 4711, name, -51.0, 0.0, 40_960.0, True) for who in people]
     return replace(
         report,
-        host=LONG,
+        host=name,
         driver_versions=["570.133.20", "580.65.06", "535.261.03", "550.54.15", "560.35.03"] * 4,
         requested=report.requested._replace(start_ms=report.requested.start_ms - HOUR_MS),
         newest_ms=END_MS - 9 * HOUR_MS,
@@ -39,12 +40,23 @@ def bad_week() -> Report:
     )
 
 
-@pytest.mark.parametrize("report", [small_report(), empty_report(), bad_week()], ids=["small", "empty", "bad"])
+REPORTS = {
+    "small": small_report(),
+    "empty": empty_report(),
+    "bad": bad_week(),
+    "crowd": bad_week(400),
+    "wide": bad_week(400, "\u5c0f\u660e" * 60),
+    "hostile": bad_week(400, "\x1b[31m\n\t" * 40),
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_it_has_no_more_than_40_lines_of_72_columns(report: Report, ascii_only: bool) -> None:
-    lines = brief(report, ascii_only=ascii_only).splitlines()
+def test_it_has_no_more_than_40_lines_of_72_columns(name: str, ascii_only: bool) -> None:
+    lines = brief(REPORTS[name], ascii_only=ascii_only).splitlines()
     assert len(lines) <= 40
-    assert max(map(len, lines)) <= 72
+    assert max(map(columns, lines)) <= 72
+    assert all(line.isprintable() for line in lines)
 
 
 def test_it_tells_what_to_act_on_then_what_is_held_then_the_headline_and_five_people() -> None:

@@ -1,0 +1,187 @@
+"""The gua mail command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from email.message import EmailMessage
+from typing import TYPE_CHECKING
+
+from gua_report.console import terminal
+from gua_report.console.addresses import is_address
+from gua_report.console.arguments import add_place, check_exists
+from gua_report.mailing.message import Attachment, Letter, build_message, host_name
+from gua_sample import console, settings
+from gua_sample.errors import GuaError, UsageError
+from gua_sample.processes import printable
+from gua_sample.rights import check_folder
+
+if TYPE_CHECKING:
+    from gua_report.config import Config, Mail
+    from gua_report.render.mail import MailParts
+    from gua_report.window import Window
+
+PROG = "gua mail"
+DESCRIPTION = """\
+Mail the report: in brief as the text, with its page attached, and a subject
+that says the most important. A report that fails is mailed as a failure."""
+EPILOG = """\
+examples:
+  gua mail --dry-run                  see what would be sent
+  gua mail                            to [mail] administrator in gua.toml
+  gua mail --to ada@lab.example --to ben@lab.example
+  gua mail --since 30d --quiet-if-clean 4h
+
+It is sent by the machine's sendmail, or by the server in [mail] smtp. What
+can't be sent is printed. contrib/mail has a timer, and a line for cron.
+exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
+"""
+WIDTH = 72
+MOST_WARNINGS = 10
+REPORT_SECONDS = 600.0  # the unit of contrib/mail gives 15 minutes for everything
+MOST_PAGE_BYTES = 6 << 20  # encoded it is a third more, and many servers take 10 MB
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    from gua_report.render.attention import LONG_EPISODE, WHAT_COUNTS
+    from gua_report.window import DEFAULT_SINCE
+
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    whom = "whom to send it to; may be repeated (default [mail] administrator in the config)"
+    parser.add_argument("--to", metavar="ADDRESS", action="append", help=whom)
+    parser.add_argument("--since", metavar="D", help=f"how far back, or a time (default {DEFAULT_SINCE})")
+    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    quiet = f"send nothing unless there is something to act on: {WHAT_COUNTS}"
+    parser.add_argument("--quiet-if-clean", metavar="D", nargs="?", const=LONG_EPISODE, help=quiet)
+    parser.add_argument("--dry-run", action="store_true", help="print the mail instead of sending it")
+    add_place(parser)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    from gua_report.config import load_config
+    from gua_report.machine.child import ReadingFailed
+    from gua_report.render.attention import LONG_EPISODE
+    from gua_report.window import parse_window
+
+    config = load_config(options.config)
+    to = find_recipients(options.to, config.mail)
+    window = parse_window(options.since, None, None, options.tz)
+    quiet = options.quiet_if_clean is not None
+    longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
+    data_dir = settings.data_dir(options.data_dir)
+    try:
+        made = make(data_dir, config, window, longest_ms)
+    except (GuaError, ReadingFailed) as error:
+        if terminal.is_terminal(sys.stderr) or console.is_journal():  # cron would mail it once more
+            console.complain(PROG, f"error: {error}")
+        return post(write_failure(error, to), config.mail, options.dry_run) or getattr(error, "exit_code", 1)
+    if quiet and made.is_clean and not made.warnings:
+        tell("nothing to act on: nothing is sent")
+        return 0
+    return post(write_letter(made, to, window), config.mail, options.dry_run)
+
+
+def find_recipients(given: list[str] | None, mail: Mail) -> list[str]:
+    """The addresses that were given, else the administrator's. Raises UsageError if there is none."""
+    found = given or ([mail.administrator] if mail.administrator else [])
+    if not found:
+        from gua_report.config import SYSTEM_CONFIG
+
+        raise UsageError(f"nobody to mail to: set administrator in [mail] of {SYSTEM_CONFIG}, or give --to ADDRESS")
+    for address in found:
+        if not is_address(address):
+            raise UsageError(f"bad address {address!r} for --to: expected one such as ada@lab.example")
+    return list(dict.fromkeys(found))
+
+
+def make(data_dir: str, config: Config, window: Window, longest_ms: int) -> MailParts:
+    """The parts of the mail. Raises GuaError, or ReadingFailed, if there is no report."""
+    opening = check_folder(data_dir)
+    check_exists(data_dir)
+    # Imported here: pandas takes longer than all the rest, and usage errors don't need it.
+    from gua_report.machine.as_owner import ask_apart
+    from gua_report.machine.child import understanding
+    from gua_report.render.mail import MailParts, MailRequest, make_mail
+    from gua_report.summary.reserved_hours import read_told
+
+    asked = MailRequest(data_dir, config, window, longest_ms, read_told(config, window.start_ms))
+    with understanding():
+        made = MailParts(*ask_apart(data_dir, lambda: make_mail(asked), REPORT_SECONDS))
+        if not all(isinstance(text, str) for text in (*made[:3], *made.warnings)):
+            raise TypeError
+    return made._replace(warnings=[*([opening] if opening else []), *made.warnings])
+
+
+def write_letter(made: MailParts, to: list[str], window: Window) -> Letter:
+    from gua_report.window import show
+
+    warnings = [paragraph(f"Warning: {warning}") for warning in made.warnings[:MOST_WARNINGS]]
+    if len(made.warnings) > MOST_WARNINGS:
+        warnings.append(f"and {console.plural(len(made.warnings) - MOST_WARNINGS, 'more warning')}\n")
+    text = made.text + "".join(["\n", *warnings] if warnings else [])
+    if len(made.page) > MOST_PAGE_BYTES:
+        text += sign("Its page is too large for a mail: gua report --format html.")
+        return Letter(to, made.subject, text, has_tables=True)
+    name = f"gpu-use-{host_name()}-{show(window.end_ms, window.zone, '%Y-%m-%d')}.html"
+    text += sign("The page attached has all of it, with pictures.")
+    return Letter(to, made.subject, text, (Attachment(name, made.page),), has_tables=True)
+
+
+def write_failure(error: Exception, to: list[str]) -> Letter:
+    return Letter(to, f"{host_name()}: GPU report failed", paragraph(f"There is no report: {error}") + sign())
+
+
+def paragraph(text: str) -> str:
+    """The text in lines for a mail. Paths stay whole, to be pasted."""
+    return textwrap.fill(printable(text), WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def sign(more: str = "") -> str:
+    """The last lines of a mail: where it comes from, as mail programs recognize it."""
+    return f"\n-- \ngua mail on {host_name()}. {more}".rstrip()
+
+
+def post(letter: Letter, mail: Mail, dry_run: bool) -> int:
+    """Send the mail, or print it; return the exit status. What can be sent to nobody is printed too."""
+    message = build_message(letter, mail.sender)
+    if dry_run:
+        console.say(PROG, show_message(message))
+        return 0
+    from gua_report.mailing.sending import send
+
+    failed = send(message, letter.to, mail)
+    for address, why in failed.items():
+        console.complain(PROG, f"error: not sent to {address}: {why}")
+    if len(failed) == len(letter.to):
+        console.say(PROG, text_of(message))  # for the journal, or for cron to mail
+    elif not failed:
+        tell(f"sent to {', '.join(letter.to)}: {letter.subject}")
+    return 1 if failed else 0
+
+
+def show_message(message: EmailMessage) -> str:
+    """The mail for a terminal: headers, text, and what is attached by name and size."""
+    headers = [f"{name}: {value}" for name, value in message.items() if not name.startswith(("Content-", "MIME-"))]
+    attached = [
+        f"[{part.get_filename()}: {part.get_content_type()}, {len(part.get_content()) / 1000:,.0f} kB]"
+        for part in message.iter_attachments()
+    ]
+    return "\n".join([*headers, "", text_of(message), *attached])
+
+
+def text_of(message: EmailMessage) -> str:
+    body = message.get_body(("plain",))
+    assert isinstance(body, EmailMessage)
+    return str(body.get_content())
+
+
+def tell(text: str) -> None:
+    """Say it to a person, and not to cron, which would make a mail of it."""
+    if terminal.is_terminal(sys.stdout):
+        console.say(PROG, printable(text))

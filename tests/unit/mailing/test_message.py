@@ -1,0 +1,136 @@
+"""A mail that is put together from hostile parts: who gets it, which headers it has, and what arrives."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+from email.message import EmailMessage
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gua_report.mailing import message as module
+from gua_report.mailing.message import Attachment, Letter, build_message
+
+TO = ["ada@lab.example", "ben@lab.example"]
+HEADERS = ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted"]
+HOSTILE = [
+    "lab7\r\nBcc: eve@evil.example",
+    "lab7\nBcc: eve@evil.example\n\nanother body",
+    "lab7\rBcc: eve@evil.example",
+    "lab7\x0bBcc: eve@evil.example\x0c\x1c\x1d\x1e\x85",
+    "lab7\u2028Bcc: eve@evil.example\u2029",
+    "lab7\0",
+    "=?utf-8?q?lab7=0D=0ABcc:_eve@evil.example?=",
+    "=?utf-8?b?bGFiNw0KQmNjOiBldmVAZXZpbC5leGFtcGxl?=",
+    "=?utf-8?q?=0A?= =?utf-8?q?Bcc:=20eve=40evil.example?=",
+    "==??utf-8?q?=0ABcc:eve@evil.example?=",
+    "=\u200b?utf-8?q?=0ABcc:eve@evil.example?=",
+    "Ω" * 10**5,
+    "a" * 10**5,
+    "a " * 10**5,
+    "😀=?" * 100,
+    "\ud800\udfff",
+    "\x1b]0;x\x07",
+    "a\u202eb",
+    "",
+]
+
+
+def delivered(letter: Letter, sender: str | None = "gua@lab.example") -> EmailMessage:
+    """The message as a mail program reads it, after checks that hold for all of them."""
+    data = build_message(letter, sender).as_bytes()
+    assert data.isascii()
+    assert b"\0" not in data
+    assert not re.search(rb"\r(?!\n)|(?<!\r)\n", data)  # a lone one may end a line for the next server
+    assert max(map(len, data.split(b"\r\n"))) <= 998
+    parsed = email.message_from_bytes(data.replace(b"\r\n", b"\n"), policy=email.policy.default)  # as in a mailbox
+    assert isinstance(parsed, EmailMessage)
+    assert not [defect for part in parsed.walk() for defect in part.defects]
+    return parsed
+
+
+def headers_of(message: EmailMessage) -> list[str]:
+    return [name for name in message.keys() if not name.startswith(("Content-", "MIME-"))]  # noqa: SIM118 - not a dict
+
+
+def check_nothing_was_added(message: EmailMessage) -> None:
+    assert headers_of(message) == HEADERS
+    assert [address.addr_spec for address in message["To"].addresses] == TO
+    assert [address.addr_spec for address in message["From"].addresses] == ["gua@lab.example"]
+    subject = str(message["Subject"])
+    assert subject.isprintable()
+    assert len(subject) <= module.LONGEST_SUBJECT + 10  # folding may leave a blank
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_subject_adds_a_header_or_a_recipient(text: str) -> None:
+    check_nothing_was_added(delivered(Letter(TO, text, "text")))
+    check_nothing_was_added(delivered(Letter(TO, f"{text}: 28 % idle-held", "text")))
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(codec=None)) | st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join))
+@example("=?utf-8?q?a?=\t=?utf-8?q?=0D=0A?=")
+def test_no_subject_at_all_does(text: str) -> None:
+    check_nothing_was_added(delivered(Letter(TO, text, "text")))
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, ".\r\nMAIL FROM:<eve@evil.example>\r\n", "\n.\n", "From eve\n"])
+def test_no_text_ends_a_mail_or_begins_another(text: str) -> None:
+    message = delivered(Letter(TO, "subject", text, (Attachment("page.html", text),)))
+    check_nothing_was_added(message)
+    body = message.get_body(("plain",))
+    assert body is not None
+    assert all(line.isprintable() for line in body.get_content().split("\n"))
+    assert len(list(message.walk())) == 3  # the whole, the text, the page
+
+
+@pytest.mark.parametrize("attachments", [(), (Attachment("page.html", "<p>"),)])
+def test_tables_are_sent_in_letters_of_one_width_too(attachments: tuple[Attachment, ...]) -> None:
+    text = "who  GiB\n<b>  1&lt;\n"
+    message = delivered(Letter(TO, "subject", text, attachments, has_tables=True))
+    check_nothing_was_added(message)
+    plain, html = message.get_body(("plain",)), message.get_body(("html",))
+    assert plain is not None
+    assert html is not None
+    assert plain.get_content() == text
+    assert html.get_content() == "<pre>who  GiB\n&lt;b&gt;  1&amp;lt;\n</pre>\n"
+    assert [part.get_filename() for part in message.iter_attachments()] == [one.name for one in attachments]
+
+
+def test_what_is_harmless_arrives_as_it_was() -> None:
+    text = "To act on: 3\n  █▓ ada 28.0%\n.\n\n-- \n" + "long " * 400
+    page = "<!DOCTYPE html>\n<p>ä</p>\n" + "x" * 5000 + "\n"
+    message = delivered(Letter(TO, "läb7: 28 % idle-held, 6 held now", text, (Attachment("gpu-use.html", page),)))
+    assert message["Subject"] == "läb7: 28 % idle-held, 6 held now"
+    assert message["Auto-Submitted"] == "auto-generated"
+    assert message["Date"].datetime.tzinfo is not None
+    body = message.get_body(("plain",))
+    assert body is not None
+    assert body.get_content() == text + "\n"
+    (attached,) = message.iter_attachments()
+    assert (attached.get_filename(), attached.get_content_type()) == ("gpu-use.html", "text/html")
+    assert attached.get_content().replace("\r\n", "\n") == page
+
+
+@pytest.mark.parametrize(
+    "name", ["lab7", "lab7\nBcc: eve@evil.example", "", "a" * 300, "läb", "=?utf-8?q?=0A?=", "a b"]
+)
+def test_the_name_of_the_host_makes_an_id_whatever_it_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: name)
+    message = delivered(Letter(TO, "subject", "text"), None)
+    assert headers_of(message) == HEADERS[1:]  # sendmail says from whom
+    assert re.fullmatch(r"<[0-9.]+@(lab7|localhost)>", message["Message-ID"])
+
+
+@pytest.mark.parametrize(
+    "address", ["ada", "ada@lab.example\nBcc: eve@evil.example", "a@b,c@d", "Ada <ada@lab.example>"]
+)
+def test_what_is_no_address_is_no_recipient_and_no_sender(address: str) -> None:
+    with pytest.raises(ValueError, match="no address"):
+        build_message(Letter([address], "subject", "text"), "gua@lab.example")
+    with pytest.raises(ValueError, match="no address"):
+        build_message(Letter(TO, "subject", "text"), address)

@@ -1,0 +1,228 @@
+"""By SMTP: over TLS with a right certificate or not at all, and whatever the server does costs a bounded time."""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gua_report.config import Mail
+from gua_report.mailing.login import Login
+from gua_report.mailing.message import Letter, build_message
+from gua_report.mailing.sending import send
+from tests.mail_server import ELSEWHERE, PASSWORD, USER, MailServer, mail_server, scripted
+from tests.redis_server import CERTIFICATE, KEY
+
+ADA, BEN, EVA = "ada@lab.example", "ben@lab.example", "eva@lab.example"
+GUA = "gua@lab.example"
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> Path:
+    path = tmp_path / "smtp-password"
+    path.write_text(f"{PASSWORD}\nwhat comes after the first line is no part of it\n")
+    path.chmod(0o640)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MailServer]:
+    """A server that offers STARTTLS and wants no login."""
+    with mail_server() as server:
+        yield server
+
+
+def settings(url: str, password_file: Path | None = None, ca_file: Path | None = CERTIFICATE) -> Mail:
+    mail = Mail(sender=GUA, smtp=url, ca_file=str(ca_file) if ca_file else None)
+    return mail._replace(smtp_user=USER, password_file=str(password_file)) if password_file else mail
+
+
+def post(mail: Mail, *recipients: str, seconds: float = 20) -> dict[str, str]:
+    letter = Letter(recipients or (ADA,), "lab7: 28 % idle-held", "text\n.\n.. and more\n")
+    return send(build_message(letter, mail.sender), letter.to, mail, seconds)
+
+
+def test_a_mail_is_sent_encrypted_and_after_a_login(password_file: Path) -> None:
+    with mail_server(login=True) as server:
+        mail = settings(server.url, password_file)
+        assert post(mail, ADA, BEN) == {}
+    (got,) = server.received
+    assert got[:2] == (GUA, [ADA, BEN])
+    assert got[3:] == (True, USER)
+    assert server.logins == [(USER, True)]
+    assert got.content.endswith(b"text\r\n.\r\n.. and more\r\n")
+    assert PASSWORD.encode() not in got.content
+
+
+def test_a_mail_is_sent_to_a_server_that_is_encrypted_from_the_first_byte(password_file: Path) -> None:
+    with mail_server("smtps", login=True) as server:
+        mail = settings(server.url, password_file)
+        assert post(mail) == {}
+    assert [(got.sender, got.recipients, got.user) for got in server.received] == [(GUA, [ADA], USER)]
+
+
+def test_a_server_without_starttls_gets_nothing(password_file: Path) -> None:
+    with mail_server(starttls=False) as server:
+        mail = settings(server.url, password_file)
+        assert post(mail) == {ADA: f"{server.url} can't be used (STARTTLS extension not supported by server.)"}
+    assert (server.received, server.logins) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+@pytest.mark.parametrize(
+    ("certificate", "ca_file", "said"),
+    [
+        ((CERTIFICATE, KEY), None, "self.signed certificate"),
+        ((CERTIFICATE, KEY), ELSEWHERE[0], "self.signed certificate"),
+        (ELSEWHERE, ELSEWHERE[0], "Hostname mismatch, certificate is not valid for 'localhost'."),
+    ],
+)
+def test_a_wrong_certificate_gets_nothing(
+    scheme: str, certificate: tuple[Path, Path], ca_file: Path | None, said: str, password_file: Path
+) -> None:
+    with mail_server(scheme, certificate=certificate, login=True) as server:
+        (why,) = post(settings(server.url, password_file, ca_file)).values()
+    assert re.fullmatch(f"{server.url} has a certificate that is not trusted \\({said}\\): nothing was sent", why)
+    assert (server.received, server.logins) == ([], [])
+
+
+def test_an_address_that_the_certificate_does_not_name_gets_nothing(server: MailServer) -> None:
+    """The certificate has 127.0.0.1 and localhost, and so has another name of this machine."""
+    before = len(server.received)
+    assert post(settings(server.url.replace("localhost", "127.0.0.1"))) == {}
+    (why,) = post(settings(server.url.replace("localhost", "[::ffff:127.0.0.1]"))).values()
+    assert "IP address mismatch, certificate is not valid for '::ffff:127.0.0.1'" in why
+    assert len(server.received) == before + 1
+
+
+def test_a_server_that_takes_back_starttls_gets_nothing(password_file: Path) -> None:
+    with scripted(b"220 hi\r\n", b"250-hi\r\n250 STARTTLS\r\n", b"454 not now\r\n") as server:
+        mail = settings(f"smtp://localhost:{server.port}", password_file)
+        assert post(mail) == {ADA: f"{mail.smtp} refused it (454 not now)"}
+    assert server.heard.split(b"\r\n")[1:3] in ([b"STARTTLS", b""], [b"STARTTLS", b"QUIT"])
+    assert b"MAIL" not in server.heard
+
+
+def test_a_server_that_speaks_no_tls_on_its_tls_port_gets_nothing() -> None:
+    with scripted(b"220 hi\r\n", b"250 hi\r\n") as server:
+        why = post(settings(f"smtps://localhost:{server.port}"))[ADA]
+    assert "does not speak TLS as expected (WRONG_VERSION_NUMBER): nothing was sent" in why
+    assert b"MAIL" not in server.heard
+
+
+@pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+def test_a_server_that_says_nothing_costs_a_bounded_time(scheme: str) -> None:
+    with scripted() as server:
+        begin = time.monotonic()
+        why = post(settings(f"{scheme}://localhost:{server.port}"), ADA, BEN, seconds=0.7)
+        assert time.monotonic() - begin < 5
+    assert list(why) == [ADA, BEN]
+    assert "timed out" in why[ADA] or "was not done within 1 s" in why[ADA]
+
+
+def test_a_server_that_never_ends_its_answer_costs_a_bounded_time() -> None:
+    """Each line comes in time, which a timeout of the socket would wait for for ever."""
+    with scripted(b"220-and another line\r\n", drip_seconds=0.05) as server:
+        begin = time.monotonic()
+        why = post(settings(f"smtp://localhost:{server.port}"), seconds=0.7)
+        assert time.monotonic() - begin < 5
+    assert why == {ADA: f"smtp://localhost:{server.port} was not done within 1 s"}
+
+
+def test_no_server_is_an_error_that_names_it() -> None:
+    assert post(settings("smtp://localhost:1")) == {ADA: "smtp://localhost:1 can't be reached (Connection refused)"}
+
+
+def test_one_address_that_is_refused_keeps_nobody_else_from_getting_the_mail() -> None:
+    with mail_server(answers={BEN: "550 no such user"}) as server:
+        assert post(settings(server.url), ADA, BEN, EVA) == {BEN: f"{server.url} refused it (550 no such user)"}
+        assert post(settings(server.url), BEN) == {BEN: f"{server.url} refused it (550 no such user)"}
+    assert [got.recipients for got in server.received] == [[ADA, EVA]]
+
+
+def test_a_server_that_leaves_among_the_addresses_has_sent_to_nobody() -> None:
+    with mail_server(answers={BEN: "421 leaving"}) as server:
+        assert post(settings(server.url), ADA, BEN, EVA) == {
+            ADA: f"{server.url} closed the connection",
+            BEN: f"{server.url} refused it (421 leaving)",
+            EVA: f"{server.url} closed the connection",
+        }
+    assert server.received == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("MAIL", f"refused the sender {GUA} (553 no, no)"),
+        ("DATA", "refused it (553 no, no)"),
+    ],
+)
+def test_what_the_server_refuses_is_said_in_one_printable_line(verb: str, said: str) -> None:
+    with mail_server(answers={verb: "553 no,\u2028no\x1b[2J"}) as server:
+        (why,) = post(settings(server.url)).values()
+    assert why == f"{server.url} {said[:-1]}\\x1b[2J)"
+
+
+def test_a_long_answer_is_cut() -> None:
+    with mail_server(answers={"DATA": "553 " + "x" * 5000}) as server:
+        (why,) = post(settings(server.url)).values()
+    assert len(why) == 300
+
+
+@pytest.mark.parametrize("answer", ["500 I have changed my mind", ""])
+def test_what_the_server_says_at_the_end_does_not_matter(answer: str) -> None:
+    with mail_server(answers={"QUIT": answer}) as server:
+        assert post(settings(server.url)) == {}
+    assert len(server.received) == 1
+
+
+def test_a_login_that_is_refused_shows_no_password_even_if_the_server_does(tmp_path: Path) -> None:
+    secret = " ".join(["correct", "horse", "battery", "staple"])
+    path = tmp_path / "smtp-password"
+    path.write_text(secret)
+    path.chmod(0o600)
+    # As it is, by AUTH LOGIN, by AUTH PLAIN for the user gua.
+    shown = [secret, "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBsZQ==", "AGd1YQBjb3JyZWN0IGhvcnNlIGJhdHRlcnkgc3RhcGxl"]
+    with mail_server(login=True, answers={"AUTH": f"535 {' and '.join(shown)} are wrong"}) as server:
+        (why,) = post(settings(server.url, path)).values()
+    assert why == f"{server.url} refused the login (535 ... and ... and ... are wrong)"
+    assert server.received == []
+
+
+def test_of_a_long_answer_no_half_of_a_password_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "smtp-password"
+    path.write_text("s3cret" * 20)
+    path.chmod(0o600)
+    with mail_server(login=True, answers={"AUTH": f"535 {'x' * 200} {'s3cret' * 20}"}) as server:
+        (why,) = post(settings(server.url, path)).values()
+    assert "s3c" not in why
+
+
+def test_a_password_file_that_is_not_fit_is_an_error_and_no_mail(server: MailServer, tmp_path: Path) -> None:
+    before = len(server.received)
+    mail = settings(server.url, tmp_path / "missing")
+    (why,) = post(mail).values()
+    assert why.startswith(f"{tmp_path}/missing can't be read (No such file or directory)")
+    assert len(server.received) == before
+
+
+@pytest.mark.parametrize("ca_file", [Path("/nowhere/ca.pem"), KEY, Path("/etc")])
+def test_a_ca_file_without_certificates_is_named(server: MailServer, ca_file: Path) -> None:
+    (why,) = post(settings(server.url, ca_file=ca_file)).values()
+    assert f"no certificates in [mail] ca_file {ca_file}: " in why
+
+
+@pytest.mark.parametrize("challenge", [b"334 abc\r\n", b"334 \xff\r\n", b"nonsense\r\n"])
+def test_a_server_that_talks_nonsense_is_an_error(challenge: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a conversation that is not encrypted, which no other test could have with such a server."""
+    monkeypatch.setattr(smtplib.SMTP, "starttls", lambda *_, **__: None)
+    monkeypatch.setattr("gua_report.mailing.smtp.read_login", lambda _: Login(USER, PASSWORD))
+    with scripted(b"220 hi\r\n", b"250-hi\r\n250 AUTH CRAM-MD5\r\n", challenge) as server:
+        (why,) = post(settings(f"smtp://localhost:{server.port}"), seconds=1).values()
+    assert why.startswith(f"smtp://localhost:{server.port} ")
+    assert why.isprintable()
+    assert PASSWORD not in why

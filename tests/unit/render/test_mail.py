@@ -1,0 +1,142 @@
+"""What a mail says in its subject, and that its parts are of one report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gua_report.render import mail
+from gua_report.render.mail import MailRequest, make_mail, subject_of
+from gua_report.summary.build import Report, build_report
+from gua_report.summary.newest_failed import NewestFailed
+from gua_sample.records import Tick
+from tests.lab import (
+    CONFIG,
+    HOUR_MS,
+    MINUTE_MS,
+    MONDAY_MS,
+    busy,
+    free,
+    held,
+    lost,
+    minutes,
+    report_of,
+    window,
+    write,
+)
+from tests.reports import END_MS, HOSTILE, NAN, by_state, empty_report, small_report
+
+SMALL = "lab-1: 30 % idle-held, 10 % unknown, 2 held now"
+
+
+told = partial(minutes, interval_ms=MINUTE_MS)
+
+
+def subject(folder: Path, *parts: list[Tick], end: int = 600) -> str:
+    """The subject of a report on these ticks; the host is left out."""
+    write(folder, [one for part in parts for one in part])
+    report = report_of(folder, MONDAY_MS, MONDAY_MS + end * MINUTE_MS)
+    return subject_of(replace(report, host="lab7")).removeprefix("lab7: ")
+
+
+def test_the_subject_tells_the_share_and_how_many_are_held_now(tmp_path: Path) -> None:
+    assert subject(tmp_path, told(0, 300, busy(), free(1)), told(300, 600, held(), free(1))) == (
+        "25 % idle-held, 1 held now"
+    )
+
+
+def test_that_nobody_holds_a_card_is_said_where_it_is_known(tmp_path: Path) -> None:
+    assert subject(tmp_path, told(0, 300, held()), told(300, 600, free())) == "50 % idle-held, none held now"
+
+
+def test_a_card_that_is_unknown_now_is_not_called_free(tmp_path: Path) -> None:
+    assert subject(tmp_path, told(0, 590, held(), free(1)), told(590, 600, held(), lost(1))) == (
+        "50 % idle-held, 1 known to be held now, 1 card unknown"
+    )
+
+
+def test_a_card_that_was_unknown_all_the_time_is_not_called_idle(tmp_path: Path) -> None:
+    assert subject(tmp_path, told(0, 600, lost(), lost(1))) == (
+        "0 % idle-held, 100 % unknown, none known to be held now, 2 cards unknown"
+    )
+
+
+def test_a_driver_that_fails_now_is_said_first(tmp_path: Path) -> None:
+    ticks = told(0, 590, free()), told(590, 600, error="driver_not_loaded")
+    assert subject(tmp_path, *ticks) == "not known who holds what, 0 % idle-held"
+
+
+def test_a_sampler_that_has_stopped_is_said_first(tmp_path: Path) -> None:
+    assert subject(tmp_path, told(0, 590, held())) == "sampler stopped, 100 % idle-held"
+    assert subject(tmp_path, end=1200) == "sampler stopped, 100 % idle-held, 49 % observed"
+
+
+def test_a_sampler_that_has_stopped_on_a_driver_that_failed_is_not_calm(tmp_path: Path) -> None:
+    ticks = told(0, 580, free()), told(580, 590, error="driver_not_loaded")
+    assert subject(tmp_path, *ticks) == "sampler stopped, 0 % idle-held"
+
+
+def test_time_that_was_not_observed_is_told(tmp_path: Path) -> None:
+    assert subject(tmp_path, told(0, 100, busy()), told(500, 600, busy())) == (
+        "0 % idle-held, none held now, 33 % observed"
+    )
+
+
+def test_a_report_without_a_card_knows_nothing() -> None:
+    assert subject_of(empty_report()) == "lab-1: idle-held time not known, none held now"
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        (0.0, "0 %"),
+        (0.0001, "<1 %"),
+        (0.0049, "<1 %"),
+        (0.005, "<1 %"),
+        (0.0051, "1 %"),
+        (0.278, "28 %"),
+        (0.9951, ">99 %"),
+        (1, "100 %"),
+    ],
+)
+def test_no_share_is_rounded_to_nothing_or_to_all(share: float, shown: str) -> None:
+    report = replace(small_report(), headline=by_state(share=[1 - share, share, 0.0, 0.0], gpu_hours=[1.0] * 4))
+    assert subject_of(report) == f"lab-1: {shown} idle-held, 2 held now"
+
+
+@pytest.mark.parametrize("host", [*HOSTILE, "lab\r\nBcc: eve@evil.example", "", "x" * 10**5])
+def test_the_name_of_the_host_is_one_line_and_nothing_else_changes(host: str) -> None:
+    shown = subject_of(replace(small_report(), host=host))
+    assert shown.isprintable()
+    assert shown.endswith(SMALL.removeprefix("lab-1"))
+
+
+def test_text_page_and_subject_are_of_one_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Report] = []
+
+    def build(*arguments: object, **options: object) -> Report:
+        built.append(build_report(*arguments, **options))  # type: ignore[arg-type]
+        return built[-1]
+
+    monkeypatch.setattr(mail, "build_report", build)
+    write(tmp_path, [*minutes(0, 120, held(), interval_ms=MINUTE_MS)])
+    asked = MailRequest(str(tmp_path), CONFIG, window(MONDAY_MS, MONDAY_MS + 2 * HOUR_MS), HOUR_MS, None)
+    made = make_mail(asked)
+    assert len(built) == 1
+    assert made.subject.endswith(": 100 % idle-held, 1 held now")
+    assert made.text.startswith("To act on: 1 idle-held episode of 1h or more (alice 2h)\n")
+    assert max(map(len, made.text.splitlines())) <= 72
+    assert "<!DOCTYPE html>" in made.page
+    assert "To act on: 1 idle-held episode" in made.page
+    assert (made.warnings, made.is_clean) == ([], False)
+    assert make_mail(asked._replace(longest_ms=3 * HOUR_MS)).is_clean
+
+
+def test_what_is_not_known_now_is_not_counted() -> None:
+    failed = NewestFailed("unknown", END_MS - HOUR_MS, END_MS - 2 * HOUR_MS, False)
+    report = replace(small_report(), newest_failed=failed)
+    report = replace(report, episodes=report.episodes.assign(ongoing=NAN))
+    assert subject_of(report) == "lab-1: not known who holds what, 30 % idle-held, 10 % unknown"
