@@ -1,0 +1,279 @@
+"""From a container on a card to its name: podman, the sampler's note, the path unit, gua-containers as root."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_sample.containers import key_of
+from tests.driver import Scenario
+from tests.end_to_end import laboratory, podman
+from tests.end_to_end.guest import Guest, prepare_layer
+from tests.end_to_end.laboratory import WHEELS, make
+from tests.repository import ROOT
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("podman", "runc", "newuidmap", "busybox")]
+
+FILE = "/var/lib/gua/containers.json"
+NOTE = "/run/gua/containers.wanted"
+PATH, SERVICE = "gua-containers.path", "gua-containers.service"
+NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}
+MODE_AND_OWNER = ("stat", "--format=%U:%G %a", FILE)
+
+
+@pytest.fixture(scope="session")
+def asking(bare: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The layers of a machine with CONTAINERS=yes, podman, and the users ana and ben."""
+
+    def prepare(guest: Guest) -> None:
+        # In a layer below, the old one could not be renamed; on a disk it can.
+        guest.run("sh", "-c", "cp -a /opt/gua /opt/copy && rm -r /opt/gua && mv /opt/copy /opt/gua")
+        done = make(guest, "install", "CONTAINERS=yes", f"WHEELS={WHEELS}", environment=NO_INDEX)
+        guest.write("/root/install.log", done.stdout)
+        for user in ("ana", "ben"):
+            guest.run("useradd", "--create-home", user)
+        podman.prepare(guest, "ana")
+        # Tests that take a second note do not wait for a minute.
+        laboratory.drop_in(guest, SERVICE, "Service", "ExecStartPost=", name="no-pause.conf")
+
+    layer = prepare_layer("asking", tmp_path_factory, prepare, layers=[bare, installed])
+    return [bare, installed, layer]
+
+
+@pytest.fixture
+def guest(asking: list[Path], tmp_path: Path) -> Iterator[Guest]:
+    with Guest(tmp_path / "guest", layers=asking) as guest:
+        yield guest
+
+
+def sample(guest: Guest, *pids: int) -> None:
+    """Take a tick with these processes on cards."""
+    scenario = Scenario()
+    for pid in pids:
+        scenario.add_card(compute=[(pid, 8192)])
+    laboratory.set_scenario(guest, scenario)
+    assert laboratory.sample(guest) == 0
+    assert [row["pid"] for row in laboratory.rows(guest, "process_ticks")][-len(pids) :] == list(pids)
+
+
+def known(guest: Guest) -> dict[str, Any]:
+    done = guest.run("cat", FILE, check=False)
+    containers: dict[str, Any] = json.loads(done.stdout)["containers"] if done.returncode == 0 else {}
+    return containers
+
+
+def wait_for(guest: Guest, container: str, slice_uid: int | None = None) -> dict[str, Any]:
+    """What is known of the container, as soon as it is; `slice_uid` is the user in whose slice it runs."""
+    key = key_of(container[:12], slice_uid)
+    guest.wait_until(lambda: key in known(guest), 60, f"the name of {container}")
+    found = known(guest)[key]
+    return {name: value for name, value in found.items() if name != "seen_ms"}
+
+
+def wait_for_end(guest: Guest) -> None:
+    """Wait until the note is taken and the service has ended."""
+
+    def is_done() -> bool:
+        state = guest.run("systemctl", "is-active", SERVICE, check=False).stdout.strip()
+        return state in ("inactive", "failed") and guest.run("test", "-e", NOTE, check=False).returncode == 1
+
+    guest.wait_until(is_done, 60, "the service to end")
+
+
+def test_a_rootful_container_gets_its_name_and_a_hint_of_its_owner(guest: Guest) -> None:
+    guest.run("systemctl", "start", "podman.socket")
+    guest.run("install", "-d", "-o", "ana", "/home/ana/data")
+    labelled, first = podman.start_container(guest, "train-resnet", "--label=gua.owner=ben", "--env=KEY=hunter2")
+    mounted, second = podman.start_container(guest, "eval", "--volume=/home/ana/data:/data")
+    sample(guest, first, second)
+    assert laboratory.rows(guest, "process_ticks")[-1]["cgroup"] == f"/machine.slice/libpod-{mounted}.scope"
+    common = {"runtime": "podman", "image": podman.IMAGE, "slice_uid": None}
+    assert wait_for(guest, labelled) == common | {"name": "train-resnet", "owner": "ben", "how": "label"}
+    assert wait_for(guest, mounted) == common | {"name": "eval", "owner": "ana", "how": "mount"}
+    wait_for_end(guest)
+    assert guest.run("systemctl", "is-failed", SERVICE, PATH, check=False).stdout.split() == ["inactive", "active"]
+    assert guest.journal(SERVICE) == []
+    assert guest.run(*MODE_AND_OWNER).stdout == "gua:gua 644\n"
+    assert "hunter2" not in guest.read(FILE)
+    assert "sleep" not in guest.read(FILE)
+    listed = guest.run("gua-containers", "--list", user="ben").stdout
+    assert re.search(r"^podman:[0-9a-f]{12} +train-resnet +localhost/box.* +ben\? label$", listed, re.MULTILINE)
+
+
+def test_the_owner_of_a_rootless_container_is_a_fact(guest: Guest) -> None:
+    uid = podman.start_user(guest, "ana")
+    podman.run_as(guest, "ana", "systemctl --user start podman.socket")
+    container, pid = podman.start_container(guest, "notebook", "--label=gua.owner=ben", user="ana")
+    sample(guest, pid)
+    cgroup = laboratory.rows(guest, "process_ticks")[-1]["cgroup"]
+    assert cgroup.startswith(f"/user.slice/user-{uid}.slice/user@{uid}.service/")
+    assert wait_for(guest, container, int(uid)) == {
+        "runtime": "podman",
+        "name": "notebook",
+        "image": podman.IMAGE,
+        "owner": "ana",
+        "how": "socket",
+        "slice_uid": int(uid),
+    }
+    wait_for_end(guest)
+    assert guest.journal(SERVICE) == []
+
+
+def test_a_user_with_a_made_up_cgroup_and_socket_speaks_for_nobody(guest: Guest) -> None:
+    """ben names a unit of his own after a container of the machine's, and puts a link to its socket into his folder."""
+    guest.run("systemctl", "start", "podman.socket")
+    theirs, pid = podman.start_container(guest, "train-resnet")
+    uid = podman.start_user(guest, "ben")
+    made_up = "0123456789ab" + "c" * 52
+    for container in (theirs, made_up):
+        podman.run_as(guest, "ben", f"systemd-run --user --unit=libpod-{container} sleep 600")
+    podman.run_as(guest, "ben", "ln -s /run/podman/podman.sock /run/user/$(id -u)/docker.sock")
+    pids = [
+        int(podman.run_as(guest, "ben", f"systemctl --user show --property=MainPID --value libpod-{container}"))
+        for container in (theirs, made_up)
+    ]
+    sample(guest, pid, *pids)
+    found = wait_for(guest, theirs)
+    assert (found["name"], found["owner"], found["slice_uid"]) == ("train-resnet", None, None)
+    wait_for_end(guest)
+    assert list(known(guest)) == [theirs[:12]]
+    assert made_up[:12] in json.loads(guest.read(FILE))["asked_ms"]
+    (line,) = guest.journal(SERVICE)
+    assert line == (
+        f"warning: 1 container of the runtimes of uid {uid} left without a name:"
+        f" /run/user/{uid}/docker.sock: Permission denied"
+    )
+
+
+def test_where_the_history_is_for_a_group_so_are_the_names(guest: Guest) -> None:
+    guest.run("install", "-D", "-m644", f"{laboratory.SOURCE}/systemd/gua-readers.conf", "/etc/readers.conf")
+    guest.run("install", "-d", "/etc/systemd/system/gua-.service.d")
+    guest.run("mv", "/etc/readers.conf", "/etc/systemd/system/gua-.service.d/10-readers.conf")
+    guest.run("systemctl", "daemon-reload")
+    guest.run("systemctl", "start", "podman.socket")
+    container, pid = podman.start_container(guest, "train-resnet")
+    sample(guest, pid)
+    wait_for(guest, container)
+    assert guest.run(*MODE_AND_OWNER).stdout == "gua:gua 640\n"
+
+
+def test_gua_writing_notes_in_a_loop_starts_it_once_a_minute(guest: Guest) -> None:
+    guest.run("rm", f"/etc/systemd/system/{SERVICE}.d/no-pause.conf")
+    laboratory.drop_in(guest, SERVICE, "Service", "ExecStartPre=+/bin/sh -c 'echo run >>/root/runs'", name="count.conf")
+    sample(guest, 1)  # which makes /run/gua
+    loop = f"end=$(($(date +%s) + 20)); while [ $(date +%s) -lt $end ]; do echo 0123456789ab >{NOTE}; done"
+    guest.run("sh", "-c", loop, user="gua", timeout=60)
+    assert guest.read("/root/runs") == "run\n"
+    assert guest.run("systemctl", "is-active", PATH).stdout == "active\n"
+
+
+def test_a_run_that_fails_again_and_again_comes_to_an_end(guest: Guest) -> None:
+    """Without the pause after it, as a run that fails has none."""
+    laboratory.drop_in(
+        guest,
+        SERVICE,
+        "Service",
+        "ExecStart=",
+        "ExecStart=/bin/false",
+        "ExecStartPre=+/bin/sh -c 'echo run >>/root/runs'",
+    )
+    sample(guest, 1)
+    guest.run("touch", NOTE, user="gua")
+    guest.wait_until(lambda: guest.run("systemctl", "is-active", PATH, check=False).returncode, 60, "the end")
+    assert guest.read("/root/runs").count("run") <= 20
+
+
+PROBE = """
+import json, os, socket
+
+def attempt(action):
+    try:
+        action()
+    except OSError as error:
+        return error.strerror
+    return "done"
+
+def write(folder):
+    return lambda: open(os.path.join(folder, "probe"), "w").close()
+
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+found = {folder: attempt(write(folder)) for folder in
+         ("/", "/etc", "/etc/gua", "/opt/gua", "/var/lib", "/run", "/run/user", "/var/lib/gua", "/run/gua", "/dev")}
+found["home"] = attempt(lambda: os.listdir("/home"))
+found["root"] = attempt(lambda: os.listdir("/root"))
+found["user's folder"] = attempt(lambda: os.listdir("/run/user/" + os.environ["PROBE_UID"]))
+found["AF_INET"] = attempt(lambda: socket.socket(socket.AF_INET).close())
+found["namespace"] = attempt(lambda: os.unshare(0x10000000)) if hasattr(os, "unshare") else "Operation not permitted"
+found["capabilities"] = [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")]
+found["of pid 1"] = open("/proc/1/cgroup").read()
+os.setgroups([]); os.setresgid(GID, GID, GID); os.setresuid(UID, UID, UID)
+found["as gua"] = attempt(write("/var/lib/gua"))
+open("/var/lib/gua/probe.json", "w").write(json.dumps(found))
+"""
+
+
+def test_the_unit_can_do_nothing_but_its_work(guest: Guest) -> None:
+    uid = podman.start_user(guest, "ana")
+    sample(guest, 1)
+    gua = [guest.run("id", option, "gua").stdout.strip() for option in ("-u", "-g")]
+    guest.write("/opt/probe.py", PROBE.replace("GID", gua[1]).replace("_UID", "_").replace("UID", gua[0]))
+    laboratory.drop_in(
+        guest,
+        SERVICE,
+        "Service",
+        "ExecStart=",
+        "ExecStart=/opt/gua/bin/python /opt/probe.py",
+        f"Environment=PROBE_={uid}",
+    )
+    guest.run("systemctl", "start", SERVICE)
+    found = json.loads(guest.read("/var/lib/gua/probe.json"))
+    # Even in the two folders that it may write to, root may not: they are gua's.
+    assert not [place for place, outcome in found.items() if place.startswith("/") and outcome == "done"]
+    assert found["/var/lib/gua"] == found["/run/gua"] == "Permission denied"
+    assert found["as gua"] == "done"
+    for place in ("home", "root", "user's folder"):
+        assert found[place] == "Permission denied"
+    assert found["AF_INET"] != "done"
+    assert found["namespace"] == "Operation not permitted"
+    set_ids = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID
+    assert found["capabilities"] == [set_ids, set_ids, set_ids, 0]
+    assert "0::/init.scope" in found["of pid 1"]
+
+
+def test_the_units_verify_and_their_exposure_is_low(guest: Guest) -> None:
+    done = guest.run("systemd-analyze", "verify", PATH, SERVICE)
+    assert (done.stdout, done.stderr) == ("", "")
+    command = ["systemd-analyze", "security", "--offline=true", str(ROOT / "systemd" / SERVICE)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = re.search(r"Overall exposure level for .*: ([0-9.]+)", shown)
+    assert match
+    assert float(match[1]) <= 1.5  # that of the others is 1.2; root and becoming users is the rest
+
+
+def test_installing_says_so_and_uninstalling_takes_all_of_it_away(guest: Guest) -> None:
+    assert "to see them: gua-containers --list" in guest.read("/root/install.log")
+    assert guest.run("systemctl", "is-enabled", PATH).stdout == "enabled\n"
+    make(guest, "uninstall")
+    left = guest.run("find", "/etc/systemd", "/usr/local/lib", "-name", "gua-containers.*").stdout
+    assert left == f"/etc/systemd/system/{SERVICE}.d\n"  # a drop-in of the administrator's, here the test's
+    assert "gua-" not in guest.run("systemctl", "list-units", "--all", "gua-*", "--no-legend").stdout
+    assert guest.run("sh", "-c", "command -v gua-containers", check=False).returncode != 0
+
+
+def test_without_the_choice_there_are_no_units(bare: Path, installed: Path, tmp_path: Path) -> None:
+    with Guest(tmp_path / "guest", layers=[bare, installed]) as guest:
+        assert guest.run("find", "/etc/systemd", "/usr/local/lib", "-name", "gua-containers.*").stdout == ""
+        # The sampler's notes stay where they are, and small.
+        guest.run("systemd-run", "--unit=libpod-" + "a" * 64, "sleep", "600")
+        pid = guest.run("systemctl", "show", "--property=MainPID", "--value", "libpod-" + "a" * 64).stdout
+        sample(guest, int(pid))
+        assert guest.read(NOTE) == "a" * 12 + "\n"
+        before = guest.run("stat", NOTE).stdout
+        sample(guest, int(pid))
+        assert guest.run("stat", NOTE).stdout == before

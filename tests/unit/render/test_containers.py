@@ -1,0 +1,120 @@
+"""Containers in every format: hints are shown as hints, and no name breaks out.
+
+To rewrite the golden files: GUA_REWRITE_GOLDEN=1 pytest tests/unit/render/test_containers.py
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import unicodedata
+from html import unescape
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gua_report.render import FORMATS, Options, renderer
+from gua_report.render.attention import reasons
+from gua_report.window import HOUR_MS
+from gua_sample.containers import LABEL, Container
+from tests.reports import CONTAINERS, contained_report
+from tests.repository import ROOT
+from tests.svg import Page
+
+GOLDEN = ROOT / "tests" / "golden"
+SECTIONS = ("headline", "identities", "episodes", "reservations")
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "json", "csv"])
+def test_containers_are_as_reviewed(name: str) -> None:
+    sections = ("identities",) if name in ("json", "csv") else SECTIONS
+    text = renderer(name)(contained_report(), Options(sections=sections))
+    path = GOLDEN / f"containers.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
+    if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8", newline="")
+    assert text == path.read_bytes().decode()
+
+
+@pytest.mark.parametrize("section", ["headline", "timeline", "identities", "identity_days", "episodes", "reservations"])
+def test_a_page_names_containers_wherever_it_names_people(section: str) -> None:
+    page = unescape(renderer("html")(contained_report(), Options(sections=(section,))))
+    assert "ada? (docker: train-resnet)" in page
+    assert "docker:3f2a9c81d0b7" not in page
+
+
+def test_pictures_name_containers() -> None:
+    pictures = Page(renderer("html")(contained_report(), Options())).pictures
+    texts = {one.title: " ".join(one.texts) for one in pictures}
+    named = [title for title, text in texts.items() if "ada? (docker: train-resnet)" in text]
+    assert len(named) == 3, named  # cards, people, days
+    assert not [title for title, text in texts.items() if "3f2a9c81d0b7" in text]
+
+
+def test_what_to_act_on_names_containers() -> None:
+    (first, *_) = reasons(contained_report(), HOUR_MS)
+    assert first.startswith("4 idle-held episodes") or "ada? (docker: train-resnet)" in first
+    assert "ada? (docker: train-resnet) 2d 3h" in "; ".join(reasons(contained_report(), HOUR_MS))
+
+
+def test_json_and_csv_tell_identity_container_hint_and_how() -> None:
+    report = contained_report()
+    document = json.loads(renderer("json")(report, Options()))
+    for section in ("identities", "episodes"):
+        rows = {row["identity"]: row for row in document[section]}
+        told = {who: [rows[who][name] for name in ("container", "owner_hint", "how")] for who in rows}
+        assert told["docker:3f2a9c81d0b7"] == ["train-resnet", "ada", "label"]
+        assert told["pod:0b5cdd12-4b4c-4d2e-9c80-6a3f1d1c2f00"] == ["ml/<i>|*x*_`y`", None, None]
+        assert told["docker:904ef981a59f"] == [None, None, None]
+        table = renderer("csv")(report, Options(sections=(section,)))
+        csv_rows = {row["identity"]: row for row in csv.DictReader(io.StringIO(table))}
+        for who, values in told.items():
+            found = [csv_rows[who][name].removeprefix("'") for name in ("container", "owner_hint", "how")]
+            assert found == [value or "" for value in values]
+    assert {holder["identity"] for cell in document["timeline"]["cells"] for holder in cell["holders"]} == {
+        "docker:3f2a9c81d0b7",
+        "pod:0b5cdd12-4b4c-4d2e-9c80-6a3f1d1c2f00",
+    }
+
+
+def columns_of(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+HOSTILE = ["</title><script>alert(1)</script>", "=1+1", "\x1b[31m", "a|b\n|c", "`*_[x](y)", "x" * 256, "小" * 200]
+
+
+@settings(max_examples=30, deadline=None)
+@given(*(st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=40)),) * 2, st.sampled_from([60, 78, 120]))
+def test_no_name_of_a_container_breaks_out_of_any_format(name: str, owner: str, width: int) -> None:
+    one = Container("docker", name, name, owner, LABEL, None, 1)
+    report = contained_report({**CONTAINERS, "3f2a9c81d0b7": one})
+    attention = tuple(reasons(report, HOUR_MS))
+    for ascii_only in (False, True):
+        text = renderer("text")(report, Options(width=width, ascii=ascii_only, attention=attention))
+        assert all(c.isprintable() or c == "\n" for c in text)
+        assert max(map(columns_of, text.split("\n"))) <= width
+        assert text.isascii() or not ascii_only
+    html = renderer("html")(report, Options(attention=attention))
+    assert not [tag for tag, _ in Page(html).tags if tag in ("script", "b", "i", "img")]
+    markdown = renderer("markdown")(report, Options(attention=attention))
+    assert "<script" not in markdown
+    for rendered in (html, markdown, renderer("json")(report, Options())):
+        assert all(c.isprintable() or c == "\n" for c in rendered)
+    for section in ("identities", "episodes"):
+        for row in csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=(section,))))):
+            for cell, part in product(("container", "owner_hint"), ("", ";")):
+                value = row[cell].partition(part)[2] if part else row[cell]
+                assert not value.lstrip(' "').startswith(("=", "+", "-", "@", "\uff1d"))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_report_without_containers_is_the_same_with_none_known(name: str) -> None:
+    """The id is shown where nothing is known of it."""
+    text = renderer(name)(contained_report({}), Options(sections=("identities",), width=120))
+    assert "docker:3f2a9c81d0b7" in re.sub(r"\\(.)", r"\1", text)
+    assert "train-resnet" not in text
