@@ -30,7 +30,7 @@ from tests.repository import DOCS, ROOT
 EXAMPLE = DOCS / "example.ipynb"
 REPORT_FRAMES = (
     *("headline", "before", "capacity", "unpartitioned", "reclaim", "reclaim_curve", "gpus", "identities"),
-    *("identity_days", "heatmap", "timeline", "timeline_holders", "trend", "episodes", "gaps"),
+    *("identity_days", "heatmap", "timeline", "timeline_holders", "trend", "episodes", "gaps", "now"),
 )
 # The example does not tell whose machine it was run on.
 HOST = "lab"
@@ -83,7 +83,7 @@ def test_every_column_of_a_report_is_documented(history: Path, name: str) -> Non
 
 def test_every_plain_value_of_a_report_is_documented(history: Path) -> None:
     fields = {field.name for field in dataclasses.fields(notebook.report(**monday(history)))}
-    assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES, "reservations"})
+    assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES, "reservations", "groups"})
 
 
 def test_every_column_of_the_reservations_is_documented(history: Path, tmp_path: Path) -> None:
@@ -94,6 +94,16 @@ def test_every_column_of_the_reservations_is_documented(history: Path, tmp_path:
     assert names(report.reservations) == documented("report.reservations")
     assert len(report.reservations) == 1
     assert notebook.report(**monday(history)).reservations is None
+
+
+def test_every_column_of_the_groups_is_documented(history: Path, tmp_path: Path) -> None:
+    (tmp_path / "gua.toml").write_text('[groups]\nus = ["alice"]\n')
+    report = notebook.report(**monday(history), config=str(tmp_path / "gua.toml"))
+    assert report.groups is not None
+    assert names(report.groups) == documented("report.groups")
+    assert report.groups["group"].tolist() == ["us"]
+    assert notebook.report(**monday(history)).groups is None
+    assert "Groups, by idle-held GPU-hours" in report._repr_html_()
 
 
 @pytest.mark.parametrize("name", notebook.Frames._fields)

@@ -1,0 +1,114 @@
+"""Whose processes are whose to mark."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+import pytest
+
+from gua_report.live.cards_now import see_card
+from gua_report.live.holdings import Holdings
+from gua_sample.errors import GuaError, UsageError
+from gua_sample.idleness import NOTHING, follow, runs_now, sight_of
+from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, held, mig, tick
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+SLICE = f"/user.slice/user-{os.getuid() or 77}.slice/user@77.service/user.slice/libpod-3f2a9c81d0b7{'0' * 52}.scope"
+MINE, THEIRS = Job(100, ME, uid=os.getuid()), Job(200, "bob", uid=12_345)
+CONTAINER = Job(300, ME, uid=os.getuid(), cgroup=f"/docker/{'3f2a9c81d0b7' * 6}"[:72])
+
+
+def holdings(
+    *gpus: Gpu, uid: int | None = None, is_owner: bool = False, people: dict[str, str] | None = None
+) -> Holdings:
+    now = tick(MONDAY_MS, *gpus)
+    carried = follow(NOTHING, sight_of(now), lambda ts_ms: 0, CONFIG.policy)
+    config = CONFIG._replace(people=people or {})
+    cards = [see_card(card, now, carried, runs_now(carried), config) for card in now.cards]
+    return Holdings(cards, os.getuid() if uid is None else uid, is_owner, config.people)
+
+
+def test_all_of_ones_own_processes_are_marked_by_pid_and_start() -> None:
+    again = MINE._replace(memory_mib=50)
+    about = holdings(
+        held(MINE, THEIRS), busy(again, Job(101, ME, start_time_ms=6000, uid=os.getuid()), index=1)
+    ).find_all()
+    assert about.processes == ((100, 5000), (101, 6000))
+    assert (about.identity, about.gpu_uuids) == (None, ())
+    assert about.text == "2 processes, 100 python, 101 python"
+
+
+def test_many_are_counted() -> None:
+    jobs = [Job(pid, ME, uid=os.getuid()) for pid in range(1, 7)]
+    assert holdings(held(*jobs)).find_all().text == "6 processes, 1 python, 2 python, 3 python and 3 more"
+
+
+def test_without_a_process_it_says_what_to_do() -> None:
+    with pytest.raises(GuaError, match=r"^you have no process on a card now: start it first, then run this again$"):
+        holdings(held(THEIRS)).find_all()
+    with pytest.raises(GuaError, match=r"or say whose: --identity, --gpu or --pid$"):
+        holdings(held(THEIRS), is_owner=True).find_all()
+
+
+def test_a_colleagues_process_is_refused() -> None:
+    with pytest.raises(GuaError, match=r"^process 200 counts as bob's, not as yours: they can mark it, or root$"):
+        holdings(held(MINE, THEIRS)).find_process(200)
+    assert holdings(held(MINE, THEIRS)).find_process(100).processes == ((100, 5000),)
+
+
+def test_a_process_in_a_container_of_the_machine_is_the_containers_whatever_its_uid() -> None:
+    with pytest.raises(GuaError, match="counts as docker:3f2a9c81d0b7's"):
+        holdings(held(CONTAINER)).find_process(300)
+    people = {"docker:3f2a9c81d0b7": ME}  # unless the config says whose it is
+    assert holdings(held(CONTAINER), people=people).find_process(300).processes == ((300, 5000),)
+
+
+def test_a_rootless_container_is_its_users() -> None:
+    inside = Job(300, None, uid=100_999, cgroup=SLICE)
+    uid = os.getuid() or 77
+    assert holdings(held(inside), uid=uid).find_process(300).processes == ((300, 5000),)
+    with pytest.raises(GuaError, match=f"counts as uid:{uid}'s"):
+        holdings(held(inside), uid=uid + 1).find_process(300)
+
+
+def test_the_spools_owner_marks_anybodys_process_with_the_name_it_has() -> None:
+    about = holdings(held(MINE, THEIRS), is_owner=True).find_process(200)
+    assert (about.identity, about.processes) == ("bob", ((200, 5000),))
+    assert holdings(held(MINE, THEIRS), is_owner=True).find_all().identity == ME
+
+
+def test_a_process_that_is_on_no_card_is_no_matter() -> None:
+    with pytest.raises(GuaError, match="process 999 is on no card now: gua status -v lists those that are"):
+        holdings(held(MINE)).find_process(999)
+
+
+def test_a_process_whose_start_is_not_known_is_not_marked() -> None:
+    with pytest.raises(GuaError, match="not known when these processes began"):
+        holdings(held(MINE._replace(start_time_ms=None))).find_all()
+
+
+@pytest.mark.parametrize("name", ["1", "GPU-1"])
+def test_a_card_that_one_uses(name: str) -> None:
+    about = holdings(held(THEIRS), held(MINE, index=1)).find_card(name, None)
+    assert about == ("what you have on GPU 1", None, ("GPU-1",), ())
+
+
+def test_a_card_that_one_does_not_use_is_refused_but_not_for_the_spools_owner() -> None:
+    with pytest.raises(GuaError, match="you have no process on GPU 0 now: start it first"):
+        holdings(held(THEIRS), held(MINE, index=1)).find_card("0", None)
+    owner = holdings(held(THEIRS), held(MINE, index=1), is_owner=True)
+    assert owner.find_card("0", None) == ("what everybody has on GPU 0", None, ("GPU-0",), ())
+    assert owner.find_card("0", "bob") == ("what bob has on GPU 0", "bob", ("GPU-0",), ())
+
+
+def test_the_index_of_a_divided_card_means_the_instances_that_one_uses() -> None:
+    cards = [mig(0, 0, jobs=(THEIRS,)), mig(0, 1, jobs=(MINE,)), mig(0, 2, jobs=(MINE._replace(pid=101),))]
+    assert holdings(*cards).find_card("0", None)[:3] == ("what you have on GPU 0:1, 0:2", None, ("MIG-0-1", "MIG-0-2"))
+    assert holdings(*cards).find_card("0:2", None).gpu_uuids == ("MIG-0-2",)
+
+
+@pytest.mark.parametrize("name", ["7", "", "-1", "0:0", "GPU"])
+def test_a_card_that_is_not_there_is_wrong_usage(name: str) -> None:
+    with pytest.raises(UsageError, match="gua status lists them"):
+        holdings(held(MINE)).find_card(name, None)

@@ -1,0 +1,167 @@
+"""What is meant is told apart, is nothing to act on, and its reason is nobody's way into a format."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gua_report.render import FORMATS, Options, renderer
+from gua_report.render.attention import reasons
+from gua_report.render.csv import FORMULA
+from gua_report.summary.build import Report
+from gua_report.summary.without_names import number_people, without_names
+from gua_report.window import HOUR_MS
+from tests.reports import END_MS, NAN, episode_frame, meant_report, small_report
+
+PRIVATE = "for the secret project"
+HOSTILE = [
+    "=HYPERLINK('http://x')",
+    "x;=1+1",
+    "</td><script>alert(1)</script>",
+    "\x1b]0;owned\x07\x1b[2J\r\n\u202e",
+    "a | b `c` [d](http://x) @all",
+]
+
+
+def with_reason(reason: str) -> Report:
+    report = meant_report()
+    return replace(report, episodes=report.episodes.assign(meant_reason=reason))
+
+
+def shown(report: Report, name: str = "text", **options: Any) -> str:
+    sections = ("episodes",) if name == "csv" else ("headline", "identities", "episodes")
+    return renderer(name)(report, Options(sections=sections)._replace(**options))
+
+
+def marked(*meant: tuple[float, bool]) -> Report:
+    """Episodes of ten hours that go on, with the seconds that each was meant, and whether it is now."""
+    rows = [("GPU-a", 0, NAN, f"user{place}", place, "python", -10.0, 0.0, 1e4, True) for place in range(len(meant))]
+    seconds, now = zip(*meant, strict=True)
+    episodes = episode_frame(rows).assign(meant_seconds=seconds, meant_now=now, meant_reason="x")
+    return replace(small_report(), episodes=episodes, warnings=[])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_now", "counts"),
+    [
+        (0, False, True),
+        (36_000, True, False),
+        (60, True, False),  # what is meant now is nothing to act on, though it was not before
+        (36_000 - 3600, False, True),  # an hour of it was not
+        (36_000 - 3599, False, False),
+    ],
+)
+def test_what_is_meant_is_nothing_to_act_on(seconds: float, is_now: bool, counts: bool) -> None:
+    found = [line for line in reasons(marked((seconds, is_now)), HOUR_MS) if "episode" in line]
+    assert bool(found) == counts
+
+
+def test_only_the_others_are_counted_with_the_time_that_was_not_meant() -> None:
+    report = marked((0, False), (18_000, False), (100, True), (35_000, False))
+    (line,) = [line for line in reasons(report, HOUR_MS) if "episode" in line]
+    assert line == "2 idle-held episodes of 1h or more (longest: user0 10h, user1 5h)"
+
+
+def test_where_it_is_not_known_what_goes_on_nothing_is_excused() -> None:
+    report = marked((18_000, False))
+    dark = replace(report, episodes=report.episodes.assign(ongoing=None, meant_now=None))
+    assert any("user0 5h" in line for line in reasons(dark, HOUR_MS))
+
+
+def test_what_is_held_right_now_is_listed_with_what_is_meant_last() -> None:
+    top = shown(meant_report()).split("§1")[0]
+    lines = [line.split() for line in top.splitlines()[5:] if line]
+    assert [line[:2] for line in lines] == [
+        ["gpu", "who"],
+        ["1:0", "ada"],
+        ["gpu", "who"],
+        ["0", "=cmd|x"],
+        ["1:1", "<script>alert(1)</script>"],
+    ]
+    assert "until 17 Nov 06:00: =cmd|" in top
+    assert "2h 06m  <script>alert(2)</script>" in top  # an exemption has no end
+
+
+def test_what_is_not_meant_has_its_place_before_what_is() -> None:
+    text = shown(meant_report(), top=1).split("§1")[0]
+    assert "ada" in text
+    assert "=cmd" not in text
+    assert "and 2 more that are meant" in text
+
+
+def test_nobody_is_told_to_hold_nothing_if_all_is_meant() -> None:
+    text = shown(marked((36_000, True)))
+    assert "user0" in text
+    assert "Nobody" not in text
+
+
+def test_the_headline_and_the_people_tell_how_much_is_meant_only_if_something_is() -> None:
+    text = shown(meant_report())
+    assert "Of which meant: 12.5 GPU-hours, 2.5% of all (by notes, or exempt)." in text
+    assert re.search(r"who +idle-held +meant +active", text)
+    assert "meant" not in shown(small_report())
+    document = json.loads(shown(meant_report(), "json"))
+    assert document["headline"]["meant"] == {"gpu_hours": 12.5, "share": 0.025}
+    assert json.loads(shown(small_report(), "json"))["headline"]["meant"] == {"gpu_hours": 0.0, "share": 0.0}
+
+
+def test_the_last_row_of_the_people_has_what_is_meant_of_all_others() -> None:
+    people = shown(meant_report(), top=1, sections=("identities",))
+    assert re.search(r"and 4 more +82\.3 +3\.1 ", people)
+
+
+def test_reclaiming_says_that_it_spares_what_is_meant() -> None:
+    for report, says in ((meant_report(), True), (small_report(), False)):
+        text = renderer("text")(report, Options(sections=("capacity",)))
+        assert ("reclaim: spares what is meant" in text) == says
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_pages_without_names_have_no_reasons(name: str) -> None:
+    report = with_reason(PRIVATE)
+    assert "secret" in shown(report, name)
+    bare = shown(without_names(report, number_people([report])), name)
+    assert "secret" not in bare
+    assert "17" in bare  # the day until when it is meant
+
+
+def test_pages_without_names_do_not_tell_whose_the_spool_is() -> None:
+    line = "/var/spool/gua/notes is uid 1001's, not root's: notes are not used until root says chown root: /var/spool"
+    report = without_names(replace(meant_report(), notes=[line]), {})
+    assert report.notes == ["... is ...'s, not root's: notes are not used until root says chown root: ..."]
+
+
+@pytest.mark.parametrize("reason", HOSTILE)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_reason_is_harmless_in_every_format(name: str, reason: str) -> None:
+    text = shown(with_reason(reason), name)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert "<script" not in text or name not in ("html", "markdown")
+    assert not re.search(r"(?<!\\)[|`\[\]]\(http|(?<!\\)`c|@all", text) or name != "markdown"
+    if name == "csv":
+        for row in csv.DictReader(io.StringIO(text)):
+            assert not any(cell.lstrip().startswith(FORMULA) for cell in row["meant_reason"].split(";"))
+    if name == "json":
+        assert json.loads(text)["episodes"][0]["meant_reason"].isprintable()
+    if name == "html":
+        assert "alert" not in text or "&lt;script" in text
+        assert html.unescape(text)
+
+
+def test_the_brief_report_has_no_more_than_40_lines_with_all_sorts_of_notes() -> None:
+    report = meant_report()
+    rows = [("GPU-a", 0, NAN, f"user{place}", place, "python", -9.0, 0.0, 1e4, True) for place in range(40)]
+    episodes = episode_frame(rows).assign(meant_now=[place % 10 > 2 for place in range(40)], meant_reason="x " * 100)
+    many = replace(report, episodes=episodes, newest_ms=END_MS - 9 * HOUR_MS, coverage_share=0.5)
+    attention = tuple(reasons(many, HOUR_MS))
+    lines = renderer("text")(many, Options(width=72, brief=True, attention=attention)).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 72
+    assert any("Of which meant: 12.5 GPU-hours" in line for line in lines)
