@@ -19,6 +19,7 @@ class Holder(NamedTuple):
     pid: int
     command: str
     memory_mib: float | None
+    who: str | None = None  # the name that people are shown; None: the identity
 
 
 class CardNow(NamedTuple):

@@ -19,17 +19,19 @@ from gua_report.reservations.cards import (
 )
 from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation
 from gua_report.reservations.sources import is_configured, name_strays, names_of, read_book
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN, UNPARTITIONED
 from gua_sample.processes import printable
 
-MOST_NAMED = 3
+MOST_NAMED, MOST_LISTED = 3, 10
+RECENT_MS = 7 * DAY_MS  # how far back the end of a reservation may tell since when a card is free
 
 
 def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[[str], None]) -> dict[str, Validation]:
     """The validations by uuid; empty if no source of reservations is configured. Each problem is one complaint."""
     if not is_configured(config):
         return {}
-    book = read_book(config, None, complain)
+    book = read_book(config, now_ms - RECENT_MS, complain, with_history=False)
     # Only current and future ones: a past reservation may name a card that no longer exists.
     to_come = [one for one in book.reservations if one.end_ms > now_ms]
     names = {card.uuid: names_of(card.uuid, card.index, card.parent_uuid) for card in cards}
@@ -57,6 +59,7 @@ class _Case:
         # As in reports, a desktop beside somebody's work does not count as a user; many small processes together do.
         self.holders = (large or card.holders) if self.is_in_use else []
         self.users = list(dict.fromkeys(self._who(one) for one in self.holders))
+        self.shown = {self._who(one): one.who for one in self.holders if one.who}  # names for people
         self.strangers = [user for user in self.users if user not in self.owners]
 
     def validate(self) -> Validation:
@@ -69,7 +72,10 @@ class _Case:
         if self.card.state == UNKNOWN:
             return UNKNOWN, f"unknown: the driver does not tell{self._reserved_by()}"
         if self.owners:
-            return UNUSED, f"reserved by {_listed(self.owners)}, no usage detected{self._expiry()}"
+            # The processes on a card that is not in use are small; a job is told whether there are any.
+            is_empty = any(one.job for one in self.current) and not self.card.holders
+            usage = "not used" if is_empty else "no usage detected"
+            return UNUSED, f"{self._claims()}, {usage}{self._expiry()}"
         if not self.is_readable:
             return UNKNOWN, "unknown: not in use, but reservations can't be read"
         since_ms = self._free_since_ms()
@@ -83,8 +89,8 @@ class _Case:
         if self.users and not self.strangers:
             length = "some time" if self.card.since_ms is None else self._spell(self.card.since_ms)
             idle = f", no work for {length}" if self.card.state == IDLE_HELD else ""
-            return CONFIRMED, f"in use by {_listed(self.users)}, confirmed: {self._usage()}{idle}{self._expiry()}"
-        who = f"by {_listed(self.users)}" if self.users else "by nobody visible"
+            return CONFIRMED, f"in use by {self._users()}, confirmed: {self._usage()}{idle}{self._expiry()}"
+        who = f"by {self._users()}" if self.users else "by nobody visible"
         if not self.is_readable:
             return UNKNOWN, f"unknown: in use {who}, but reservations can't be read"
         processes = f": {_processes(self.holders)}" if self.holders else ""
@@ -92,7 +98,8 @@ class _Case:
 
     def _several(self) -> str:
         without = " WITHOUT RESERVATION" if self.is_readable else ""
-        users = [f"{user}{without}" if user in self.strangers else f"{user} (reserved)" for user in self.users]
+        marks = [without if user in self.strangers else " (reserved)" for user in self.users]
+        users = [self.shown.get(user, user) + mark for user, mark in zip(self.users, marks, strict=True)]
         strange = [one for one in self.holders if self._who(one) in self.strangers]
         usage = _processes(strange) if strange else self._usage()
         absent = [owner for owner in self.owners if owner not in self.users]
@@ -101,12 +108,22 @@ class _Case:
     def _who(self, holder: Holder) -> str:
         return apply_mapping(holder.user, self.people)
 
+    def _users(self) -> str:
+        return _listed([self.shown.get(user, user) for user in self.users])
+
     def _usage(self) -> str:
         count = len(self.holders)
         return f"{_mib(_sum(self.holders))}, {count} process{'' if count == 1 else 'es'}"
 
+    def _claims(self) -> str:
+        """Who has the card: by Slurm jobs, and by reservations."""
+        jobs = [f"{apply_mapping(one.user, self.people)} (job {one.job})" for one in self.current if one.job]
+        others = dict.fromkeys(apply_mapping(one.user, self.people) for one in self.current if not one.job)
+        told = [f"allocated to {_listed(jobs)}"] if jobs else []
+        return " and ".join([*told, f"reserved by {_listed([*others])}"] if others else told)
+
     def _reserved_by(self) -> str:
-        return f"; reserved by {_listed(self.owners)}" if self.owners else ""
+        return f"; {self._claims()}" if self.owners else ""
 
     def _expiry(self) -> str:
         """The time until reservations with a fixed end expire; those of type run end with their program."""
@@ -148,12 +165,15 @@ def _record(one: Reservation, people: dict[str, str]) -> dict[str, object]:
         "to_ms": None if one.end_ms == FOREVER_MS else one.end_ms,
         "type": printable(one.kind),
         "note": printable(one.note),
+        "slurm_job": one.job,
     }
 
 
 def _listed(names: list[str]) -> str:
-    """The names as a list in prose: alice, bob and carol."""
+    """The names as a list in prose: alice, bob and carol. Of very many, as of jobs that share a card, the first."""
     clean = [printable(name) for name in names]
+    if len(clean) > MOST_LISTED:
+        return first_of(clean, MOST_LISTED)
     return " and ".join([", ".join(clean[:-1]), clean[-1]] if len(clean) > 1 else clean)
 
 

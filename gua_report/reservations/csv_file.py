@@ -23,17 +23,24 @@ def read(path: str, zone: tzinfo, book: Book) -> None:
     """Add the file's reservations to the book."""
     try:
         content = read_bounded(path, MOST_BYTES)
-        # A truncated row may say something else than the whole one.
-        data = content.data if content.is_whole else content.data[: content.data.rfind(b"\n") + 1]
-        data.decode()  # all of it, before any row counts
     except NoRegularFile as error:
         book.give_up(f"reservations can't be read from {path}: {error.strerror}")
     except OSError as error:
         book.give_up(f"reservations can't be read from {path} ({error.strerror}): check [reservations] in the config")
+    else:
+        parse(path, content.data, content.is_whole, zone, book)
+
+
+def parse(path: str, data: bytes, is_whole: bool, zone: tzinfo, book: Book) -> None:
+    """Add the reservations in a file's content to the book. `path` is the file's name in messages."""
+    # A truncated row may say something else than the whole one.
+    data = data if is_whole else data[: data.rfind(b"\n") + 1]
+    try:
+        data.decode()  # all of it, before any row counts
     except UnicodeDecodeError:
         book.give_up(f"{path}: expected a CSV file in UTF-8")
     else:
-        _read_rows(path, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""), content.is_whole, zone, book)
+        _read_rows(path, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""), is_whole, zone, book)
 
 
 def _read_rows(path: str, file: Iterator[str], is_whole: bool, zone: tzinfo, book: Book) -> None:

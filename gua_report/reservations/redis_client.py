@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gua_report.machine.bounded_socket import BoundedReader, remaining
 from gua_report.reservations.redis_url import Address
 from gua_report.reservations.reservation import abandon_after
 from gua_sample.processes import printable
@@ -52,7 +53,7 @@ class Conversation:
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._socket, self._deadline = connection, deadline
-        self._answers = io.BufferedReader(_Answers(connection, deadline), 1 << 16)
+        self._answers = io.BufferedReader(BoundedReader(connection, deadline, MOST_BYTES), 1 << 16)
 
     def ask(self, *command: object) -> Any:
         (answer,) = self.ask_all([command])
@@ -63,7 +64,7 @@ class Conversation:
     def ask_all(self, commands: Iterable[tuple[object, ...]]) -> list[Any]:
         """The answers to all commands, which are sent at once. Any answer may be an ErrorAnswer."""
         commands = list(commands)
-        self._socket.settimeout(_remaining(self._deadline))
+        self._socket.settimeout(remaining(self._deadline))
         self._socket.sendall(b"".join(map(_encode, commands)))
         return [self._read_answer() for _ in commands]
 
@@ -98,34 +99,9 @@ class Conversation:
         return line[:1], line[1:-2]
 
 
-class _Answers(io.RawIOBase):
-    """The bytes from a socket, until the deadline or the limit of bytes."""
-
-    def __init__(self, source: socket.socket, deadline: float) -> None:
-        self._source, self._deadline, self._left = source, deadline, MOST_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._left <= 0:
-            raise NoConversation(f"it answered with more than {MOST_BYTES >> 20} MiB")
-        self._source.settimeout(_remaining(self._deadline))
-        count = self._source.recv_into(buffer)
-        self._left -= count
-        return count
-
-
-def _remaining(deadline: float) -> float:
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise TimeoutError
-    return seconds
-
-
 def _connect(address: Address, deadline: float) -> socket.socket:
     """Connect in a thread that is abandoned at the deadline, as looking up a name has timeouts of its own."""
-    seconds = _remaining(deadline)
+    seconds = remaining(deadline)
     connected: list[socket.socket] = []
     failed: list[OSError] = []
 
@@ -162,7 +138,7 @@ def _secure(plain: socket.socket, address: Address, deadline: float) -> socket.s
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if "ssl_certfile" in address.tls:
         context.load_cert_chain(address.tls["ssl_certfile"], address.tls.get("ssl_keyfile"))
-    plain.settimeout(_remaining(deadline))
+    plain.settimeout(remaining(deadline))
     return context.wrap_socket(plain, server_hostname=address.host)
 
 

@@ -18,6 +18,7 @@ FOREVER_MS = 253_402_300_799_000  # the end of the calendar
 EARLIEST_SECONDS, LATEST_SECONDS = 10**9, 10**11
 LONGEST_SHOWN = 40
 MOST_LINES = 20
+JOB = "job"  # the kind of a card's allocation to a Slurm job
 
 # Times as people and Go write them: a date, or a time with any number of digits after the second.
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
@@ -31,9 +32,10 @@ class Reservation(NamedTuple):
     user: str  # the name in the source
     start_ms: int
     end_ms: int  # FOREVER_MS: until somebody ends it
-    kind: str  # "run" or "manual" as in canhazgpu, or "file"
+    kind: str  # "run" or "manual" as in canhazgpu, "file", or JOB
     note: str
     source: str  # the place of the reservation, for messages
+    job: str | None = None  # the id of the Slurm job that the card is allocated to
 
 
 class Book:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gua_report.config import Config
 from gua_report.people.identities import apply_mapping
-from gua_report.reservations import csv_file
+from gua_report.reservations import csv_file, csv_folder
 from gua_report.reservations.reservation import (
     FOREVER_MS,
     MOST_LINES,
@@ -32,15 +32,20 @@ def is_configured(config: Config) -> bool:
     return any(config.reservations)
 
 
-def read_book(config: Config, history_since_ms: int | None, complain: Complain) -> Book:
-    """All reservations. Past ones in Redis are read since that time; without one, not at all."""
+def read_book(config: Config, since_ms: int, complain: Complain, with_history: bool = True) -> Book:
+    """All reservations that last until that time or longer; older ones too where that costs nothing.
+
+    `with_history`: whether Redis is asked for past ones.
+    """
     book = Book(complain)
     if config.reservations.file is not None:
         csv_file.read(config.reservations.file, parse_zone(None), book)
+    if config.reservations.folder is not None:
+        csv_folder.read(config.reservations.folder, since_ms, parse_zone(None), book)
     if config.reservations.redis is not None:
         from gua_report.reservations import canhazgpu
 
-        canhazgpu.read(config.reservations.redis, history_since_ms, book)
+        canhazgpu.read(config.reservations.redis, since_ms if with_history else None, book)
     return book
 
 
@@ -62,7 +67,8 @@ def name_strays(
     first_by_user: dict[str, Reservation] = {}
     for one in reservations:
         first_by_card.setdefault(one.gpu, one)
-        first_by_user.setdefault(one.user, one)
+        if one.job is None:  # else Slurm knows the user
+            first_by_user.setdefault(one.user, one)
     known_cards = {name for names in cards.values() for name in names}
     strays = FewLines(complain, "more cards that are reserved do not exist")
     for gpu, first in first_by_card.items():
@@ -115,13 +121,14 @@ def _name_overlaps(
 
 def _overlaps(own: list[Reservation], people: Mapping[str, str]) -> Iterator[tuple[Reservation, Reservation]]:
     """Pairs of reservations of a card: one that begins while somebody else has the card, preceded by the latest-ending
-    reservation of that person."""
+    reservation of that person. Not two jobs, which share a card because Slurm lets them (MPS, shards)."""
     latest: list[tuple[str, Reservation]] = []  # the latest-ending one of each of the two people with the latest ends
     for one in sorted(own, key=lambda one: one.start_ms):
         person = apply_mapping(one.user, people)
         for other, before in latest:
             if other != person and min(before.end_ms, one.end_ms) - one.start_ms > ROUNDED_MS:
-                yield before, one
+                if before.job is None or one.job is None:
+                    yield before, one
                 break
         candidates = sorted([*latest, (person, one)], key=lambda item: -item[1].end_ms)
         first = candidates[0]

@@ -16,7 +16,7 @@ from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
 from gua_report.reservations.reservation import Book, Reservation
-from gua_report.reservations.sources import name_strays, names_of, read_book
+from gua_report.reservations.sources import is_configured, name_strays, names_of, read_book
 from gua_report.rollups.hourly_sums import presences
 from gua_report.summary.intervals import overlap, union
 from gua_report.summary.plan import Scope
@@ -29,6 +29,7 @@ from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
 
 KEYS = ["identity", "gpu_uuid", "gpu_index", "mig_index"]
 SUMS = ["reserved_hours", "used_hours", "idle_hours", "idle_held_hours", "unknown_hours", "unreserved_hours"]
+SUMS += ["not_used_hours"]
 RESERVATION_COLUMNS = KEYS + SUMS
 
 NOT_THERE = -1
@@ -58,11 +59,14 @@ class Spent:
         """Hours in the order of SUMS. Unknown is reserved time that the driver did not report or nobody observed."""
         idle = self.free + self.held
         unknown = self.reserved - self.used - idle
-        return [ms / HOUR_MS for ms in (self.reserved, self.used, idle, self.held, unknown, self.unreserved)]
+        sums = (self.reserved, self.used, idle, self.held, unknown, self.unreserved, self.free)
+        return [ms / HOUR_MS for ms in sums]
 
 
-def read_told(config: Config, since_ms: int) -> Told:
-    """The reservations since `since_ms`, and the problems in reading them."""
+def read_told(config: Config, since_ms: int) -> Told | None:
+    """The reservations since `since_ms`, and the problems in reading them; None if no source of them is configured."""
+    if not is_configured(config):
+        return None
     problems: list[str] = []
     return Told(read_book(config, since_ms, problems.append), problems)
 
@@ -88,11 +92,13 @@ def reserved_hours(
         found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people)
         if found is not None:
             indexes = _move(indexes, _indexes(found))
-        own = _intervals(wanted, _called(indexes, parents), start_ms, end_ms, config)
+        called = _called(indexes, parents)
+        own = _intervals(wanted, called, start_ms, end_ms, config)
+        jobs = _intervals([one for one in wanted if one.job], called, start_ms, end_ms, config)
         for key, intervals in own.items():
             spent[key].reserved += int((intervals[:, 1] - intervals[:, 0]).sum())
         if found is not None:
-            _add_part(spent, found, own, start_ms, end_ms)
+            _add_part(spent, found, own, jobs, start_ms, end_ms)
     return _table(spent, facts, told.book.is_complete), problems
 
 
@@ -155,9 +161,14 @@ def _intervals(
 
 
 def _add_part(
-    spent: defaultdict[Key, Spent], day: Classified, own: dict[Key, Integers], start_ms: int, end_ms: int
+    spent: defaultdict[Key, Spent],
+    day: Classified,
+    own: dict[Key, Integers],
+    jobs: dict[Key, Integers],
+    start_ms: int,
+    end_ms: int,
 ) -> None:
-    """Add used, idle and unreserved time between two times within one day."""
+    """Add used, idle and unreserved time between two times within one day. `jobs`: those of `own` that are of jobs."""
     ticks = day.ticks.iloc[day.inside]
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
     begin = np.maximum(times, start_ms)
@@ -178,10 +189,19 @@ def _add_part(
         spent[key].used += int(covered[working].sum())
         spent[key].held += int(covered[holding].sum())
         spent[key].free += int(covered[(states == NOT_THERE) & without_them].sum())
-        if who == UNATTRIBUTED:  # the memory may belong to anyone who reserved the card
-            anybody = [intervals for (_, on), intervals in own.items() if on == uuid]
-            covered = overlap(union(np.concatenate([NO_INTERVALS, *anybody])), begin, end)
-        spent[key].unreserved += int((end - begin - covered)[working | holding].sum())
+        # Unattributed memory may belong to anyone who reserved the card.
+        theirs, by_jobs = (
+            _of_anybody(some, uuid) if who == UNATTRIBUTED else some.get(key, NO_INTERVALS) for some in (own, jobs)
+        )
+        beyond = end - begin - overlap(theirs, begin, end)
+        # A job ends between two ticks, and its processes with it: the time until the next is held against nobody.
+        beyond[overlap(by_jobs, times, times + 1) > 0] = 0
+        spent[key].unreserved += int(beyond[working | holding].sum())
+
+
+def _of_anybody(intervals: dict[Key, Integers], uuid: str) -> Integers:
+    """The reserved times of a card, whoever has reserved it."""
+    return union(np.concatenate([NO_INTERVALS, *(some for (_, on), some in intervals.items() if on == uuid)]))
 
 
 def _presences(day: Classified) -> tuple[Booleans, dict[Key, Integers]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from gua_report.render import Options
-from gua_report.render.blocks import Block, Column, Row, Section, Table, figure, label
+from gua_report.render.blocks import Block, Column, Row, Section, Table, figure, people_of
 from gua_report.render.sections.identities import top_and_rest
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, number, percent
@@ -14,7 +14,15 @@ from gua_report.summary.reserved_hours import RESERVATION_COLUMNS as COLUMNS
 from gua_report.summary.reserved_hours import SUMS
 
 NAME, TITLE = "reservations", "§8 Reservations"
-TITLES = ("reserved", "used", "idle", "held", "unknown", "without")
+TITLES = {
+    "reserved": "reserved_hours",
+    "used": "used_hours",
+    "idle": "idle_hours",
+    "held": "idle_held_hours",
+    "not used": "not_used_hours",
+    "unknown": "unknown_hours",
+    "without": "unreserved_hours",
+}
 
 
 def frame(report: Report) -> pd.DataFrame:
@@ -37,17 +45,20 @@ def show(report: Report, options: Options) -> list[Section]:
         return [Section(NAME, TITLE, "None are configured: see [reservations] in gua.toml.", [])]
     held = number(report.policy.process_memory_mib)
     caption = (
-        "Hours of a card, from ticks. Idle: reserved, but no work done by those who reserved it; held: of that, with"
-        f" over {held} MiB of theirs on it. Without: at work or holding, not reserved by them."
+        "Hours of a card, from ticks. Reserved: by Slurm's jobs too. Idle: no work done by those who reserved it; held:"
+        f" of that, with over {held} MiB of theirs on it; not used: the rest of it. Without: at work or holding, not"
+        " reserved by them."
     )
-    columns = [label("who", "identity"), Column("gpu", _gpu)]
-    columns += [figure(title, name) for title, name in zip(TITLES, SUMS, strict=True)]
+    columns = [people_of(report), Column("gpu", _gpu)]
+    columns += [figure(title, name) for title, name in TITLES.items()]
     rows = top_and_rest(found, options.top, SUMS)
     blocks: list[Block] = [Table(columns, rows)] if rows else ["Nothing was reserved, and nothing used."]
     blocks += [f"Warning: {clean(problem)}" for problem in report.reservation_problems]
-    used, idle = float(found["used_hours"].sum()), float(found["idle_hours"].sum())
-    share = f": {percent(used / (used + idle))} of the reserved time was used" if used + idle else ""
-    return [Section(NAME, f"{TITLE}{share}", caption, blocks)]
+    used, idle, not_used = (float(found[name].sum()) for name in ("used_hours", "idle_hours", "not_used_hours"))
+    shares = ""
+    if known := used + idle:
+        shares = f": {percent(used / known)} of the reserved time was used, {percent(not_used / known)} not at all"
+    return [Section(NAME, f"{TITLE}{shares}", caption, blocks)]
 
 
 def _gpu(row: Row) -> str:

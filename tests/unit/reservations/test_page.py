@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from gua_report.commands import demo
-from gua_report.reservations import csv_file
+from gua_report.reservations import csv_file, csv_folder
 from gua_report.reservations.canhazgpu import HEARTBEAT_MS
 from gua_report.reservations.cards import KINDS
 from gua_report.reservations.redis_client import CONVERSATION_SECONDS, MOST_BYTES
@@ -37,4 +37,7 @@ def test_the_page_has_every_kind_of_validation() -> None:
     assert f"{HEARTBEAT_MS // 60_000} minutes after the last heartbeat" in PAGE
     assert f"gives up after {CONVERSATION_SECONDS:g} s or {MOST_BYTES >> 20} MiB" in PAGE
     assert all(f"`{option}`" in PAGE for option in OPTIONS)
+    limits = f"at most {csv_folder.MOST_FILES:,} files, {csv_folder.MOST_BYTES_OF_ALL >> 20} MiB and"
+    assert f"{limits} {csv_file.MOST_ROWS:,} rows in all" in PAGE
+    assert f"regular files of up to {csv_folder.MOST_BYTES >> 20} MiB" in PAGE
     assert f"Its first {csv_file.MOST_ROWS:,} rows and {csv_file.MOST_BYTES >> 20} MiB are read" in PAGE

@@ -19,7 +19,7 @@ from gua_report.summary.reserved_hours import RESERVATION_COLUMNS, SUMS
 from gua_report.upkeep.nightly import Upkeep
 from gua_sample.policy import ACTIVE, IDLE_HELD
 from gua_sample.records import Card, Tick
-from tests.bookings import configured
+from tests.bookings import configured, with_jobs
 from tests.lab import (
     CONFIG,
     DAY_MS,
@@ -49,6 +49,13 @@ def iso(ts_ms: int) -> str:
 
 
 def hours_of(report: Report) -> dict[tuple[str, str], list[float]]:
+    """The hours of each person and card, in the order of SUMS without the last: not used is idle without held."""
+    found = all_hours_of(report)
+    assert all(hours[6] == pytest.approx(hours[2] - hours[3], abs=1e-12) for hours in found.values())
+    return {key: hours[:6] for key, hours in found.items()}
+
+
+def all_hours_of(report: Report) -> dict[tuple[str, str], list[float]]:
     assert report.reservations is not None
     return {(row[0], row[1]): list(row[4:]) for row in report.reservations.itertuples(index=False)}
 
@@ -203,12 +210,16 @@ class Count:
             for place, _, length in naive.pieces(begin, until, DAY_MS):
                 for card in ticks[place].cards:
                     there = states_of(ticks[place], card, naive.judged.processes[place])
-                    self.add(card, naive.judged.card_state(place, card), there, begin, length)
+                    self.add(ticks[place].ts_ms, card, naive.judged.card_state(place, card), there, begin, length)
 
     def owners(self, place: int, begin: int) -> set[str]:
         return {one.user for one in self.rows if one.gpu == str(place) and one.start_ms <= begin < one.end_ms}
 
-    def add(self, card: Card, on_card: str, there: dict[str, str], begin: int, length: int) -> None:
+    def in_job(self, who: str, place: int, ts_ms: int) -> bool:
+        own = [one for one in self.rows if one.job and one.user == who and one.gpu == str(place)]
+        return any(one.start_ms <= ts_ms < one.end_ms for one in own)
+
+    def add(self, ts_ms: int, card: Card, on_card: str, there: dict[str, str], begin: int, length: int) -> None:
         uuid, owners = card.facts.uuid, self.owners(card.facts.gpu_index, begin)
         is_without_them = on_card not in (ACTIVE, "unknown") or (on_card == ACTIVE and ACTIVE in there.values())
         for who in owners:
@@ -218,8 +229,10 @@ class Count:
                 sums[4] -= length
                 sums[1 if state == ACTIVE else 2] += length
                 sums[3] += length if state == IDLE_HELD else 0
+                sums[6] += length if state == "" else 0
         for who in there.keys() - owners:
-            self.sums[who, uuid][5] += length if there[who] in (ACTIVE, IDLE_HELD) else 0
+            if there[who] in (ACTIVE, IDLE_HELD) and not self.in_job(who, card.facts.gpu_index, ts_ms):
+                self.sums[who, uuid][5] += length
 
 
 def states_of(one: Tick, card: Card, judged: dict[tuple[str, int], tuple[str, bool]]) -> dict[str, str]:
@@ -238,7 +251,7 @@ cards = (
 steps = st.lists(st.tuples(st.integers(1, 7 * MINUTE_MS), cards, cards), min_size=2, max_size=12)
 moments = st.integers(-HOUR_MS, HOUR_MS)
 bookings = st.lists(
-    st.tuples(st.integers(0, 1), st.sampled_from(["alice", "bob", "dora"]), moments, moments), max_size=6
+    st.tuples(st.integers(0, 1), st.sampled_from(["alice", "bob", "dora"]), moments, moments, st.booleans()), max_size=6
 )
 
 
@@ -246,7 +259,7 @@ bookings = st.lists(
 @settings(max_examples=40, deadline=None)
 def test_used_and_idle_and_unknown_are_what_was_reserved_to_the_millisecond(
     history: list[tuple[int, Callable[[int], Gpu], Callable[[int], Gpu]]],
-    booked: list[tuple[int, str, int, int]],
+    booked: list[tuple[int, str, int, int, bool]],
     begin: int,
     length: int,
 ) -> None:
@@ -256,22 +269,53 @@ def test_used_and_idle_and_unknown_are_what_was_reserved_to_the_millisecond(
         now += step
         ticks.append(tick(now, one(0), other(1), interval_ms=MINUTE_MS))
     rows = [
-        Reservation(str(card), who, MONDAY_MS + min(a, b), MONDAY_MS + max(a, b), "", "", "")
-        for card, who, a, b in booked
+        Reservation(str(card), who, MONDAY_MS + min(a, b), MONDAY_MS + max(a, b), "", "", "", "7" if is_job else None)
+        for card, who, a, b, is_job in booked
         if a != b
     ]
     start = max(ticks[0].ts_ms, min(MONDAY_MS + begin, ticks[-1].ts_ms))
     end = max(start + length, next(one.ts_ms for one in ticks if one.ts_ms >= start) + 1)  # there is a tick in it
     with written(ticks) as folder:
-        lines = [f"{one.gpu},{one.user},{iso(one.start_ms)},{iso(one.end_ms)}," for one in rows]
-        report = report_of(folder, start, end, config=configured(folder, *lines))
-    found = {key: [round(hours * HOUR_MS) for hours in values] for key, values in hours_of(report).items()}
-    for reserved, used, idle, idle_held, unknown, _ in found.values():
+        lines = {one: f"{one.gpu},{one.user},{iso(one.start_ms)},{iso(one.end_ms)}," for one in rows}
+        config = configured(folder, *(line for one, line in lines.items() if not one.job))
+        config = with_jobs(config, Path(folder) / "jobs", *(f"{line}job 7" for one, line in lines.items() if one.job))
+        report = report_of(folder, start, end, config=config)
+    found = {key: [round(hours * HOUR_MS) for hours in values] for key, values in all_hours_of(report).items()}
+    for reserved, used, idle, idle_held, unknown, _, not_used in found.values():
+        assert idle_held + not_used == idle
         assert used + idle + unknown == reserved
         assert 0 <= idle_held <= idle
         assert min(used, unknown) >= 0
     again = Count(ticks, rows, start, end).sums
     assert found == {key: values for key, values in again.items() if any(values)}
+
+
+def test_nobody_is_blamed_for_the_time_between_the_end_of_a_job_and_the_next_tick(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 30, busy(ALICE)) + series(MONDAY_MS + 30 * MINUTE_MS, 30, free()))
+    end = iso(MONDAY_MS + 29 * MINUTE_MS + 15_000)  # it was last seen 15 s before
+    job = f"GPU-0,alice,{iso(MONDAY_MS)},{end},job 4711"
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=with_jobs(CONFIG, tmp_path / "jobs", job))
+    assert hours_of(report)["alice", "GPU-0"][5] == 0
+    # But for one who stays on the card when the job is over,
+    early = f"GPU-0,alice,{iso(MONDAY_MS)},{iso(MONDAY_MS + 9 * MINUTE_MS + 15_000)},job 4711"
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=with_jobs(CONFIG, tmp_path / "jobs", early))
+    assert hours_of(report)["alice", "GPU-0"][5] == pytest.approx(20 / 60)
+    # and a reservation by hand counts to the millisecond.
+    report = report_of(
+        tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},{end},")
+    )
+    assert hours_of(report)["alice", "GPU-0"][5] == pytest.approx(45 / 3600)
+
+
+def test_a_card_that_a_job_has_and_nobody_uses_is_not_used(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 60, free(), held(ALICE, index=1), busy(BOB, index=2)))
+    rows = [f"GPU-{card},alice,{iso(MONDAY_MS)},,job 4711" for card in range(3)]
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=with_jobs(CONFIG, tmp_path / "jobs", *rows))
+    found = {uuid: hours[6] for (who, uuid), hours in all_hours_of(report).items() if who == "alice"}
+    assert found == {"GPU-0": 1, "GPU-1": 0, "GPU-2": 1}
+    assert "§8 Reservations: 0.0% of the reserved time was used, 66.7% not at all" in renderer("text")(
+        report, Options()
+    )
 
 
 def test_the_columns_are_there_without_rows(tmp_path: Path) -> None:
