@@ -1,1 +1,1 @@
-"""Child processes that ask the driver or systemd, or read a folder as its owner."""
+"""Child processes that ask the driver, systemd or the runtimes of containers, or read a folder as its owner."""

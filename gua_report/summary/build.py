@@ -5,21 +5,27 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.console.spelling import span_of_days
-from gua_report.reservations.sources import is_configured
+from gua_report.machine.notes import find_notes
+from gua_report.people.containers import find_people, spell
+from gua_report.people.groups import Memberships, find_memberships
 from gua_report.rollups.hourly_sums import Rollup
 from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
+from gua_report.summary.groups import sum_groups
 from gua_report.summary.intervals import overlap
-from gua_report.summary.newest_failed import NewestFailed, NewestTick, look_at_newest, read_unknown
+from gua_report.summary.meant import Moment, find_meant, meant_card_hours, meant_gpu_hours, with_meant
+from gua_report.summary.named_frames import name_containers
+from gua_report.summary.newest_failed import NewestFailed, NewestTick, look_at_newest
 from gua_report.summary.no_report import never_saw_cards, nothing, unreadable
+from gua_report.summary.now import read_now, with_beginnings
 from gua_report.summary.over_time import over_time
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.reclaim import CURVE_MS, freed_gpu_hours
@@ -27,10 +33,14 @@ from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
 from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, show, zone_name
+from gua_sample.containers import Container
 from gua_sample.errors import CorruptPartition, GuaError, NothingToReport
 from gua_sample.partition_names import day_of
-from gua_sample.policy import Policy
+from gua_sample.policy import IDLE_HELD, Policy
 from gua_sample.settings import duration_ms
+
+if TYPE_CHECKING:
+    from gua_report.summary.selection import Selection
 
 # `gua rollup` may remove partitions that a report is about to read: then the report starts again.
 ATTEMPTS = 5
@@ -80,11 +90,28 @@ class Report:
     newest_failed: NewestFailed | None = None  # None: the newest tick saw cards
     unknown_now: list[str] = field(default_factory=list)  # uuids of cards whose state the newest tick does not tell
     instant_only: list[str] = field(default_factory=list)  # uuids of cards that were read at instants alone
+    containers: dict[str, Container] = field(default_factory=dict)  # by identity: those that are known
+    people_problems: list[str] = field(default_factory=list)  # names that are missing, and why
+    meant_gpu_hours: float = 0.0  # idle-held hours of cards on which all that is held is meant
+    now: pd.DataFrame | None = None  # by process, at the tick that tells who holds what; None: no tick does
+    groups: pd.DataFrame | None = None  # None: no groups are configured
+    memberships: Memberships | None = None
+    selection: Selection | None = None  # None: the report is of everybody
+
+    @property
+    def named_frames(self) -> dict[str, pd.DataFrame]:
+        """The frames that name people, by the name of their field."""
+        fields = ("identities", "identity_days", "timeline_holders", "episodes", "now", "reservations")
+        return {name: frame for name in fields if (frame := getattr(self, name)) is not None}
 
     @property
     def knows_now(self) -> bool:
         """Whether it is known who holds what at the newest tick."""
         return self.newest_failed is None or self.newest_failed.is_near
+
+    def who(self, identity: str) -> str:
+        """The name that people are shown for an identity of the report, not clean: `ada? (docker: train-resnet)`."""
+        return spell(identity, self.containers.get(identity))
 
     def __repr__(self) -> str:
         start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
@@ -110,15 +137,15 @@ def build_report(
     told: Told | None = None,
 ) -> Report:
     """Build a report. Raises NothingToReport if no tick is in the window. `told`: reservations, if already read."""
-    if told is None and is_configured(config):
-        told = read_told(config, requested.start_ms)
-    request = Request(requested, config, reclaim_after_ms, progress, told)
+    people = find_people(data_dir, config.people)
+    config = config._replace(people=people.names)
+    request = Request(requested, config, reclaim_after_ms, progress, told or read_told(config, requested.start_ms))
     for attempts_left in reversed(range(ATTEMPTS)):
         history = History(data_dir)
         try:
             report = _build_from(history, request)
             if not attempts_left or not history.has_shrunk():
-                return report
+                return name_containers(report, people)
         except GuaError:
             if not attempts_left or not history.has_shrunk():
                 raise
@@ -156,12 +183,19 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
     gathered = gather(scope, spans, newest.seen_ms, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
-    report = _add_up(request, scope, gathered, spans, newest)
-    if request.told is None:
-        return report
-    facts = tables.last_facts(tables.concat([rollup.card_facts for rollup in gathered.rollups[window]]))
-    hours, problems = reserved_hours(scope, request.told, facts, report.identities["identity"].tolist())
-    return replace(report, reservations=hours, reservation_problems=problems)
+    sums = Rollup(*(tables.concat(list(frames)) for frames in zip(*gathered.rollups[window], strict=True)))
+    report = _add_up(request, scope, gathered, sums, spans, newest)
+    if request.told is not None:
+        facts, people = tables.last_facts(sums.card_facts), report.identities["identity"].tolist()
+        hours, problems = reserved_hours(scope, request.told, facts, people)
+        report = replace(report, reservations=hours, reservation_problems=problems)
+    return _with_groups(report, sums) if request.config.groups else report
+
+
+def _with_groups(report: Report, sums: Rollup) -> Report:
+    names = dict.fromkeys(who for frame in report.named_frames.values() for who in frame["identity"].tolist())
+    memberships = find_memberships(report.config.groups, names, report.config.people)
+    return replace(report, memberships=memberships, groups=sum_groups(sums, memberships, report.config))
 
 
 def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
@@ -174,10 +208,11 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
     return times
 
 
-def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFrame, newest: NewestTick) -> Report:
-    """The report of what was gathered."""
+def _add_up(
+    request: Request, scope: Scope, gathered: Gathered, sums: Rollup, spans: pd.DataFrame, newest: NewestTick
+) -> Report:
+    """The report of what was gathered; `sums` are those of the window."""
     window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
-    sums = Rollup(*(tables.concat(list(frames)) for frames in zip(*gathered.rollups[window], strict=True)))
     cards, identities, holds, card_facts, unpartitioned = sums
     facts = tables.last_facts(card_facts)
     earlier = [rollup.cards for other in scope.windows[:-1] for rollup in gathered.rollups[other] if len(rollup.cards)]
@@ -188,11 +223,18 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
     observed_ms = _observed_ms(gaps, window)
     before = request.window.before()
     before_share = _observed_ms(find_gaps(spans, before.start_ms, before.end_ms), before) / before.length_ms
-    unknown_now = gathered.unknown_now
-    if unknown_now is None and newest.seen_ms is not None:
-        unknown_now = read_unknown(history, config, newest.seen_ms)
+    now = gathered.now
+    if now is None and newest.seen_ms is not None:
+        now = read_now(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
+    notes = find_notes(config, gathered.episodes["identity"].unique().tolist())
+    moment = Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0))
+    meant = find_meant(gathered.episodes, notes, moment)
+    meant_hours = meant_gpu_hours(scope._replace(plan=plan), identities, gathered.episodes, meant)
+    episodes = tables.episodes(with_meant(gathered.episodes, meant, moment), window, newest.seen_ms, facts)
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
+    headline = tables.headline(cards)
+    meant_on_cards = meant_card_hours(holds, gathered.episodes, meant, window)
     return Report(
         host=socket.gethostname(),
         driver_versions=sorted(set(spans[_in_window(spans, window)]["driver_version"].dropna())),
@@ -202,29 +244,32 @@ def _add_up(request: Request, scope: Scope, gathered: Gathered, spans: pd.DataFr
         newest_ms=newest.ts_ms,
         policy=config.policy,
         config=config,
-        headline=tables.headline(cards),
+        headline=headline,
         before=tables.headline(tables.concat(earlier)) if earlier and before_share >= LEAST_OBSERVED_BEFORE else None,
         before_observed_share=before_share,
         capacity=tables.capacity(cards, observed_ms, config),
         unpartitioned=tables.unpartitioned(unpartitioned, facts, observed_ms),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
-        reclaim=freed_gpu_hours(holds, gathered.episodes, window, request.reclaim_after_ms),
+        reclaim=freed_gpu_hours(holds, gathered.episodes, meant, window, request.reclaim_after_ms),
         gpus=tables.gpus(cards, facts, config),
-        identities=tables.identities(identities, config),
+        identities=tables.identities(identities, meant_hours, config),
         heatmap=tables.heatmap(cards, window, scope.grid[1], gaps),
         **over_time(scope, sums, facts, gaps)._asdict(),
-        reclaim_curve=freed_gpu_hours(holds, gathered.episodes, window, CURVE_MS),
-        episodes=tables.episodes(gathered.episodes, window, newest.seen_ms, facts),
+        reclaim_curve=freed_gpu_hours(holds, gathered.episodes, meant, window, CURVE_MS),
+        episodes=episodes,
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
         observed_seconds=observed_ms / 1000,
         from_ticks_seconds=(observed_ms - from_rollups_ms) / 1000,
         from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
-        notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window)],
+        notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window), *notes.problems],
         newest_failed=newest.failed,
-        unknown_now=unknown_now or [],
+        unknown_now=now.unknown if now else [],
         instant_only=tables.instant_only(card_facts),
+        # In an hour that is taken in proportion, the sum may be less than what is known of the holds.
+        meant_gpu_hours=min(meant_on_cards, float(headline["gpu_hours"][IDLE_HELD])),
+        now=with_beginnings(now.processes, episodes) if now else None,
     )
 
 

@@ -9,10 +9,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
+from gua_report.people.identities import apply_mapping
 from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, empty_rollup, roll_up
 from gua_report.rollups.reader import read_days, read_spans, read_states
 from gua_report.summary.intervals import overlap
-from gua_report.summary.newest_failed import unknown_at
+from gua_report.summary.now import Now, look_at
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
 from gua_report.summary.tables import concat
 from gua_report.summary.whole_episodes import Known, find_known, follow_episodes, map_people
@@ -38,7 +39,7 @@ class Gathered(NamedTuple):
     rollups: dict[Window, list[Rollup]]
     episodes: pd.DataFrame  # of the last window
     notes: list[str]  # figures that are not exact, since ticks have expired
-    unknown_now: list[str] | None  # uuids of cards; None if the tick that would tell was not read
+    now: Now | None  # None if the tick that would tell was not read
 
 
 def gather_spans(scope: Scope) -> pd.DataFrame:
@@ -69,7 +70,7 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
     reading = {part: _some_days_each(scope.history, part) for part in parts if part.source == FROM_TICKS}
     done, total = 0, sum(map(len, reading.values()))
     cut_hours: list[str] = []
-    unknown_now: list[str] | None = None
+    now: Now | None = None
     for part in parts:
         if part.source != FROM_TICKS:
             for window, start_ms, end_ms in _meet(scope.windows, part.start_ms, part.end_ms):
@@ -81,8 +82,7 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
             found = read_classified(scope.history, first_ms, last_ms, scope.config.policy, scope.config.people)
             if found is not None:
                 known += find_known(scope, found, first_ms)
-                told = None if seen_ms is None else unknown_at(found, seen_ms)
-                unknown_now = unknown_now if told is None else told
+                now = (None if seen_ms is None else look_at(found, seen_ms)) or now
                 for window, start_ms, end_ms in _meet(scope.windows, first_ms, last_ms):
                     rollups[window].append(roll_up(found, start_ms, end_ms, scope.grid))
             done += 1
@@ -91,7 +91,7 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
     if cut_hours:
         hours = ", ".join(cut_hours)
         notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
-    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notes, unknown_now)
+    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notes, now)
 
 
 def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[Window, int, int]]:
@@ -159,8 +159,11 @@ def _read_stretches(plan: DayPlan, days: list[str], read: Callable[[str, str, st
 
 def _find_clashes(identities: pd.DataFrame, people: dict[str, str]) -> set[str]:
     """The days on which two identities of one person are on a card in the same hour."""
-    if not people:
+    if not people or not len(identities):
         return set()
+    names = identities["identity"].unique()
+    if len({apply_mapping(name, people) for name in names}) == len(names):
+        return set()  # nobody has two of them
     key = ["hour_ms", "gpu_uuid", "identity"]
     distinct = map_people(identities[key].drop_duplicates(), people)
     return {day_of(int(ms)) for ms in distinct["hour_ms"][distinct.duplicated(key)].unique()}

@@ -7,15 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.config import Config
 from gua_report.rollups.reader import read_spans
 from gua_report.summary.plan import DayPlan
-from gua_report.ticks.classify import CODE_OF, Classified
 from gua_report.ticks.history import History
-from gua_report.ticks.read_classified import read_classified
 from gua_report.window import Window
 from gua_sample.partition_names import day_of
-from gua_sample.policy import DEFAULT_INTERVAL_MS, LONGEST_GAP_INTERVALS, UNKNOWN
+from gua_sample.policy import DEFAULT_INTERVAL_MS, LONGEST_GAP_INTERVALS
 
 
 class NewestFailed(NamedTuple):
@@ -49,23 +46,6 @@ def look_at_newest(history: History, plan: DayPlan, window: Window, newest_ms: i
     if day in plan.expired:
         return NewestTick(newest_ms, _from_spans(read_spans(plan.path, day, day), newest_ms))
     return NewestTick(newest_ms, _from_ticks(history, window, newest_ms))
-
-
-def read_unknown(history: History, config: Config, seen_ms: int) -> list[str]:
-    """The uuids of cards whose state is unknown at that tick; none if it has expired."""
-    if day_of(seen_ms) not in history.days:
-        return []
-    found = read_classified(history, seen_ms, seen_ms + 1, config.policy, config.people)
-    return (unknown_at(found, seen_ms) if found else None) or []
-
-
-def unknown_at(found: Classified, seen_ms: int) -> list[str] | None:
-    """The uuids of cards whose state is unknown at that tick; None if it is not among those asked for."""
-    (at,) = np.nonzero(found.ticks["ts_ms"].to_numpy()[found.inside] == seen_ms)
-    if not len(at):
-        return None
-    is_unknown = found.states[found.inside][at[-1]] == CODE_OF[UNKNOWN]
-    return [str(uuid) for uuid in found.cards["uuid"][is_unknown]]
 
 
 def _from_ticks(history: History, window: Window, newest_ms: int) -> NewestFailed | None:

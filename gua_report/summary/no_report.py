@@ -17,7 +17,7 @@ def unreadable(history: History) -> StoreError:
 
 def nothing(data_dir: str, window: Window) -> NothingToReport:
     return NothingToReport(
-        f"no ticks {_spell(window)}: run {_doctor(data_dir)} to see why, or give a longer --since, or another"
+        f"no ticks {spell_window(window)}: run {_doctor(data_dir)} to see why, or give a longer --since, or another"
         " --data-dir"
     )
 
@@ -27,10 +27,11 @@ def never_saw_cards(history: History, window: Window) -> str:
     ticks = (history.ticks_of(day) for day in history.days_of(window.start_ms, window.end_ms)[::-1])
     errors = (day[day["ts_ms"] < window.end_ms]["error"].dropna().tolist() for day in ticks)
     error = next((some[-1] for some in errors if some), DRIVER_ERROR)
-    return f"no card was seen {_spell(window)}, as the driver failed ({error}): run {_doctor(history.data_dir)}"
+    return f"no card was seen {spell_window(window)}, as the driver failed ({error}): run {_doctor(history.data_dir)}"
 
 
-def _spell(window: Window) -> str:
+def spell_window(window: Window) -> str:
+    """The window in the middle of a sentence."""
     start, end = (datetime.fromtimestamp(ms / 1000, window.zone) for ms in (window.start_ms, window.end_ms))
     return f"from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}"
 

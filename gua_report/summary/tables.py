@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from gua_report.config import Config
 from gua_report.rollups.hourly_sums import INSTANT_ONLY
 from gua_report.summary.cells import observed_ms
+from gua_report.summary.meant import COLUMNS as MEANT
 from gua_report.ticks.arrays import Integers, pack, unpack
 from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window
@@ -23,6 +25,7 @@ IDENTITY_COLUMNS = [
     "unknown_gpu_hours",
     "idle_held_share",
     "idle_held_cost",
+    "meant_gpu_hours",
 ]
 
 
@@ -50,11 +53,11 @@ def capacity(cards: pd.DataFrame, window_observed_ms: int, config: Config) -> pd
     # A state without a counter has unknown energy; a state without any time has 0 kWh.
     energy_kwh = (_sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
     equivalent = hours / (window_observed_ms / HOUR_MS) if window_observed_ms else hours * np.nan
-    costs = _cost(hours, energy_kwh, config)
+    costs = cost_of(hours, energy_kwh, config)
     return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": costs})
 
 
-def _cost(hours: pd.Series[float], energy_kwh: pd.Series[float], config: Config) -> pd.Series[float]:
+def cost_of(hours: pd.Series[float], energy_kwh: pd.Series[float], config: Config) -> pd.Series[float]:
     """The cost by the prices of the config; unknown without one, or if the energy that it needs is unknown."""
     if config.price_per_gpu_hour is None and config.price_per_kwh is None:
         return hours * np.nan
@@ -63,19 +66,19 @@ def _cost(hours: pd.Series[float], energy_kwh: pd.Series[float], config: Config)
 
 
 def _sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
-    sums = np.bincount(_codes(frame), weights=frame[column].to_numpy(dtype="float64"), minlength=len(STATES))
+    sums = np.bincount(state_codes(frame), weights=frame[column].to_numpy(dtype="float64"), minlength=len(STATES))
     return pd.Series(sums, index=pd.Index(STATES, name="state"))
 
 
 def _by_state(frame: pd.DataFrame, key: str) -> pd.DataFrame:
     """GPU-hours with a column for each state."""
     number, names = pd.factorize(frame[key], use_na_sentinel=False)
-    cell = pack((number, _codes(frame)), [len(STATES)])
+    cell = pack((number, state_codes(frame)), [len(STATES)])
     sums = np.bincount(cell, weights=frame["gpu_ms"].to_numpy(dtype="float64"), minlength=len(names) * len(STATES))
     return pd.DataFrame(sums.reshape(-1, len(STATES)) / HOUR_MS, index=names, columns=list(STATES))
 
 
-def _codes(frame: pd.DataFrame) -> Integers:
+def state_codes(frame: pd.DataFrame) -> Integers:
     return frame["state"].to_numpy(dtype=np.int64)
 
 
@@ -96,10 +99,10 @@ def gpus(cards: pd.DataFrame, facts: pd.DataFrame, config: Config) -> pd.DataFra
         name = state.replace("-", "_")
         frame[f"{name}_gpu_hours"] = hours[state].to_numpy()
         frame[f"{name}_share"] = (hours[state] / hours.sum(axis=1)).to_numpy()
-    idle = cards[_codes(cards) == CODE_OF[IDLE_HELD]]
+    idle = cards[state_codes(cards) == CODE_OF[IDLE_HELD]]
     energy = idle.groupby("gpu_uuid")[["energy_joules", "energy_ms"]].sum().reindex(hours.index, fill_value=0)
     energy_kwh = (energy["energy_joules"] / 3.6e6).where((energy["energy_ms"] > 0) | (hours[IDLE_HELD] == 0))
-    frame["idle_held_cost"] = _cost(hours[IDLE_HELD], energy_kwh, config).to_numpy(dtype="float64")
+    frame["idle_held_cost"] = cost_of(hours[IDLE_HELD], energy_kwh, config).to_numpy(dtype="float64")
     return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
 
 
@@ -122,7 +125,7 @@ def instant_only(card_facts: pd.DataFrame) -> list[str]:
     return [str(uuid) for uuid in found.index[found]]
 
 
-def identities(presences: pd.DataFrame, config: Config) -> pd.DataFrame:
+def identities(presences: pd.DataFrame, meant_gpu_hours: Mapping[str, float], config: Config) -> pd.DataFrame:
     """The hours of each identity. Their cost is by the GPU-hour: whose energy it was is not known."""
     hours = _by_state(presences, "identity")
     used = hours[ACTIVE] + hours[IDLE_HELD]
@@ -130,27 +133,35 @@ def identities(presences: pd.DataFrame, config: Config) -> pd.DataFrame:
     columns.append(hours[IDLE_HELD] / used.where(used > 0))
     price = np.nan if config.price_per_gpu_hour is None else config.price_per_gpu_hour
     columns.append(hours[IDLE_HELD] * price)
+    columns.append(pd.Series([meant_gpu_hours.get(who, 0.0) for who in hours.index], dtype="float64"))
     frame = pd.DataFrame({"identity": hours.index.to_numpy(dtype=object)})
     for name, values in zip(IDENTITY_COLUMNS[1:], columns, strict=True):
         frame[name] = values.to_numpy()
+    return sort_identities(frame)
+
+
+def sort_identities(frame: pd.DataFrame) -> pd.DataFrame:
     order = ["idle_held_gpu_hours", "gpu_hours", "identity"]
     return frame.sort_values(order, ascending=[False, False, True], ignore_index=True)
 
 
 def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
-    """Every hour of the week in the reader's zone: the active share, without unknown time, and the GPUs free."""
+    """Every hour of the week in the reader's zone: the active share, without unknown time, and the GPUs free.
+
+    Both are NaN for an hour of which no state is known.
+    """
     position, hours = pd.factorize(cards["hour_ms"].to_numpy(dtype=np.int64))
     local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
     slots = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)
     start, end = (np.clip(hours + length, window.start_ms, window.end_ms) for length in (0, hour_length_ms))
     observed = pd.Series(np.bincount(slots, weights=observed_ms(start, end, gaps), minlength=7 * 24))
-    slot, state, gpu_ms = slots[position], _codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
+    slot, state, gpu_ms = slots[position], state_codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
     known, active, idle = (
         pd.Series(np.bincount(slot, weights=gpu_ms * counts, minlength=7 * 24))
         for counts in (state != CODE_OF[UNKNOWN], state == CODE_OF[ACTIVE], state == CODE_OF[TRULY_IDLE])
     )
     weekday, hour = unpack(np.arange(7 * 24), [24])
-    shares = {"active_share": active / known, "free_gpus": idle / observed.where(observed > 0)}
+    shares = {"active_share": active / known, "free_gpus": idle / observed.where((observed > 0) & (known > 0))}
     return pd.DataFrame({"weekday": weekday, "hour": hour, **shares})
 
 
@@ -175,8 +186,13 @@ def episodes(found: pd.DataFrame, window: Window, seen_ms: int | None, facts: pd
             "peak_memory_mib": found["peak_memory_mib"].to_numpy(dtype="float64"),
             # An episode that includes the last tick that saw cards is taken to be ongoing.
             "ongoing": False if seen_ms is None else (found["end_ms"] > seen_ms).to_numpy(dtype=bool),
+            **{name: found[name].to_numpy() for name in MEANT},
+            "slurm_job": found["slurm_job"].to_numpy(dtype=object),
         }
     )
     order = ["ongoing", "seconds", "gpu_uuid", "pid"]
     frame = frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
-    return frame if seen_ms is not None else frame.assign(ongoing=pd.Series([None] * len(frame), dtype=object))
+    if seen_ms is not None:
+        return frame
+    not_known = pd.Series([None] * len(frame), dtype=object)
+    return frame.assign(ongoing=not_known, meant_now=not_known)

@@ -116,6 +116,6 @@ def _day_beyond(scope: Scope, edge_ms: int, back: bool) -> str | None:
 
 def map_people(frame: pd.DataFrame, people: dict[str, str]) -> pd.DataFrame:
     """The frame with identities mapped to the people that the configuration names."""
-    if not people or not len(frame):
+    if not people or not len(frame) or people.keys().isdisjoint(frame["identity"].unique()):
         return frame
     return frame.assign(identity=[apply_mapping(identity, people) for identity in frame["identity"].tolist()])

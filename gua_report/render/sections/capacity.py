@@ -6,7 +6,7 @@ import pandas as pd
 
 from gua_report.console.spelling import duration
 from gua_report.render import Options
-from gua_report.render.blocks import STATE, Block, Column, Section, Table, figure
+from gua_report.render.blocks import STATE, Block, Column, Section, Table, figure, in_order
 from gua_report.render.pictures.reclaim import reclaim_picture
 from gua_report.render.values import by_state, records, value
 from gua_report.render.words import amount, clean, gpu, is_missing, number, percent
@@ -49,7 +49,7 @@ def show(report: Report, options: Options) -> list[Section]:
     if priced := currency_of(report):
         columns.append(figure(priced, "cost"))
     blocks: list[Block] = [
-        Table(columns, _states(report).to_dict("records")),
+        Table(columns, in_order(_states(report).to_dict("records"))),
         *_show_unpartitioned(report, options.top),
     ]
     if len(report.reclaim):
@@ -94,7 +94,9 @@ def _caption(report: Report) -> str:
     ]
     known = report.energy_known_share
     measured = "not measured" if is_missing(known) or not known else f"measured for {percent(known)} of the time"
-    parts = ["GPUs: GPU-hours over observed hours", f"kWh: {measured}", *prices]
+    parts = ["GPUs: how many cards that is on average", f"kWh: {measured}", *prices]
+    if (report.identities["meant_gpu_hours"] > 0).any() and len(report.reclaim):
+        parts.append("reclaim: spares what is meant")
     if _unpartitioned(report)["gpu_hours"]:
         parts.append("unpartitioned: of cards with MIG on, what no instance covers, so that nothing can use it")
     return "; ".join(parts) + "."

@@ -45,9 +45,9 @@ def show(report: Report, options: Options) -> list[Section]:
         blocks.append(f"Drivers: {', '.join(clean(version) for version in report.driver_versions)}.")
     blocks += _gaps(report, options.top) if len(report.gaps) else ["No gaps."]
     blocks += _instant_only(report)
-    blocks += [f"Warning: {clean(warning)}" for warning in report.warnings]
+    blocks += [f"Warning: {clean(warning)}" for warning in [*report.warnings, *report.people_problems]]
     blocks += [f"Note: {clean(note)}" for note in report.notes]
-    caption = "Observed time over window time; what no tick covers is a gap, never idle."
+    caption = "Time that no tick covers is a gap, and is never counted as idle."
     return [Section("coverage", "§7 Coverage and data quality", caption, blocks)]
 
 

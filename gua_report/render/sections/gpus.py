@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from gua_report.render import Options
-from gua_report.render.blocks import Bar, Block, Column, Section, Table, figure
+from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Column, Section, Table, figure
 from gua_report.render.sections.capacity import currency_of
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, percent
@@ -46,7 +46,7 @@ def show(report: Report, options: Options) -> list[Section]:
         Column("gpu", lambda row: gpu(row["index"], row["mig_index"])),
         Column("name", lambda row: clean(row["name"]).removeprefix("NVIDIA "), least=6, keep_end=True),
         Column("", lambda row: Bar(tuple(row[share] for share in SHARES.values())), may_go=True),
-        *(figure(state, share, percent) for state, share in SHARES.items()),
+        *(figure(state, SHARES[state], percent) for state in SHOWN_STATES),
         figure("GPU-h", "gpu_hours"),
     ]
     cost = ""
@@ -55,7 +55,7 @@ def show(report: Report, options: Options) -> list[Section]:
         cost = f"; {currency_of(report)}: of its idle-held time"
     rows = report.gpus.to_dict("records")
     blocks: list[Block] = [Table(columns, rows)] if rows else [no_card(report)]
-    caption = "Each card's observed time by state"
+    caption = "How each card spent its observed time"
     if report.gpus["mig_index"].notna().any():
         caption += "; a MIG instance weighs its share of the card"
     return [Section("gpus", "§3 Per GPU", f"{caption}{cost}.", blocks)]

@@ -7,9 +7,9 @@ import pandas as pd
 from gua_report.console.spelling import duration
 from gua_report.render import Options
 from gua_report.render.attention import MOST_UNKNOWN, STALE_MS
-from gua_report.render.blocks import STATE, Bar, Column, Section, Table, figure
+from gua_report.render.blocks import STATE, Bar, Block, Column, Section, Table, figure, in_order
 from gua_report.render.sections.capacity import currency_of
-from gua_report.render.sections.episodes import table_of_episodes, unknown_now
+from gua_report.render.sections.episodes import table_of_episodes, table_of_meant, unknown_now
 from gua_report.render.sections.gpus import names_of, no_card
 from gua_report.render.values import Value, by_state, value
 from gua_report.render.words import amount, clean, is_missing, moment, number, percent, points
@@ -33,6 +33,7 @@ def document(report: Report) -> dict[str, object]:
         "change": None if report.before is None else change,
         "before_observed_share": value("share", report.before_observed_share),
         "ongoing": int(report.episodes["ongoing"].sum()) if report.knows_now else None,
+        "meant": {name: value(name, found) for name, found in _meant(report).items()},
         "unknown_gpus": [clean(uuid) for uuid in report.unknown_now] if report.knows_now else None,
     }
 
@@ -44,24 +45,44 @@ def show(report: Report, options: Options) -> list[Section]:
 def _by_state(report: Report) -> Section:
     shares, total = report.headline["share"], report.headline["gpu_hours"].sum()
     if not total:
-        return Section("headline", "§1 Headline", "GPU time by state.", [no_card(report)])
+        return Section("headline", "§1 Headline", "How the GPU time was spent.", [no_card(report)])
     meanings = _meanings(report.policy)
     columns = [STATE, figure("share", "share", percent), figure("GPU-hours", "gpu_hours")]
     length = duration(report.requested.length_ms / 1000)
     change = "no data before"
     if report.before is not None:
         columns.append(figure("change", "change_share", points))
-        change = f"change: points against the {length} before"
+        by = points(shares[IDLE_HELD] - report.before["share"][IDLE_HELD])
+        moved = "did not change" if by == "0.0" else f"{'rose' if by[0] == '+' else 'fell'} by {by[1:]}"
+        change = f"idle-held {moved} against the {length} before (change: in percentage points)"
     elif report.before_observed_share:
         change = f"not compared with the {length} before, {percent(report.before_observed_share)} of it observed"
     unknown = f", {percent(shares[UNKNOWN])} is unknown" if shares[UNKNOWN] > MOST_UNKNOWN else ""
     columns.append(Column("meaning", lambda row: meanings[row["state"]], least=16, may_go=True))
+    rows = in_order(frame(report).to_dict("records"))
     return Section(
         "headline",
         f"§1 Headline: {percent(shares[IDLE_HELD])} of the GPU time was idle-held{_cost(report)}{unknown}",
-        f"{amount(total)} observed GPU-hours by state; {change}.",
-        [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, frame(report).to_dict("records"))],
+        f"{amount(total)} GPU-hours were observed; {change}.",
+        [Bar(tuple(float(shares[state]) for state in STATES)), Table(columns, rows), *_say_meant(report)],
     )
+
+
+def _meant(report: Report) -> dict[str, float]:
+    """The part of idle-held time in which all that was held was meant; its share is of all observed time."""
+    total = float(report.headline["gpu_hours"].sum())
+    return {
+        "gpu_hours": report.meant_gpu_hours,
+        "share": report.meant_gpu_hours / total if total else float("nan"),
+    }
+
+
+def _say_meant(report: Report) -> list[str]:
+    """A sentence on what is meant, if anything is."""
+    hours, share = _meant(report).values()
+    if not hours:
+        return []
+    return [f"Of which meant: {amount(hours)} GPU-hours, {percent(share)} of all (by notes, or exempt)."]
 
 
 def _cost(report: Report) -> str:
@@ -94,16 +115,26 @@ def _held_now(report: Report, top: int) -> Section:
     if why := unknown_now(report):
         at = f"Idle-held at the newest tick, {moment(newest, report.window.zone)}."
         return Section("headline", title, at, [f"{if_unknown}: {why}."])
-    caption = f"{_at(report)}; GiB: the most the process held."
+    caption = f"{_at(report)}. GiB: the most each has held."
     ongoing = report.episodes[report.episodes["ongoing"].astype(bool)]
     # What is worth most to get back comes first: memory times time; if the memory is not known, time alone decides.
     worth = ongoing.assign(worth=ongoing["peak_memory_mib"] * ongoing["seconds"])
     ongoing = worth.sort_values(["worth", "seconds"], ascending=False, kind="stable")
     unknown = names_of(report, report.unknown_now)
-    blocks = table_of_episodes(report, ongoing, top) or ["Nobody is known to hold a card idle." if unknown else if_none]
+    blocks = _tables(report, ongoing, top) or ["Nobody is known to hold a card idle." if unknown else if_none]
     if unknown:
         blocks.append(f"Not known of GPU {unknown}: the driver did not tell what it is doing, or who is on it.")
     return Section("headline", title, caption, blocks)
+
+
+def _tables(report: Report, ongoing: pd.DataFrame, top: int) -> list[Block]:
+    """What to act on comes first, then what is meant as far as there is room."""
+    is_meant = ongoing["meant_now"].astype(bool)
+    blocks = table_of_episodes(report, ongoing[~is_meant], top)
+    meant = ongoing[is_meant]
+    room = max(top - int((~is_meant).sum()), 0)
+    blocks += table_of_meant(report, meant.head(room))
+    return blocks + ([f"and {len(meant) - room:,} more that are meant"] if len(meant) > room else [])
 
 
 def _at(report: Report) -> str:

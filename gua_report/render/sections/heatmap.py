@@ -23,12 +23,12 @@ def show(report: Report, options: Options) -> list[Section]:
         shares[int(weekday)][int(hour)] = None if is_missing(share) else float(share)
     blocks: list[Block] = [*week_pictures(report)] if options.pictures else [Heatmap(shares)]
     known = any(share is not None for day in shares for share in day)
-    threshold = number(report.policy.utilization_percent)
+    threshold, zone = number(report.policy.utilization_percent), clean(report.timezone)
     return [
         Section(
             "heatmap",
             "§5 Hours of the week",
-            f"Share of GPU time at {threshold}% utilization or more, by hour in {clean(report.timezone)}.",
+            f"When cards were at work, at {threshold}% utilization or more; hours in {zone}.",
             blocks if known else ["Nothing is known of any hour."],
         )
     ]

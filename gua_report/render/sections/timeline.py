@@ -44,5 +44,5 @@ def show(report: Report, options: Options) -> list[Section]:
     if options.is_whole and not options.pictures:
         return []
     picture: list[Block] = [timeline_picture(report)] if len(report.timeline) else ["No card was seen in this window."]
-    caption = f"Each card by state, with whoever was on it; times in {clean(report.timezone)}."
+    caption = f"What each card did, and who was on it. Times are those of {clean(report.timezone)}."
     return [Section("timeline", "Cards over time", caption, picture)]

@@ -22,5 +22,7 @@ def frame(report: Report) -> pd.DataFrame:
 def show(report: Report, options: Options) -> list[Section]:
     if options.is_whole and not options.pictures:
         return []
-    caption = f"GPU-hours by state, in {clean(report.timezone)}; what was not observed is no state."
+    caption = (
+        f"Whether it gets better. Time that was not observed is no state; days are those of {clean(report.timezone)}."
+    )
     return [Section("trend", "Trend", caption, [trend_picture(report)])]

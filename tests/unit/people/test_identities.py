@@ -12,6 +12,8 @@ from gua_report.people.identities import apply_mapping, resolve
 from gua_report.ticks import classify
 from gua_report.ticks.classify import IDENTITY_FACTS as FACTS
 from gua_report.ticks.classify import resolve_all
+from gua_sample.identity import ContainerId, find_container, find_person, find_pod, find_slurm_job
+from gua_sample.processes import _cgroup
 
 ID = "3f2a9c81d0b7" + "0123456789abcdef" * 3 + "cafe"
 OTHER = "e" * 64
@@ -63,8 +65,8 @@ def test_in_a_container_the_names_of_the_host_do_not_apply(cgroup: str, identity
     ("cgroup", "identity"),
     [
         (f"/docker/{OTHER}/docker/{ID}", "docker:3f2a9c81d0b7"),
-        (f"/lxc.payload.lab{DOCKER}", "docker:3f2a9c81d0b7"),
-        (f"/docker/{ID}/lxc/lab", "lxc:lab"),
+        (f"/lxc.payload.lab{DOCKER}", "lxc:lab"),
+        (f"/docker/{ID}/lxc/lab", "docker:3f2a9c81d0b7"),
         (f"/docker/{OTHER}/kubelet.slice{POD_SLICE}/cri-containerd-{ID}.scope", "containerd:3f2a9c81d0b7"),
         (f"/docker/{OTHER}{POD_SLICE}", f"pod:{POD}"),
         (f"/docker/{OTHER};/docker/{OTHER}/docker/{ID}", "docker:3f2a9c81d0b7"),  # cgroup v1
@@ -109,7 +111,12 @@ def test_what_only_looks_like_a_container_is_none(cgroup: str) -> None:
         ("/system.slice/slurmd.service;/slurm/uid_5001/job_4711/step_0", "slurm:4711"),
         (OLLAMA, "unit:ollama.service"),
         ("/system.slice/system-llm.slice/llm@70b.service/worker", "unit:llm@70b.service"),
-        ("/system.slice/outer.service/inner.service", "unit:inner.service"),
+        # Whoever runs in a unit may name what is below it, perhaps after a service that is exempt.
+        ("/system.slice/jupyter.service/ollama.service", "unit:jupyter.service"),
+        (
+            "/machine.slice/systemd-nspawn@x.service/payload/system.slice/ollama.service",
+            "unit:systemd-nspawn@x.service",
+        ),
         ("/system.slice/slurmd.service", "unit:slurmd.service"),
         ("/user.slice/user-0.slice/user@0.service/app.slice/jupyter.service", "unit:jupyter.service"),
         (SESSION, "uid:1000"),  # sudo on a kernel without login uids
@@ -150,12 +157,51 @@ def test_scopes_slices_and_managers_are_not_worth_a_name(cgroup: str | None) -> 
     assert resolve(None, None, None, None, cgroup) == "unknown"
 
 
-@pytest.mark.parametrize("cgroup", [None, DOCKER, JOB, OLLAMA, SESSION])
-def test_the_login_user_comes_first(cgroup: str | None) -> None:
+@pytest.mark.parametrize("cgroup", [SESSION, MANAGER, f"{MANAGER}/app.slice/x.service", f"/user.slice;{SESSION}"])
+def test_the_login_user_comes_first(cgroup: str) -> None:
+    assert resolve(0, 1000, "root", "alice", cgroup) == "alice"
+    assert resolve(1001, 1000, "bob", None, cgroup) == "uid:1000"
+    assert resolve(None, 1000, None, "alice", cgroup) == "alice"
+    assert resolve(None, None, None, "alice", cgroup) == "alice"  # imported
+
+
+@pytest.mark.parametrize("cgroup", [None, "/", JOB, OLLAMA, "/system.slice/cron.service", "/user.slice"])
+def test_outside_of_slices_the_login_user_is_the_owner_or_has_become_root(cgroup: str | None) -> None:
     assert resolve(0, 1001, "root", "bob", cgroup) == "bob"
-    assert resolve(1000, 1001, "alice", None, cgroup) == "uid:1001"
-    assert resolve(1000, 0, "alice", None, cgroup) == "uid:0"
+    assert resolve(1001, 1001, "bob", "bob", cgroup) == "bob"
+    assert resolve(1001, 1001, None, None, cgroup) == "uid:1001"
     assert resolve(None, None, None, "bob", cgroup) == "bob"
+
+
+@pytest.mark.parametrize("login_uid", [1001, 0])
+@pytest.mark.parametrize("cgroup", [None, "/", JOB, OLLAMA, SESSION, "/user.slice/user-1001.slice"])
+def test_nobody_becomes_a_colleague_by_a_login_uid_that_the_process_has_set(cgroup: str | None, login_uid: int) -> None:
+    """Where none is set, as in a job of Slurm's, the kernel lets every process set its own to any number."""
+    assert resolve(1000, login_uid, "alice", "bob", cgroup) == "alice"
+    assert find_person(1000, login_uid, cgroup) == 1000
+
+
+@pytest.mark.parametrize("uid", [0, 1000, 1001])
+@pytest.mark.parametrize("place", ["/system.slice", "/machine.slice", "/user.slice/user-1001.slice"])
+def test_no_container_of_the_machines_becomes_a_colleague_by_a_login_uid(place: str, uid: int) -> None:
+    assert resolve(uid, 1001, "alice", "bob", f"{place}/docker-{ID}.scope") == "docker:3f2a9c81d0b7"
+    assert find_person(uid, 1001, f"{place}/docker-{ID}.scope") is None
+
+
+@pytest.mark.parametrize("parent", ["user-1001.slice", "user-1001.slice/user-1001-x.slice", "user-1001.slice/session"])
+def test_a_container_that_root_put_into_a_colleagues_slice_is_not_the_colleagues(parent: str) -> None:
+    """`docker run --cgroup-parent user-1001.slice` needs no rights but those for Docker."""
+    cgroup = f"/user.slice/{parent}/docker-{ID}.scope"
+    for uid, user in [(0, "root"), (1001, "bob"), (1000, "alice")]:
+        assert resolve(uid, None, user, None, cgroup) == "docker:3f2a9c81d0b7"
+        assert find_person(uid, None, cgroup) is None
+
+
+def test_a_container_that_is_put_below_a_colleagues_is_told_by_its_own_id() -> None:
+    """`docker run --cgroup-parent /docker/ID`, and as a slice where systemd makes the cgroups."""
+    for parent in (f"/docker/{OTHER}", f"/docker.slice/docker-{OTHER}.slice"):
+        assert resolve(0, None, "root", None, f"{parent}/{ID}") == "container:3f2a9c81d0b7"
+        assert resolve(0, None, "root", None, f"{parent}/docker-{ID}.scope") == "docker:3f2a9c81d0b7"
 
 
 @pytest.mark.parametrize("name", [f"docker-{ID}.scope", f"user.slice/libpod-{ID}.scope/container", "lxc.payload.x"])
@@ -163,13 +209,68 @@ def test_a_container_in_the_slice_of_its_own_owner_is_rootless_and_its_owner_kno
     assert resolve(1000, None, "alice", None, f"{MANAGER}/{name}") == "alice"
     assert resolve(1000, None, None, None, f"{MANAGER}/{name}") == "uid:1000"
     # A subordinate uid is no name of the host.
-    assert ":" in resolve(101000, None, "somebody", None, f"{MANAGER}/{name}")
+    assert resolve(101000, None, "somebody", None, f"{MANAGER}/{name}") == "uid:1000"
 
 
 def test_nobody_hides_behind_a_cgroup_he_named_himself() -> None:
     for name in [f"x;/docker/{ID}", f"x;/user.slice/user-1001.slice/docker-{ID}.scope", "x;/system.slice/a.service"]:
-        identity = resolve(1000, None, "alice", None, f"{MANAGER}/{name}")
-        assert identity == "alice"
+        assert resolve(1000, None, "alice", None, f"{MANAGER}/{name}") == "alice"
+        assert resolve(101000, None, None, None, f"{MANAGER}/{name}") == "uid:1000"
+
+
+@pytest.mark.parametrize("name", ["slurm/uid_1001/job_7", "slurmstepd.scope/job_7"])
+def test_nobody_gets_a_colleagues_job_by_naming_a_cgroup_after_it(name: str) -> None:
+    assert resolve(101000, None, None, None, f"{MANAGER}/{name}") == "uid:1000"
+    assert find_slurm_job(f"{MANAGER}/{name}") is None
+    assert find_slurm_job(f"/lxc.payload.lab/{name}") is None
+    assert find_slurm_job(f"{DOCKER}/{name}") is None
+    assert find_slurm_job(f"{POD_SLICE}/{name}") is None
+    assert find_slurm_job(f"/slurm/uid_1000/job_8/step_0/{name}") == "8"
+    assert find_slurm_job(f"/{name}/step_0/libpod-{ID}") == "7"  # the job's own container
+    assert find_slurm_job(f"/{name}/step_0") == "7"
+
+
+@pytest.mark.parametrize(("separator", "stored"), [(b";", "\\x3b"), (b"\r0::", "\\r0::"), (b"\x0b1:x:", "\\x0b1:x:")])
+def test_the_sampler_stores_a_name_with_a_separator_so_that_it_is_one_path(separator: bytes, stored: str) -> None:
+    cgroup = _cgroup(b"0::/user.slice/user-1000.slice/x%b/slurm/uid_1001/job_7\n" % separator)
+    assert cgroup == f"/user.slice/user-1000.slice/x{stored}/slurm/uid_1001/job_7"
+    assert find_slurm_job(cgroup) is None
+
+
+def test_a_container_is_told_with_the_slice_that_it_runs_in() -> None:
+    assert find_container(DOCKER) == ContainerId("docker", "3f2a9c81d0b7", None)
+    assert find_container(f"{MANAGER}/user.slice/libpod-{ID}.scope") == ContainerId("podman", "3f2a9c81d0b7", 1000)
+    assert find_container(SESSION) is None
+    assert find_container(None) is None
+
+
+PODS = "/kubepods.slice/kubepods-burstable.slice"
+POD_SLICE = f"{PODS}/kubepods-burstable-pod0a1b2c3d_1111_2222_3333_444455556666.slice"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "pod"),
+    [
+        (POD_SLICE, "0a1b2c3d111122223333444455556666"),
+        (f"{POD_SLICE}/cri-containerd-{ID}.scope", "0a1b2c3d111122223333444455556666"),
+        (f"/kubepods/besteffort/pod0a1b2c3d-1111-2222-3333-444455556666/{ID}", "0a1b2c3d111122223333444455556666"),
+        (f"{MANAGER}{POD_SLICE}", None),  # named by the user
+        (f"/lxc/kind{POD_SLICE}", None),  # named inside of an LXC container
+        (DOCKER, None),
+        (SESSION, None),
+        (None, None),
+    ],
+)
+def test_the_pod_of_a_container_is_told_if_the_machine_named_it(cgroup: str | None, pod: str | None) -> None:
+    assert find_pod(cgroup) == pod
+
+
+def test_the_key_of_a_container_has_no_dashes_and_lxc_has_none() -> None:
+    assert [one.key for one in map(find_container, (DOCKER, POD_SLICE, "/lxc/web/x")) if one] == [
+        "3f2a9c81d0b7",
+        "0a1b2c3d111122223333444455556666",
+        None,
+    ]
 
 
 def test_an_owner_known_by_name_only_is_enough() -> None:

@@ -31,6 +31,10 @@ def test_the_heatmap_has_every_hour_of_the_week_and_no_guess_for_those_not_seen(
     assert report.heatmap["active_share"].notna().sum() == 1
 
 
+def test_it_is_not_known_how_many_are_free_if_no_card_tells(tmp_path: Path) -> None:
+    assert report_hour(tmp_path, lost(0), lost(1)).heatmap["free_gpus"].isna().all()
+
+
 def test_a_heatmap_leaves_the_unknown_out(tmp_path: Path) -> None:
     assert cell(report_hour(tmp_path, busy(), lost(1)), 0, 0) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from gua_report.config import Config
+from gua_report.render import Options, renderer
 from gua_sample.policy import DEFAULT, STATES
 from tests.lab import (
     ALICE,
@@ -76,6 +78,8 @@ def test_cells_are_fine_in_short_windows_and_days_past_a_month(tmp_path: Path, d
     write(tmp_path, series(MONDAY_MS, 33 * 24, held(), every_ms=HOUR_MS, interval_ms=HOUR_MS))
     report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + round(days * DAY_MS))
     assert report.timeline_cell_seconds * 1000 == cell_ms
+    document = json.loads(renderer("json")(report, Options(("timeline",))))
+    assert document["timeline"]["cell_seconds"] * 1000 == cell_ms
     lengths = report.timeline["end_ms"] - report.timeline["start_ms"]
     assert lengths.max() == cell_ms
     assert report.timeline["idle_held_seconds"].sum() == pytest.approx(days * DAY_MS / 1000)

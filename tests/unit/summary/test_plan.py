@@ -17,7 +17,16 @@ from gua_sample.errors import NothingToReport
 from gua_sample.policy import DEFAULT, Policy
 from tests.damage import overwrite_table
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, busy, gap_seconds, held, report_of, series, write
-from tests.rolling import KEEP_LAST_TWO, assert_same, expire, lab_days, roll_up_days, upkeep
+from tests.rolling import (
+    KEEP_LAST_TWO,
+    assert_same,
+    expire,
+    lab_days,
+    report_of_lab,
+    roll_up_days,
+    rolled_up_days,
+    upkeep,
+)
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Kathmandu"])
@@ -39,7 +48,7 @@ def test_other_thresholds_go_back_to_the_ticks(tmp_path: Path) -> None:
 
 def test_days_whose_ticks_have_expired_are_still_reported(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
+    expected = report_of_lab()
     days = roll_up_days(str(tmp_path))
     expire(tmp_path, *days[:2])
     found = report_of(tmp_path, start, end)
@@ -79,7 +88,7 @@ def test_days_of_other_thresholds_whose_ticks_have_expired_are_left_out_and_said
 
 def test_rollups_that_cannot_be_read_are_passed_over_with_a_note(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
+    expected = report_of_lab()
     (tmp_path / "rollups.sqlite").write_text("garbage, more than sixteen bytes of it")
     found = report_of(tmp_path, start, end)
     assert_same(expected, found)
@@ -101,8 +110,7 @@ def test_a_report_begins_again_if_what_it_was_about_to_read_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a run of gua rollup that marks the days right after the report has looked which of them are left."""
-    start, end = lab_days(tmp_path)
-    upkeep(tmp_path, end + 2 * DAY_MS)
+    start, end = rolled_up_days(tmp_path)
     expected = report_of(tmp_path, start, end)
     runs: list[Done] = []
 
@@ -124,9 +132,8 @@ def test_a_report_begins_again_if_what_it_was_about_to_read_is_removed(
 def test_a_report_does_without_rollups_that_are_damaged(
     tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
-    upkeep(tmp_path, end + 2 * DAY_MS)
+    start, end = rolled_up_days(tmp_path)
+    expected = report_of_lab()
     overwrite_table(tmp_path / "rollups.sqlite", table)
     found = report_of(tmp_path, start, end)
     assert_same(expected, found)
@@ -139,9 +146,8 @@ def test_a_report_does_without_rollups_that_are_damaged(
 
 @pytest.mark.parametrize("expired", [False, True])
 def test_a_stored_day_that_can_not_be_read_costs_that_day_alone(tmp_path: Path, expired: bool) -> None:
-    start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
-    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO if expired else CONFIG)
+    start, end = rolled_up_days(tmp_path, KEEP_LAST_TWO if expired else CONFIG)
+    expected = report_of_lab()
     with closing(sqlite3.connect(tmp_path / "rollups.sqlite", isolation_level=None)) as connection:
         number = number_of("2026-11-14")
         connection.execute("UPDATE card_hour SET card_id = card_id + 999 WHERE day_id = ?", (number,))  # no such cards
@@ -156,8 +162,7 @@ def test_a_stored_day_that_can_not_be_read_costs_that_day_alone(tmp_path: Path, 
 
 
 def test_days_that_only_damaged_rollups_knew_are_a_gap_with_a_reason(tmp_path: Path) -> None:
-    start, end = lab_days(tmp_path)
-    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    start, end = rolled_up_days(tmp_path, KEEP_LAST_TWO)
     overwrite_table(tmp_path / "rollups.sqlite", "card_hour")
     report = report_of(tmp_path, start, end)
     assert "rollups are not used" in report.notes[0]
@@ -170,9 +175,8 @@ def test_days_that_only_damaged_rollups_knew_are_a_gap_with_a_reason(tmp_path: P
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Kathmandu"])
 def test_a_zone_off_the_full_hour_has_expired_days_too(tmp_path: Path, zone: str) -> None:
-    start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end, zone)
-    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    start, end = rolled_up_days(tmp_path, KEEP_LAST_TWO)
+    expected = report_of_lab(zone)
     found = report_of(tmp_path, start, end, zone)
     pd.testing.assert_frame_equal(expected.headline, found.headline, atol=1e-4)
     pd.testing.assert_frame_equal(expected.gaps, found.gaps)
@@ -180,9 +184,8 @@ def test_a_zone_off_the_full_hour_has_expired_days_too(tmp_path: Path, zone: str
 
 
 def test_one_person_with_two_identities_on_a_day_that_expired_is_said(tmp_path: Path) -> None:
-    start, end = lab_days(tmp_path)
-    people = dict.fromkeys(report_of(tmp_path, start, end).identities["identity"], "x")
-    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    start, end = rolled_up_days(tmp_path, KEEP_LAST_TWO)
+    people = dict.fromkeys(report_of_lab().identities["identity"], "x")
     report = report_of(tmp_path, start, end, config=CONFIG._replace(people=people))
     assert report.notes == ["ticks have expired: where one person had two identities at a time, both count"]
 
@@ -215,7 +218,7 @@ def test_the_first_hour_of_a_history_is_not_taken_for_one_that_is_cut(tmp_path: 
 
 def test_who_is_held_at_the_end_of_an_expired_history_is_told_by_its_last_tick(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
+    expected = report_of_lab()
     expire(tmp_path, *roll_up_days(str(tmp_path)))
     found = report_of(tmp_path, start, end)
     assert found.episodes["ongoing"].sum() == expected.episodes["ongoing"].sum()
