@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import time
 from typing import NoReturn
 
@@ -12,6 +13,7 @@ from gua_sample.errors import DriverError, StoreError, TextfileError, UsageError
 from gua_sample.policy import STATES, UNPARTITIONED, card_state
 from gua_sample.records import TIMEOUT, Previous, Reading, Source, Tick
 from gua_sample.rights import become_owner
+from gua_sample.whole_file import replace_file
 
 PROG = "gua-sample"
 DESCRIPTION = """\
@@ -25,11 +27,14 @@ examples:
   gua-sample --interval 30s                note how often it is run
   gua-sample --textfile /var/lib/prometheus/node-exporter/gua.prom
                                            and metrics for Prometheus
+  gua-sample --held-file /run/gua/held     and who holds a card without work,
+                                           for contrib/profile.d/gua.sh
 
 data folder, first that applies: --data-dir, $GUA_DATA_DIR, $STATE_DIRECTORY,
 /var/lib/gua if it exists, $XDG_STATE_HOME/gua (~/.local/state/gua).
 exit status: 0 recorded, 1 failed (recorded all the same, if it was the driver
-or --textfile), 2 wrong usage, 75 the unit logged the same failure this hour.
+or one of these files), 2 wrong usage, 75 the unit logged the same failure this
+hour.
 """
 
 
@@ -51,6 +56,7 @@ def build_parser() -> console.Parser:
         "--simulate", metavar="SEED", nargs="?", const="0", help="sample a made-up laboratory; needs --data-dir"
     )
     parser.add_argument("--textfile", metavar="FILE", help="write the tick's metrics too, for node_exporter; *.prom")
+    parser.add_argument("--held-file", metavar="FILE", help="write who holds a card without work, for a line at login")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--record-timeout", action="store_true", help="for the unit: record that its run was killed")
     return parser
@@ -59,7 +65,7 @@ def build_parser() -> console.Parser:
 def run(options: argparse.Namespace) -> int:
     interval_ms = settings.duration_ms(options.interval) if options.interval is not None else None
     data_dir = settings.data_dir(options.data_dir)
-    textfile = settings.textfile(options.textfile)
+    files = settings.textfile(options.textfile), settings.held_file(options.held_file)
     ts_ms = time.time_ns() // 1_000_000
     if options.record_timeout:
         if service.folder_of_runs() is None:
@@ -67,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         started_ms = service.read_start_ms(ts_ms)
         source = unusable(DriverError(TIMEOUT, "a run had to be killed at its start timeout"))
         killed = tick.run(data_dir, source, None, started_ms, warn, nvml_ms=ts_ms - started_ms)
-        if problem := publish(textfile, data_dir, killed.tick):
+        if problem := publish(files, data_dir, killed.tick):
             warn(str(problem))
         warn(f"{killed.driver_error}: the driver hangs? see 'gua doctor'")
         return 0
@@ -76,10 +82,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         done = tick.run(data_dir, source, interval_ms, ts_ms, warn)
     except StoreError:
-        if problem := publish(textfile, data_dir, None):
+        if problem := publish(files, data_dir, None):
             warn(str(problem))
         raise
-    problem = publish(textfile, data_dir, done.tick)
+    problem = publish(files, data_dir, done.tick)
+    if options.simulate is None:
+        service.ask_for_names((process.cgroup for process in done.tick.processes.values()), data_dir)
     if done.driver_error:
         if problem:
             warn(str(problem))
@@ -90,18 +98,44 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def publish(path: str | None, data_dir: str, taken: Tick | None) -> TextfileError | None:
-    """Write the metrics if a path is given. Errors are returned, not raised: the tick is stored by then."""
-    if path is not None:
+def publish(files: tuple[str | None, str | None], data_dir: str, taken: Tick | None) -> TextfileError | None:
+    """Write the files that are asked for: metrics, and who holds what.
+
+    Errors are returned, not raised: the tick is stored by then.
+    """
+    textfile, held = files
+    if textfile is None and held is None:
+        return None
+    from gua_sample.carried_state import carry_on
+
+    try:
+        become_owner(data_dir)  # a run that failed early may still be root's
+        carried = carry_on(data_dir, taken, warn)
+    except StoreError as error:
+        return TextfileError(f"{textfile or held} is not written: {error}")
+    texts = {}
+    if textfile is not None:
         from gua_sample import metrics
 
-        try:
-            become_owner(data_dir)  # a run that failed early may still be root's
-            metrics.publish(path, data_dir, taken, warn)
-        except TextfileError as problem:
-            return problem
-        except StoreError as problem:
-            return TextfileError(f"{path} is not written: {problem}")
+        known = metrics.read_known(data_dir, taken, warn)
+        texts[textfile] = metrics.describe(taken, carried, os.environ, known)
+    if held is not None and taken is not None:  # without a tick it stays as it is, and is soon too old to be shown
+        from gua_sample import held_file
+
+        texts[held] = held_file.describe(taken, carried)
+    problems = [problem for path, text in texts.items() if (problem := write(path, text))]
+    for problem in problems[1:]:
+        warn(str(problem))
+    return problems[0] if problems else None
+
+
+def write(path: str, text: str) -> TextfileError | None:
+    """Replace a file that everybody may read; returns why that was not possible."""
+    try:
+        replace_file(path, text, mode=0o644, durable=True)
+    except OSError as error:
+        advice = "its folder must be there and open to the user of the sampler"
+        return TextfileError(f"{path} can't be written ({error.strerror}): {advice}")
     return None
 
 

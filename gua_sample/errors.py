@@ -4,7 +4,7 @@ GuaError                exit 1   one line on stderr: what happened and what to d
 ├── UsageError          exit 2   the command line or the configuration is wrong
 ├── NothingToReport     exit 3   all is well, but there is no data in the window
 ├── DriverError         exit 1   NVML could not be used at all; the tick is recorded with its `name`
-├── TextfileError       exit 1   the tick is recorded, but its metrics could not be written
+├── TextfileError       exit 1   the tick is recorded, but its metrics, or who holds what, could not be written
 └── StoreError          exit 1   the partition could not be written or read
     ├── CorruptPartition         it is no partition (any more): the writer sets it aside
     ├── EmptyPartition           nothing has been written to it yet

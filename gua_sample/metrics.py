@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from gua_sample import idle_state, idleness
-from gua_sample.errors import TextfileError
-from gua_sample.identity import UNATTRIBUTED
+from gua_sample import idleness
+from gua_sample.errors import StoreError
+from gua_sample.identity import UNATTRIBUTED, find_container
 from gua_sample.idleness import Carried, ProcessSight, Run, Trace
+from gua_sample.partition_names import CONTAINERS_NAME
 from gua_sample.policy import (
     IDLE_HELD,
     MOST_ACTIVE_FIRST,
@@ -23,7 +25,9 @@ from gua_sample.policy import (
 )
 from gua_sample.processes import printable
 from gua_sample.records import Card, Tick, Usage
-from gua_sample.whole_file import replace_file
+
+if TYPE_CHECKING:
+    from gua_sample.containers import Known
 
 # The error of a run whose tick could not be stored.
 NOT_STORED = "not_stored"
@@ -49,6 +53,7 @@ FAMILIES = {
     "gua_card_status": "1; the status is ok, or what went wrong with the card.",
     "gua_holder": "1; who holds the card or works on it, and in which state.",
     "gua_holder_memory_bytes": "GPU memory that this identity holds on the card.",
+    "gua_container_info": "1; what is known of a container with a process on a card.",
     "gua_process_idle_held_seconds": "For how long the process has held the card without work; 0 if it does not.",
     "gua_last_tick_timestamp_seconds": "When the last tick was taken: all in this file is as of then.",
     "gua_last_success_timestamp_seconds": "When the last tick was taken that saw cards.",
@@ -88,35 +93,22 @@ def escape(text: object) -> str:
     return printable(str(text)).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def publish(path: str, data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> None:
-    """Write the metrics of a tick, or of a run that could not store one, and save the state for the next run."""
-    before = idle_state.load(data_dir) or idleness.NOTHING
-    carried = carry(data_dir, before, tick) if tick else before._replace(errors=before.errors + 1)
+def read_known(data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> Known | None:
+    """The containers that are known; None if there are none, if no process of the tick is in one, or on an error."""
+    if tick is None or not os.path.lexists(os.path.join(data_dir, CONTAINERS_NAME)):
+        return None
+    if not any(find_container(process.cgroup) for process in tick.processes.values()):
+        return None
+    from gua_sample.containers import read_containers  # imported here because few runs need it
+
     try:
-        idle_state.save(data_dir, carried)
-    except OSError as error:
-        if tick:  # without a tick, a StoreError reports the same problem
-            state = os.path.join(data_dir, idle_state.NAME)  # the error's own file name is a random one
-            warn(f"{state} can't be written ({error.strerror}): idle time is looked up in the history each time")
-    text = describe(tick, carried, os.environ)
-    try:
-        replace_file(path, text, mode=0o644, durable=True)
-    except OSError as error:
-        advice = "its folder must be there and open to the user of the sampler, see docs/metrics.md"
-        raise TextfileError(f"{path} can't be written ({error.strerror}): {advice}") from error
+        return read_containers(data_dir)
+    except StoreError as error:
+        warn(str(error))
+        return None
 
 
-def carry(data_dir: str, before: Carried, tick: Tick) -> Carried:
-    """Follow the state that the last run left up to this tick, which is stored or kept already."""
-    if idleness.continues(before, tick):
-        return idleness.follow_tick(before, tick)
-    from gua_sample.look_back import recall  # imported here because few runs need it
-
-    carried = recall(data_dir, tick)
-    return carried._replace(success_ms=carried.success_ms or before.success_ms, errors=before.errors + (not tick.cards))
-
-
-def describe(tick: Tick | None, carried: Carried, environment: Mapping[str, str]) -> str:
+def describe(tick: Tick | None, carried: Carried, environment: Mapping[str, str], known: Known | None = None) -> str:
     """The content of the file."""
     page = Page({label: environment[name] for name, label in CONSTANT_LABELS.items() if environment.get(name)})
     if tick and carried.last:
@@ -132,18 +124,14 @@ def describe(tick: Tick | None, carried: Carried, environment: Mapping[str, str]
             add_card(page, card, runs[carried.last[uuid].key].state)
             add_holders(page, card, seen)
             add_processes(page, card, seen, tick)
+            if known and known.containers:
+                add_containers(page, seen, tick, known)
     add_run(page, tick, carried)
     return page.text()
 
 
-def gpu_label(card: Card) -> str:
-    """The card's index; for a MIG instance `index:mig_index`, as the NVIDIA container toolkit spells it."""
-    index, mig_index = card.facts.gpu_index, card.facts.mig_index
-    return str(index) if mig_index is None else f"{index}:{mig_index}"
-
-
 def add_exporter_card(page: Page, card: Card) -> None:
-    labels = {"gpu": gpu_label(card), "model": card.facts.name or "", "uuid": card.facts.uuid}
+    labels = {"gpu": card.facts.number, "model": card.facts.name or "", "uuid": card.facts.uuid}
     page.add("gpu_idle_device_utilization_percent", card.utilization_percent, **labels)
     page.add("gpu_idle_device_memory_used_bytes", in_bytes(card.memory_used_mib), **labels)
     page.add("gpu_idle_device_memory_total_bytes", in_bytes(card.facts.memory_total_mib), **labels)
@@ -157,7 +145,7 @@ def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> No
     for usage, _, _, trace in seen:
         if usage.type == "graphics":
             continue
-        labels = {"gpu": gpu_label(card), "pid": usage.pid, "process": tick.processes[usage.pid].command or NO_NAME}
+        labels = {"gpu": card.facts.number, "pid": usage.pid, "process": tick.processes[usage.pid].command or NO_NAME}
         page.add("gpu_idle_process_compute_utilization_percent", usage.sm_percent, **labels)
         page.add("gpu_idle_process_memory_used_bytes", in_bytes(usage.memory_mib), **labels)
         idle_memory = None
@@ -168,11 +156,11 @@ def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> No
             page.add("gpu_idle_process_idle_memory_bytes", idle_memory, **labels)
         total = None if total is None or idle_memory is None else total + idle_memory
     if card.facts.status == STATUS_OK:
-        page.add("gpu_idle_memory_total_bytes", total, gpu=gpu_label(card))
+        page.add("gpu_idle_memory_total_bytes", total, gpu=card.facts.number)
 
 
 def add_card(page: Page, card: Card, found: str) -> None:
-    labels = {"gpu": gpu_label(card), "uuid": card.facts.uuid}
+    labels = {"gpu": card.facts.number, "uuid": card.facts.uuid}
     for state in STATES if found in STATES else ():
         page.add("gua_card_state", int(state == found), **labels, state=state)
     page.add("gua_card_status", 1, **labels, status=card.facts.status)
@@ -191,7 +179,7 @@ def add_holders(page: Page, card: Card, seen: Seen) -> None:
     hidden_mib = unattributed_mib(card)
     if hidden_mib is not None:
         states[UNATTRIBUTED], memory[UNATTRIBUTED] = IDLE_HELD, hidden_mib
-    labels = {"gpu": gpu_label(card), "uuid": card.facts.uuid}
+    labels = {"gpu": card.facts.number, "uuid": card.facts.uuid}
     for who, state in states.items():
         page.add("gua_holder", 1, **labels, identity=who, state=state)
         page.add("gua_holder_memory_bytes", in_bytes(memory[who]), **labels, identity=who)
@@ -204,12 +192,24 @@ def add_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> None:
             page.add(
                 "gua_process_idle_held_seconds",
                 seconds(run.since_ms if run.state == IDLE_HELD else None, tick),
-                gpu=gpu_label(card),
+                gpu=card.facts.number,
                 uuid=card.facts.uuid,
                 pid=usage.pid,
                 process=tick.processes[usage.pid].command or NO_NAME,
                 identity=sight.identity,
             )
+
+
+def add_containers(page: Page, seen: Seen, tick: Tick, known: Known) -> None:
+    """Add what is known of the containers that are identities, and of those that are known to be somebody's."""
+    from gua_sample.containers import COLUMNS, runtime_of, tell  # as above
+
+    for usage, sight, _, _ in seen:
+        one = known.find_around(tick.processes[usage.pid].cgroup)
+        if one and (one.is_fact or runtime_of(sight.identity)):
+            told = dict(zip(COLUMNS, tell(sight.identity, one), strict=True))
+            labels = {"identity": sight.identity, **told, "image": one.image}
+            page.add("gua_container_info", 1, **{name: text or "" for name, text in labels.items()})
 
 
 def add_run(page: Page, tick: Tick | None, carried: Carried) -> None:

@@ -10,6 +10,7 @@ JOURNAL_SUFFIX = "-journal"
 SIDECARS = (JOURNAL_SUFFIX, "-wal", "-shm")  # files that SQLite opens beside a database
 PENDING_SUFFIX = ".pending"
 SQLITE_MAGIC = b"SQLite format 3\0"  # first bytes of every SQLite database
+CONTAINERS_NAME = "containers.json"  # in the data folder: see containers.py
 DAY_MS = 86_400_000
 EARLIEST_MS = 1_767_225_600_000  # 2026-01-01: gua is not older, so an earlier clock was never set
 

@@ -11,10 +11,12 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from typing import TypeVar
 
 from gua_sample.records import Boot, Card, Process, Source
 
+Key = TypeVar("Key", int, str)
+Value = TypeVar("Value")
 LOGIN_UID_UNSET = 4294967295
 # Timeout of a tick for names of users.
 ANSWER_SECONDS = 2.0
@@ -48,7 +50,7 @@ def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
         None,
         None,
         None if command is None else printable(command[:-1] if command.endswith(b"\n") else command),
-        _cgroup(read_file(f"{folder}/cgroup")),
+        read_cgroup(pid, proc),
     )
 
 
@@ -76,30 +78,58 @@ def describe_all(
 
 
 def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int, str | None]:
-    """The name of each uid, or None if it has none. Uids without an answer before the timeout are absent.
+    """The name of each uid, or None if it has none. Uids without an answer before the timeout are absent."""
+    return ask_directory(uids, _user_name, seconds)
+
+
+def user_ids(names: Iterable[str], seconds: float = ANSWER_SECONDS) -> dict[str, int | None]:
+    """The uid of each user, or None if there is no such user. Names without an answer before the timeout are absent."""
+    return ask_directory(names, _user_id, seconds)
+
+
+def ask_directory(keys: Iterable[Key], look_up: Callable[[Key], Value], seconds: float) -> dict[Key, Value]:
+    """What the directory of users says of each key. Keys without an answer before the timeout are absent."""
+    found: dict[Key, Value] = {}
+
+    def ask() -> None:
+        for key in sorted(keys):
+            found[key] = look_up(key)
+
+    ends_within(seconds, ask)
+    return dict(found)
+
+
+def ends_within(seconds: float, ask: Callable[[], None]) -> bool:
+    """Whether questions to the directory of users are answered before the timeout.
 
     A directory such as LDAP may hang for minutes, so a thread asks it (which waits without the interpreter's lock). A
     thread that hangs is abandoned: the process exits without waiting for it.
     """
-    names: dict[int, str | None] = {}
     pending = _thread.allocate_lock()
 
-    def ask() -> None:
-        for uid in sorted(uids):
-            names[uid] = _user_name(uid)
+    def ask_and_tell() -> None:
+        ask()
         pending.release()
 
     pending.acquire()
-    with suppress(RuntimeError):  # no thread can be started: all uids stay absent
-        _thread.start_new_thread(ask, ())
-        pending.acquire(timeout=seconds)
-    return dict(names)
+    try:
+        _thread.start_new_thread(ask_and_tell, ())
+    except RuntimeError:  # no thread can be started: nothing is asked
+        return False
+    return pending.acquire(timeout=seconds)
 
 
 def _user_name(uid: int) -> str | None:
     try:
         return printable(pwd.getpwuid(uid).pw_name)
     except (KeyError, OverflowError):  # OverflowError: out of range for this C library
+        return None
+
+
+def _user_id(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):  # ValueError: an impossible name
         return None
 
 
@@ -130,11 +160,17 @@ def _start_time_ms(stat: bytes | None, boot: Boot) -> int | None:
     return boot.time_ms + int(fields[19]) * 1000 // CLOCK_TICKS_PER_SECOND
 
 
-def _cgroup(lines: bytes | None) -> str | None:
+def read_cgroup(pid: int | str, proc: str = "/proc") -> str | None:
     """The cgroup path; on a cgroup v1 host all distinct ones joined by ';' (Slurm is in some hierarchies only)."""
-    paths = [line.split(b":", 2)[-1] for line in (lines or b"").splitlines()]
+    return _cgroup(read_file(f"{proc}/{pid}/cgroup"))
+
+
+def _cgroup(lines: bytes | None) -> str | None:
+    # Not splitlines: users name the groups in their own slice, and the kernel allows all but line feeds in names.
+    paths = [line.split(b":", 2)[-1] for line in (lines or b"").split(b"\n") if line]
     distinct = list(dict.fromkeys(path for path in paths if path != b"/")) or paths[:1]
-    return ";".join(printable(path) for path in distinct) or None
+    # Names may have a ';' too.
+    return ";".join(printable(path).replace(";", "\\x3b") for path in distinct) or None
 
 
 def _number(text: bytes | None) -> int | None:

@@ -39,6 +39,11 @@ class CardFacts(NamedTuple):
     most_compute_slices: int | None = None  # of the physical card
     parent_memory_mib: int | None = None
 
+    @property
+    def number(self) -> str:
+        """The card's index; for a MIG instance `index:mig_index`, as the NVIDIA container toolkit spells it."""
+        return str(self.gpu_index) if self.mig_index is None else f"{self.gpu_index}:{self.mig_index}"
+
 
 # The facts that tell the share of a MIG instance in its card, with its memory_total_mib.
 MIG_FACTS = ("compute_slices", "most_compute_slices", "parent_memory_mib")

@@ -110,13 +110,23 @@ class Opening(NamedTuple):
 def others_who_may_write(data_dir: str) -> Opening | None:
     """The first way for others to write to the data folder; None if there is none."""
     for path in (data_dir, *(os.path.join(data_dir, name) for name in FOLDERS)):
-        try:
-            found = os.stat(path)
-        except OSError:  # missing or hidden from us: opening it will raise the error
-            continue
-        if bits := _bits_of_others(path, found):
-            return _open_to_others(path, found, bits, "decide what is in the history")
+        # Missing or hidden from us: opening it will raise the error.
+        with suppress(OSError):
+            if opening := who_may_write(path, "decide what is in the history"):
+                return opening
     return None
+
+
+def may_be_emptied(path: str, found: os.stat_result) -> bool:
+    """Whether others may remove or rename files of a folder's that are not theirs."""
+    return not found.st_mode & stat.S_ISVTX and bool(_bits_of_others(path, found))
+
+
+def who_may_write(path: str, result: str) -> Opening | None:
+    """How others than its owner may write to the folder, and with which result; None if they can't. Raises OSError."""
+    found = os.stat(path)
+    bits = _bits_of_others(path, found)
+    return _open_to_others(path, found, bits, result) if bits else None
 
 
 def check_folder(data_dir: str) -> str | None:

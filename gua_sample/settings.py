@@ -1,4 +1,4 @@
-"""Parsing of settings: the data folder, the textfile, durations and seeds."""
+"""Parsing of settings: the data folder, files that are asked for, durations and seeds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from gua_sample.errors import UsageError
 
 SYSTEM_DATA_DIR = "/var/lib/gua"
+NOTES_SPOOL = "/var/spool/gua/notes"  # where people say that they hold a card on purpose
+NOTE_SLOTS = 10  # files there that each user may have
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 LONGEST_MS = 100 * 366 * UNITS_MS["d"]
@@ -42,6 +44,15 @@ def textfile(option: str | None) -> str | None:
         raise UsageError(
             f"bad value {option!r} for --textfile: expected a file *.prom, as node_exporter reads no others"
         )
+    return os.path.abspath(option)
+
+
+def held_file(option: str | None) -> str | None:
+    """The absolute path of the file that tells who holds what."""
+    if option is None:
+        return None
+    if not option or os.path.isdir(option):
+        raise UsageError(f"bad value {option!r} for --held-file: expected a file, such as /run/gua/held")
     return os.path.abspath(option)
 
 

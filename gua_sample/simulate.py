@@ -20,7 +20,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 
+from gua_sample.containers import LABEL, MOUNT, Container, Known
 from gua_sample.errors import UsageError
+from gua_sample.identity import find_container
 from gua_sample.policy import STATUS_OK
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Reading, Source, Tick, Usage
 from gua_sample.simulate_plan import (
@@ -44,6 +46,14 @@ from gua_sample.simulate_plan import (
 )
 
 DRIVER_VERSION = "570.133.20"
+# The containers of a week, as they come: name, image, and the owner that a hint names.
+CONTAINERS = (
+    ("eval-sweep", "lab/eval:7", "kim", LABEL),
+    ("resnet50", "pytorch/pytorch:2.5.1", "ada", LABEL),
+    ("sdxl-finetune", "pytorch/pytorch:2.5.1", "omar", LABEL),
+    ("whisper", "lab/whisper:3", "mei", MOUNT),
+    ("tritonserver", "tritonserver:24.10", None, None),
+)
 
 
 def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -> Card:
@@ -105,6 +115,18 @@ class Laboratory:
                 nvml_ms = 4 + mix(FOR_NOISE, ts_ms, self.seed) % 17
                 yield Tick(ts_ms, interval_ms, week.boot, driver_version, nvml_ms, None, cards, processes, cursors)
 
+    def containers(self, start_ms: int, end_ms: int) -> Known:
+        """The containers of the weeks from `start_ms` on that are started before `end_ms`, as gua-containers knows."""
+        known = {}
+        for number in range(self._number(start_ms), self._number(end_ms) + 1):
+            processes = self._plan(number).processes.values()
+            found = [(one.start_time_ms or 0, find_container(one.cgroup)) for one in processes]
+            started = sorted((ms, one.id) for ms, one in found if one and ms < end_ms)
+            for place, (seen_ms, ident) in enumerate(started):
+                name, image, owner, how = CONTAINERS[place % len(CONTAINERS)]
+                known[ident] = Container("docker", name, image, owner, how, None, seen_ms)
+        return Known(known, {})
+
     def _install(self, index: int) -> Hardware:
         name, total_mib, reserved_mib, idle_watts, watts_per_percent = A6000 if role(index) in (0, 4) else A100
         uuid = "GPU-" + make_uuid(FOR_CARD, self.seed, index)
@@ -113,7 +135,10 @@ class Laboratory:
         return Hardware(facts, lost, idle_watts, watts_per_percent, mix(FOR_NOISE, self.seed, index))
 
     def _week(self, ts_ms: int) -> Week:
-        return self._plan((ts_ms - FIRST_REBOOT_MS) // WEEK_MS)
+        return self._plan(self._number(ts_ms))
+
+    def _number(self, ts_ms: int) -> int:
+        return (ts_ms - FIRST_REBOOT_MS) // WEEK_MS
 
     def _plan_week(self, number: int) -> Week:
         last = len(self.hardware) - 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gua_sample import idle_state, metrics
+from gua_sample import carried_state, idle_state
 from gua_sample.idleness import NOTHING, Carried, Run, Trace, follow_tick, runs_now
 from gua_sample.look_back import recall
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
@@ -200,7 +200,7 @@ def test_any_history_gives_the_episodes_of_reports(scenes: list[tuple[Gpu, int, 
 def run(folder: Path, one: Tick) -> Carried:
     """As a run of the sampler does it: the tick is stored, and then told from what there is."""
     write(folder, [one])
-    carried = metrics.carry(str(folder), idle_state.load(str(folder)) or NOTHING, one)
+    carried = carried_state.follow(str(folder), idle_state.load(str(folder)) or NOTHING, one)
     idle_state.save(str(folder), carried)
     return carried
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from gua_sample.carried_state import carry_on
+from gua_sample.containers import FILE_NAME, LABEL, SOCKET, Container, Known, key_of
 from gua_sample.idleness import NOTHING, follow_tick
-from gua_sample.metrics import FAMILIES, describe
+from gua_sample.metrics import FAMILIES, describe, read_known
 from gua_sample.records import Tick
 from tests import lab, repository
 from tests.lab import MONDAY_MS, SECOND_MS, Gpu, Job, busy, free, held, lost, mig, series, tick, unpartitioned
@@ -223,7 +230,7 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     """And every one of the page is there."""
     one = tick(MONDAY_MS, busy(ALICE, BOB))
     one = one._replace(cards=[one.cards[0]._replace(power_watts=123.4)])
-    text = page([one]) + page([tick(MONDAY_MS, error="timeout")])
+    text = page([one]) + page([tick(MONDAY_MS, error="timeout")]) + contained(docker(ID, 1))
     assert names(text) == set(FAMILIES)
     documented = re.findall(r"^\| `(g\w+)` \| (gauge|counter) \|([^|]*)\|", PAGE, re.MULTILINE)
     shown = {}
@@ -233,3 +240,107 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
         shown[name] = kind, re.findall(r'(\w+)="', labels)
     assert {name: (kind, re.findall(r"\w+", labels)) for name, kind, labels in documented} == shown
     assert len(documented) == len(FAMILIES)
+
+
+ID = "3f2a9c81d0b7"
+HINTED = Container("docker", "train", "pytorch", "ada", LABEL, None, 1)
+ROOTLESS = Container("podman", "notebook", None, "alice", SOCKET, 1000, 2)
+KNOWN = Known({ID: HINTED, key_of(ID, 1000): ROOTLESS}, {})
+
+
+def docker(ident: str, pid: int, login_user: str | None = None) -> Job:
+    scope = f"/system.slice/docker-{ident}{'0' * 52}.scope"
+    return Job(pid, "root", uid=0, login_user=login_user, cgroup=scope)
+
+
+def rootless(uid: int, pid: int) -> Job:
+    scope = f"/user.slice/user-{uid}.slice/user@{uid}.service/user.slice/libpod-{ID}{'0' * 52}.scope"
+    return Job(pid, "alice", uid=uid, cgroup=scope)
+
+
+def contained(*jobs: Job, known: Known = KNOWN) -> str:
+    one = tick(MONDAY_MS, held(*jobs))
+    return describe(one, follow_tick(NOTHING, one), {}, known)
+
+
+def test_a_container_on_a_card_is_told_beside_its_identity() -> None:
+    text = contained(docker(ID, 1), docker(ID, 2), docker("0" * 12, 3), rootless(1000, 4), rootless(1001, 5))
+    assert values(text, "gua_container_info") == {
+        f'identity="docker:{ID}",container="train",owner_hint="ada",how="label",image="pytorch"': 1,
+        'identity="alice",container="notebook",owner_hint="",how="socket",image=""': 1,
+    }
+    plain = contained(docker(ID, 1), known=Known({}, {}))
+    assert text.count("gua_holder{") == 3
+    assert "gua_container_info" not in plain
+    assert values(plain, "gua_holder") == {f'gpu="0",uuid="GPU-0",identity="docker:{ID}",state="idle-held"': 1}
+
+
+def test_there_is_one_container_for_each_identity_that_a_query_joins() -> None:
+    """Somebody who logged in to a container is that person, in whichever container."""
+    other = HINTED._replace(name="serve")
+    known = Known({**KNOWN.containers, "0" * 12: other}, {})
+    jobs = docker(ID, 1, login_user="bob"), docker("0" * 12, 2, login_user="bob"), docker(ID, 3)
+    assert [labels.split(",")[0] for labels in values(contained(*jobs, known=known), "gua_container_info")] == [
+        f'identity="docker:{ID}"'
+    ]
+
+
+def test_no_name_of_a_container_breaks_the_file() -> None:
+    evil = HINTED._replace(name='x"} 1\ngua_tick_success 1\n', image="\\", owner='a"b')
+    lines = contained(docker(ID, 1), known=Known({ID: evil}, {})).splitlines()
+    (line,) = (line for line in lines if line.startswith("gua_container_info"))
+    assert line == (
+        f'gua_container_info{{identity="docker:{ID}",container="x\\"}} 1\\\\ngua_tick_success 1\\\\n",'
+        'owner_hint="a\\"b",how="label",image="\\\\"} 1'
+    )
+    assert sum(line.startswith("gua_tick_success") for line in lines) == 1
+
+
+def test_names_are_read_only_if_a_process_is_in_a_container(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("{")
+    lines: list[str] = []
+    for one in (None, tick(MONDAY_MS, held(ALICE)), tick(MONDAY_MS, error="timeout")):
+        assert read_known(str(tmp_path), one, lines.append) is None
+    assert lines == []
+    assert read_known(str(tmp_path), tick(MONDAY_MS, held(docker(ID, 1))), lines.append) is None
+    assert len(lines) == 1
+    assert "names of containers are missing" in lines[0]
+
+
+def publish(data_dir: str, one: Tick, warn: Callable[[str], None]) -> str:
+    """The metrics of a tick, as the sampler writes them."""
+    return describe(one, carry_on(data_dir, one, warn), {}, read_known(data_dir, one, warn))
+
+
+def test_a_file_of_names_that_cant_be_used_costs_no_metric(tmp_path: Path) -> None:
+    (tmp_path / "samples").mkdir()
+    (tmp_path / FILE_NAME).symlink_to("/etc/passwd")
+    lines: list[str] = []
+    text = publish(str(tmp_path), tick(MONDAY_MS, held(docker(ID, 1))), lines.append)
+    assert len(lines) == 1
+    assert values(text, "gua_tick_success") == {"": 1}
+    assert list(values(text, "gua_holder")) == [f'gpu="0",uuid="GPU-0",identity="docker:{ID}",state="idle-held"']
+    (tmp_path / FILE_NAME).unlink()
+    (tmp_path / FILE_NAME).write_text(json.dumps({"version": 1, "containers": {ID: HINTED._asdict()}}))
+    text = publish(str(tmp_path), tick(MONDAY_MS + EVERY_MS, held(docker(ID, 1))), lines.append)
+    assert len(lines) == 1
+    assert len(values(text, "gua_container_info")) == 1
+
+
+@pytest.mark.parametrize(("cgroup", "has_file"), [("/user.slice", True), (docker(ID, 1).cgroup, False)])
+def test_metrics_without_known_containers_do_not_import_what_reads_them(
+    tmp_path: Path, cgroup: str, has_file: bool
+) -> None:
+    (tmp_path / "samples").mkdir()
+    if has_file:
+        (tmp_path / FILE_NAME).write_text("{")
+    code = (
+        "import sys; from gua_sample.cli import publish; from gua_sample.records import *\n"
+        f"processes = {{1: Process(1, *[None] * 6, {cgroup!r})}}\n"
+        "one = Tick(1794787200000, None, Boot('b', 1), None, 1, None, [], processes, [])\n"
+        f"assert publish(({str(tmp_path / 'gua.prom')!r}, None), {str(tmp_path)!r}, one) is None\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "gua_sample.metrics" in done.stdout.split()
+    assert not {"gua_sample.containers", "json"} & set(done.stdout.split())

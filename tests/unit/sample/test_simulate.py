@@ -10,7 +10,9 @@ from itertools import pairwise
 
 import pytest
 
+from gua_sample.containers import LABEL, MOUNT
 from gua_sample.errors import UsageError
+from gua_sample.identity import resolve
 from gua_sample.policy import ACTIVE, DEFAULT, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN, card_state
 from gua_sample.records import Card, Process, Tick, Usage
 from gua_sample.simulate import Laboratory
@@ -365,3 +367,24 @@ def test_memory_of_training_wobbles_now_and_then(week: list[Tick]) -> None:
     wobbly = [counter for counter in sizes.values() if len(counter) > 1 and counter.total() > 200]
     assert wobbly
     assert all(counter.most_common(1)[0][1] > 0.6 * counter.total() for counter in wobbly)
+
+
+def test_its_containers_have_names_and_some_a_hint_at_their_owner() -> None:
+    laboratory = Laboratory(0)
+    ticks = list(laboratory.history(REBOOT_MS, REBOOT_MS + WEEK_MS, 60 * MINUTE_MS))
+    known = laboratory.containers(REBOOT_MS, REBOOT_MS + WEEK_MS)
+    seen = {resolve(*one[2:6], one.cgroup) for tick in ticks for one in tick.processes.values()}
+    identities = {who for who in seen if who.startswith("docker:")}
+    found = {who: known.find(who) for who in identities}
+    assert len(found) >= 4
+    assert None not in found.values()
+    assert {one.how for one in found.values() if one} == {LABEL, MOUNT, None}
+    assert {one.owner for one in found.values() if one} - {None} <= set(NAMES)
+    assert laboratory.containers(REBOOT_MS, REBOOT_MS + WEEK_MS) == known
+
+
+def test_a_container_is_not_known_before_it_starts() -> None:
+    whole, half = (Laboratory(0).containers(REBOOT_MS, REBOOT_MS + days * DAY_MS).containers for days in (6, 2))
+    assert 0 < len(half) < len(whole)
+    assert all(one.seen_ms < REBOOT_MS + 2 * DAY_MS for one in half.values())
+    assert half.items() <= whole.items()
