@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gua_report import config
-from gua_report.config import Config, Reservations, Retention, load_config
+from gua_report.config import Config, Containers, Mail, Notes, Reservations, Retention, load_config
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -47,10 +47,32 @@ def test_every_key_is_read(load: Load) -> None:
         rollup_days = 3650
         [reservations]
         file = "/etc/gua/reservations.csv"
+        folder = "/var/spool/gua/jobs"
         redis = "redis://localhost:6379/0"
         [people]
         "docker:3f2a9c81d0b7" = "alice"
         "uid:1005" = "Bob Müller"
+        [groups]
+        vision = ["alice", "@vision"]
+        nobody = []
+        [exempt]
+        "unit:ollama.service" = "serves the laboratory"
+        [containers]
+        owner_label = "org.example.owner"
+        [notes]
+        spool = "/srv/notes"
+        [mail]
+        domain = "lab.example"
+        administrator = "gpu-admins@lab.example"
+        from = "gua@lab.example"
+        smtp = "smtp://mail.lab.example:587"
+        smtp_user = "gua"
+        password_file = "/etc/gua/smtp-password"
+        ca_file = "/etc/ssl/lab.pem"
+        [mail.addresses]
+        "Bob Müller" = "bob@elsewhere.example"
+        [mail.groups]
+        vision = "head.of.vision@lab.example"
         """
     ) == Config(
         Policy(5.0, 200.5, 2048.0),
@@ -59,13 +81,29 @@ def test_every_key_is_read(load: Load) -> None:
         "€",
         {"docker:3f2a9c81d0b7": "alice", "uid:1005": "Bob Müller"},
         Retention(90, 30, 3650),
-        Reservations("/etc/gua/reservations.csv", "redis://localhost:6379/0"),
+        Reservations("/etc/gua/reservations.csv", "/var/spool/gua/jobs", "redis://localhost:6379/0"),
+        {"vision": ("alice", "@vision"), "nobody": ()},
+        {"unit:ollama.service": "serves the laboratory"},
+        Containers("org.example.owner"),
+        Notes("/srv/notes"),
+        Mail(
+            "lab.example",
+            "gpu-admins@lab.example",
+            "gua@lab.example",
+            "smtp://mail.lab.example:587",
+            "gua",
+            "/etc/gua/smtp-password",
+            "/etc/ssl/lab.pem",
+            {"Bob Müller": "bob@elsewhere.example"},
+            {"vision": "head.of.vision@lab.example"},
+        ),
     )
 
 
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
     assert load("") == DEFAULTS
-    assert load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n") == DEFAULTS
+    assert load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n") == DEFAULTS
+    assert load("[mail]\n[mail.addresses]\n[mail.groups]\n") == DEFAULTS
     assert load("policy.process_memory_mib = 0") == DEFAULTS._replace(policy=DEFAULT._replace(process_memory_mib=0.0))
 
 
@@ -116,7 +154,7 @@ def test_a_system_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, mo
     [
         (
             "[polcy]\nx = 1",
-            ["unknown table, 'polcy' = {'x': 1}", "policy, price, retention, reservations, people", "mean policy?"],
+            ["unknown table, 'polcy' = {'x': 1}", "policy, price, retention, reservations, containers", "mean policy?"],
         ),
         ("[Price]", ["unknown table, 'Price'", "did you mean price?"]),
         ("[policy]\nutilisation_percent = 5", ["'utilisation_percent' = 5", "did you mean utilization_percent?"]),
@@ -159,6 +197,27 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
         ("[people]\nbob.smith = 'Bob'", ["'bob' = {'smith': 'Bob'}", "a name in quotes"]),
         ("[people]\nbob = ' '", ["'bob' = ' '", "a name in quotes"]),
         ('[people]\nbob = "a\\nb"', [r"'a\nb'", "without control characters"]),
+        ("[mail]\ndomain = 'lab example'", ["'domain' = '...' in [mail]", "a domain such as"]),
+        ("[mail]\nadministrator = 'root'", ["'administrator' = '...'", 'one address such as "root@localhost"']),
+        ("[mail]\nadministrator = ['a@b', 'c@d']", ["'administrator' = '...'", "one address"]),
+        ("[mail]\nfrom = 'Ada <ada@lab.example>'", ["'from' = '...'", "one address"]),
+        ("[mail]\nsmtp = 'mail.lab.example'", ["'smtp' = ", "a URL such as", "without a login"]),
+        ("[mail]\nsmtp_user = 'gü'", ["'smtp_user' = ", "a name in ASCII"]),
+        ("[mail]\npassword_file = 'x'", ["'password_file' = ", "the absolute path of a file"]),
+        ("[mail]\nca_file = 1", ["'ca_file' = '...'", "the absolute path of a file"]),
+        ("[mail]\naddresses = 'x'", ["mail.addresses = 'x'", "expected a table, [mail.addresses]"]),
+        ("[mail.addresses]\nada = 'ben@x,eva@x'", ["'ada' = 'ben@x,eva@x' in [mail.addresses]", "one address"]),
+        ('[mail.addresses]\nada = "a@b\\nBcc: c@d"', [r"'a@b\nBcc: c@d'", "one address"]),
+        ('[mail.addresses]\n"a\\n" = "a@b"', [r"bad key 'a\n' in [mail.addresses]", "without control characters"]),
+        ("[mail.groups]\nvision = ['a@b']", ["'vision' = ['a@b'] in [mail.groups]", "one address"]),
+        ("['mail.addresses']\nada = 'a@b'", ["unknown table, 'mail.addresses'"]),
+        ("[mail]\nadministrators = 'a@b'", ["unknown key in [mail], 'administrators' = '...'", "mean administrator?"]),
+        ("[mail.adresses]\nada = 'a@b'", ["unknown key in [mail], 'adresses' = '...'", "did you mean addresses?"]),
+        ("[mail]\nsmtp = 'smtp://h'", ["[mail] has 'smtp' but no 'from': add it"]),
+        ("[mail]\nca_file = '/ca'", ["[mail] has 'ca_file' but no 'smtp': add it"]),
+        ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\nsmtp_user = 'gua'", ["'smtp_user' but no 'password_file'"]),
+        ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\npassword_file = '/p'", ["'password_file' but no 'smtp_user'"]),
+        ("[mail]\nsmtp_user = 'gua'\npassword_file = '/p'", ["[mail] has 'smtp_user' but no 'smtp': add it"]),
     ],
 )
 def test_a_wrong_value_names_itself_and_what_was_expected(load: Load, text: str, said: list[str]) -> None:
@@ -173,6 +232,20 @@ def test_a_wrong_value_names_itself_and_what_was_expected(load: Load, text: str,
         "[reservations]\nrediss = 'redis://gua:hunter2/@@host'",
         "[reservation]\nredis = 'redis://:hunter2@host'",
         "reservations = 'redis://:hunter2@host'",
+        "[mail]\npassword = 'hunter2'",
+        "[mail]\npassword_file = 'hunter2'",
+        "[mail]\nsmtp = 'smtp://gua:hunter2@host'",
+        "[mail]\nsmtp = 'hunter2'",
+        "[mail]\nsmtp_user = ['hunter2']",
+        "[mail]\nadministrator = 'hunter2'",
+        "[mail.password]\nx = 'hunter2'",
+        "[mail]\naddresses = {smtp_password = 'hunter2'}",
+        "mail = 'hunter2'",
+        "[mails]\npassword = 'hunter2'",
+        "[email]\nsmtp_secret = 'hunter2'",
+        "[price]\npassword = 'hunter2'",
+        "smtp_password = 'hunter2'",
+        "password = 'hunter2'",
     ],
 )
 def test_no_message_shows_a_password(load: Load, text: str) -> None:
@@ -214,7 +287,7 @@ lines = st.builds("[{}]\n{} = {}".format, tables, keys, values)
 @given(lines | st.builds("{} = {}".format, tables | keys, values) | st.text(max_size=40))
 @example("\r")
 @example("\ufeff[price]")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_whatever_the_file_holds_is_a_config_or_one_line_of_error(load: Load, text: str) -> None:
     with suppress(UnicodeEncodeError):  # lone surrogates can't be in a file
         message = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gua_report import config
+from gua_report.config import rules
 from gua_sample.policy import DEFAULT
 from tests.integration.install.checkout import (
     LIBRARY,
@@ -28,6 +30,8 @@ from tests.integration.install.checkout import (
 )
 from tests.repository import ROOT
 
+COMMANDS = ("gua", "gua-sample", "gua-report", "gua-containers")
+SPOOL = "var/spool/gua/notes"
 pytestmark = pytest.mark.timeout(600)  # for a busy machine: an installation takes some 20 s of CPU
 
 
@@ -41,8 +45,11 @@ def test_nothing_else_is_installed_outside_the_environment(installed: Path) -> N
         "/etc/systemd/system/gua-.service.d/10-readers.conf",
         "/etc/systemd/system/gua-sample.timer.d/10-interval.conf",
         "/usr/local/bin/gua",
+        "/usr/local/bin/gua-containers",
         "/usr/local/bin/gua-report",
         "/usr/local/bin/gua-sample",
+        "/usr/local/lib/systemd/system/gua-containers.path",
+        "/usr/local/lib/systemd/system/gua-containers.service",
         "/usr/local/lib/systemd/system/gua-rollup.service",
         "/usr/local/lib/systemd/system/gua-rollup.timer",
         "/usr/local/lib/systemd/system/gua-sample.service",
@@ -51,7 +58,7 @@ def test_nothing_else_is_installed_outside_the_environment(installed: Path) -> N
     ]
     manifest = (installed / "opt/gua/installed-files").read_text().splitlines()
     assert [path for path in manifest if not path.endswith("/")] == files(installed)
-    for name in ("gua", "gua-sample", "gua-report"):
+    for name in COMMANDS:
         assert os.readlink(installed / "usr/local/bin" / name) == f"/opt/gua/bin/{name}"
 
 
@@ -69,7 +76,7 @@ def test_the_environment_holds_the_program_and_its_pages(installed: Path) -> Non
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} | {"README.md", "CHANGELOG.md", "LICENSE"}
     assert set(os.listdir(environment / "share/doc/gua")) == pages
     commands = set(os.listdir(environment / "bin"))
-    assert {"gua", "gua-sample", "gua-report"} < commands
+    assert {*COMMANDS} < commands
     assert not [name for name in commands if name.startswith("pip")]
 
 
@@ -97,9 +104,17 @@ def test_bytecode_is_there_and_names_the_files_as_they_will_be(checkout: Checkou
 
 def test_everybody_may_read_all_of_it_and_nobody_write(installed: Path) -> None:
     for path in installed.rglob("*"):
+        if path == installed / SPOOL:
+            continue
         mode = path.lstat().st_mode
         assert path.is_symlink() or (mode & 0o022 == 0 and mode & 0o444 == 0o444), path
         assert not path.is_dir() or path.is_symlink() or mode & 0o111 == 0o111, path
+
+
+def test_everybody_may_put_a_note_into_the_spool_and_nobody_list_it(installed: Path, upgraded: Path) -> None:
+    for target in (installed, upgraded):
+        found = (target / SPOOL).lstat()
+        assert (stat.S_ISDIR(found.st_mode), stat.S_IMODE(found.st_mode)) == (True, 0o1733)
 
 
 def test_what_was_installed_samples(installed: Path, tmp_path: Path) -> None:
@@ -132,12 +147,21 @@ def test_the_choice_of_an_interval_survives_an_upgrade(upgraded: Path) -> None:
     assert "10-interval.conf" in (upgraded / "opt/gua/installed-files").read_text()
 
 
-def test_the_default_interval_takes_the_choice_back(checkout: Checkout, few_wheels: Path, upgraded: Path) -> None:
+def test_the_choice_of_asking_for_containers_survives_an_upgrade(upgraded: Path) -> None:
+    assert "/gua-containers.path\n" in (upgraded / "opt/gua/installed-files").read_text()
+    assert (upgraded / "usr/local/lib/systemd/system/gua-containers.service").exists()
+
+
+def test_the_defaults_take_the_choices_back(checkout: Checkout, few_wheels: Path, upgraded: Path) -> None:
     target = copy_tree(upgraded, upgraded.parent / "every 30 s")
-    done = checkout.make("install", f"DESTDIR={target}", f"WHEELS={few_wheels}", "INTERVAL=30s", variables=NO_INDEX)
+    defaults = ("INTERVAL=30s", "CONTAINERS=no")
+    done = checkout.make("install", f"DESTDIR={target}", f"WHEELS={few_wheels}", *defaults, variables=NO_INDEX)
     assert (done.returncode, done.stderr) == (0, "")
     assert not (target / "etc/systemd/system/gua-sample.timer.d").exists()
-    assert "10-interval.conf" not in (target / "opt/gua/installed-files").read_text()
+    assert not list((target / "usr/local/lib/systemd/system").glob("gua-containers*"))
+    listed = (target / "opt/gua/installed-files").read_text()
+    assert "10-interval.conf" not in listed
+    assert "systemd/system/gua-containers" not in listed
 
 
 def test_the_choice_of_extras_survives_an_upgrade(upgraded: Path, installed_by_user: tuple[Path, object]) -> None:
@@ -194,12 +218,13 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
     target = copy_tree(upgraded, tmp_path / "target")
     (target / "var/lib/gua/samples").mkdir(parents=True)
     (target / "var/lib/gua/samples/2026-11-16.sqlite").touch()
+    (target / SPOOL / "1001.0").touch()
 
     done = checkout.make("uninstall", f"DESTDIR={target}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-3:] == [
         "kept /etc/gua/gua-sample.env, which was edited",
-        "kept the history in /var/lib/gua and its owner, the user gua",
+        f"kept the history in /var/lib/gua and its owner, the user gua, and people's notes in /{SPOOL}",
         "to remove them too: sudo make uninstall PURGE=1",
     ]
     assert files(target) == [
@@ -207,6 +232,7 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
         "/etc/systemd/system/gua-.service.d/10-readers.conf",  # who may read what is kept
         "/etc/systemd/system/gua-sample.service.d/own.conf",
         "/var/lib/gua/samples/2026-11-16.sqlite",
+        f"/{SPOOL}/1001.0",
     ]
     assert sorted(os.listdir(target)) == ["etc", "var"]  # no empty folders either
 
@@ -218,6 +244,7 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
     assert (purged.returncode, purged.stderr) == (0, "")
     assert files(target) == ["/etc/systemd/system/gua-sample.service.d/own.conf"]
     assert not (target / "var/lib/gua").exists()
+    assert not (target / "var/spool/gua").exists()
 
 
 def test_a_purge_takes_away_edited_configuration_too(checkout: Checkout, upgraded: Path, tmp_path: Path) -> None:
@@ -263,11 +290,11 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
     assert "%h" not in sample + rollup
     page = "file:/home/an%%20na/.local/share/gua/share/doc/gua/operations.md"
     assert f"Documentation={page}\n" in (units / "gua-sample.timer").read_text()
-    for name in ("gua", "gua-sample", "gua-report"):
+    for name in COMMANDS:
         assert os.readlink(home / ".local/bin" / name) == f"{environment}/bin/{name}"
     assert files(target, without=environment) == sorted(
         [f"{USER_HOME}/.config/systemd/user/{path.relative_to(units)}" for path in units.rglob("*") if path.is_file()]
-        + [f"{USER_HOME}/.local/bin/{name}" for name in ("gua", "gua-sample", "gua-report")]
+        + [f"{USER_HOME}/.local/bin/{name}" for name in COMMANDS]
     )
 
 
@@ -296,7 +323,7 @@ def test_the_example_shows_every_setting(tmp_path: Path) -> None:
     shown = config.load_config(str(tmp_path / "gua.toml"))
     assert shown.policy == DEFAULT
     assert shown.currency == config.DEFAULT_CURRENCY
-    for table, keys in config.TABLES.items():
+    for table, keys in rules.TABLES.items():
         assert f"\n[{table}]\n" in settings
         for key in keys:
             assert re.search(f"^{key} = ", settings, re.MULTILINE), key

@@ -1,0 +1,78 @@
+"""What each key of the configuration may be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gua_report.console.addresses import is_address, is_domain, parse_server
+
+
+class Rule(NamedTuple):
+    expected: str
+    accepts: Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    # `type` excludes bool, an int to Python; nan compares as false; an int may be too large for a float.
+    return type(value) in (int, float) and 0 <= value <= sys.float_info.max
+
+
+def is_name(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and bool(value.strip())
+
+
+PERCENT = Rule("a number from 0 to 100", lambda value: _is_number(value) and value <= 100)
+MEMORY = Rule("a number of MiB, 0 or more", _is_number)
+PRICE = Rule("a number, 0 or more", _is_number)
+CURRENCY = Rule(
+    'a text of 1 to 12 printable characters, such as "EUR"', lambda value: is_name(value) and len(value) <= 12
+)
+DAYS = Rule("a whole number of days, 1 or more", lambda value: type(value) is int and value >= 1)
+DAYS_OR_NONE = Rule("a whole number of days, 0 or more", lambda value: type(value) is int and value >= 0)
+FILE = Rule("the path of a CSV file, in quotes", is_name)
+REDIS = Rule(
+    'a URL such as "redis://localhost:6379/0"',
+    lambda value: is_name(value) and value.startswith(("redis://", "rediss://", "unix://")),
+)
+FOLDER = Rule("the absolute path of a folder, in quotes", lambda value: is_name(value) and value.startswith("/"))
+PATH = FOLDER._replace(expected="the absolute path of a file, in quotes")
+LABEL = Rule('the name of a label in quotes, such as "gua.owner"', is_name)
+PERSON = Rule("a name in quotes, without control characters", is_name)
+MEMBERS = Rule(
+    'a list of people and of Unix groups, such as ["ada", "@vision"]',
+    lambda value: isinstance(value, list) and all(map(is_name, value)),
+)
+REASON = Rule("a reason in quotes, without control characters", is_name)
+DOMAIN = Rule('a domain such as "lab.example"', lambda value: is_name(value) and is_domain(value))
+ADDRESS = Rule('one address such as "root@localhost"', lambda value: is_name(value) and is_address(value))
+SMTP = Rule(
+    'a URL such as "smtp://mail.lab.example:587" or "smtps://mail.lab.example:465", without a login',
+    lambda value: is_name(value) and parse_server(value) is not None,
+)
+USER = Rule("a name in ASCII, in quotes", lambda value: is_name(value) and value.isascii())
+
+TABLES = {
+    "policy": {"utilization_percent": PERCENT, "process_memory_mib": MEMORY, "unattributed_memory_mib": MEMORY},
+    "price": {"per_gpu_hour": PRICE, "per_kwh": PRICE, "currency": CURRENCY},
+    "retention": {"raw_days": DAYS, "csv_days": DAYS_OR_NONE, "rollup_days": DAYS},
+    "reservations": {"file": FILE, "folder": FOLDER, "redis": REDIS},
+    "containers": {"owner_label": LABEL},
+    "notes": {"spool": FOLDER},
+    "mail": {
+        "domain": DOMAIN,
+        "administrator": ADDRESS,
+        "from": ADDRESS,
+        "smtp": SMTP,
+        "smtp_user": USER,
+        "password_file": PATH,
+        "ca_file": PATH,
+    },
+}
+# Tables whose keys are names, so that any key is valid: identities, groups, identities or people, people, groups.
+NAMES = {"people": PERSON, "groups": MEMBERS, "exempt": REASON, "mail.addresses": ADDRESS, "mail.groups": ADDRESS}
+NEEDED_IN_MAIL = (
+    *(("smtp", "from"), ("smtp_user", "smtp"), ("ca_file", "smtp")),
+    *(("smtp_user", "password_file"), ("password_file", "smtp_user")),
+)

@@ -1,0 +1,47 @@
+"""The tables of the configuration that are more than a value or two, with their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from gua_sample.settings import NOTES_SPOOL
+
+
+class Retention(NamedTuple):
+    """Days for which each kind of data is kept; None: for ever."""
+
+    raw_days: int | None = None
+    csv_days: int | None = None
+    rollup_days: int | None = None
+
+
+class Reservations(NamedTuple):
+    """Sources of reservations; None: not configured."""
+
+    file: str | None = None
+    folder: str | None = None  # of such files, one for each Slurm job
+    redis: str | None = None
+
+
+class Containers(NamedTuple):
+    owner_label: str = "gua.owner"  # a container's label that names its owner
+
+
+class Notes(NamedTuple):
+    spool: str = NOTES_SPOOL
+
+
+class Mail(NamedTuple):
+    """How mail leaves this machine, and who has which address; what is None or missing is not guessed."""
+
+    domain: str | None = None  # ada has the address ada@domain
+    administrator: str | None = None
+    sender: str | None = None  # None: as the machine's sendmail makes it
+    smtp: str | None = None  # None: by the machine's sendmail
+    smtp_user: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    addresses: Mapping[str, str] = MappingProxyType({})  # by person; they go before the domain
+    groups: Mapping[str, str] = MappingProxyType({})  # of the heads, by name of the group
