@@ -7,6 +7,8 @@ RUNS = $(VENV)/.runs
 export PIP_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# As some images set it: then every worker would compile all tests, and every command all of gua, again and again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test-deps test test-real torture test-pandas-2 test-all lint format bench truth install uninstall install-user uninstall-user wheels clean
@@ -30,8 +32,11 @@ demo: $(RUNS) ## the report of a simulated laboratory; needs no GPU
 	@$(BIN)/gua demo
 
 # Debian's and Ubuntu's names. Without them, the tests that need them are skipped, and say so; CI allows none of that.
-TEST_PACKAGES = prometheus prometheus-node-exporter redis-server chromium chromium-driver
-APT_INSTALL = apt-get install --quiet --yes --no-install-recommends
+# podman with what containers need in a guest: an image is made from busybox, a user's runtime needs a bus and subuids.
+PODMAN = podman runc uidmap netavark busybox-static dbus-user-session
+# Postfix takes the place of another mail program, and asks how to be set up unless it is told not to.
+TEST_PACKAGES = prometheus prometheus-node-exporter redis-server chromium chromium-driver postfix zsh slurm-wlm munge $(PODMAN)
+APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends
 test-deps: ## as root: install the servers and the browser that tests use (apt)
 	$(APT_INSTALL) $(TEST_PACKAGES) || { apt-get update --quiet && $(APT_INSTALL) $(TEST_PACKAGES); }
 
@@ -83,6 +88,7 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/sampler.py
 	$(BIN)/python benchmarks/status.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/groups.py
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/truth.py
 
@@ -92,7 +98,7 @@ truth: $(STAMP) ## how true the hours are: a week of which all is known; TRUTH=-
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
 # SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group INTERVAL=15s
-# PURGE=1.
+# CONTAINERS=yes|no (a root service asks Docker and podman for the names of containers; default no) PURGE=1.
 # As install.sh has the defaults, which differ for users, and make hands it what is set, nothing is repeated here.
 install: ## as root: sample this machine from now on; again to upgrade
 uninstall: ## the reverse; the history stays, unless PURGE=1 is given

@@ -18,9 +18,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import peer, rollups
-from benchmarks.figures import Bounds, median, run_once
+from benchmarks.figures import Bounds, Cost, median, ratio, run_once
 from benchmarks.rollups import CARDS, DAYS, END_MS, report_command
+from gua_report.people.containers import write_containers
+from gua_sample.containers import FILE_NAME as CONTAINERS_NAME
+from gua_sample.containers import SOCKET, Container, Known
 from gua_sample.partition_names import DAY_MS, samples_dir
+from gua_sample.simulate import Laboratory
 
 IMPORTS = [sys.executable, "-c", "import pandas, tabulate"]
 START_MS = END_MS - DAYS * DAY_MS
@@ -28,6 +32,7 @@ TICKS, ROLLUPS = "ticks", "rollups"  # data folders, by what a report takes of t
 RUNS = 3
 RUNS_FROM_ROLLUPS = 3  # in each of those
 SHORT_RUNS = 15
+NAMED, NAME_TURNS = 200, 15  # containers that are known
 
 
 def compare_with_peer(folder: Path, bounds: Bounds) -> None:
@@ -86,6 +91,28 @@ def compare_with_imports(folder: Path, bounds: Bounds) -> None:
     bounds.show("1 h window over importing pandas and tabulate", mine / floor, "x", 1.5)
 
 
+def measure_names(data_dir: Path, bounds: Bounds) -> None:
+    """What it costs to know the names of containers: with and without the file, in turn."""
+    command, file = month(data_dir), data_dir / CONTAINERS_NAME
+    known = dict(Laboratory(rollups.SEED, CARDS).containers(START_MS, END_MS).containers)
+    own = len(known)
+    for number in range(NAMED - own):
+        one = Container("podman", f"job-{number}", "image", f"user{number}", SOCKET, 1000 + number, END_MS)
+        known[f"{number:012x}"] = one
+    turns: list[tuple[Cost, Cost]] = []
+    for _ in range(NAME_TURNS + 1):
+        plain = run_once(command)
+        write_containers(str(data_dir), Known(known, {}))
+        turns.append((plain, run_once(command)))
+        file.unlink()
+    plain_seconds, named_seconds = ([cost.cpu_seconds for cost in costs] for costs in zip(*turns[1:], strict=True))
+    seconds, without = statistics.median(named_seconds), statistics.median(plain_seconds)
+    print(
+        f"  ({DAYS} days from rollups, {own} of {NAMED} containers seen: CPU {seconds:.2f} s, without {without:.2f} s)"
+    )
+    bounds.show("CPU with names of containers over without", ratio(named_seconds, plain_seconds), "x", 1.1)
+
+
 def month(data_dir: Path) -> list[str]:
     return report_command(data_dir, START_MS)
 
@@ -116,6 +143,7 @@ def main() -> int:
         rollups.record_last_tick(stored)
         compare_with_imports(folder, bounds)
         compare_sources(folder, bounds)
+        measure_names(stored, bounds)
         compare_with_peer(folder, bounds)
         rollups.measure_year(folder / "year", bounds)
     return int(bounds.failed)

@@ -14,11 +14,13 @@ VERBS = {
     "report": ("gua_report.commands.report", "how much was idle-held, whose, since when"),
     "status": ("gua_report.commands.status", "what each card is doing now, who is on it, since when"),
     "free": ("gua_report.commands.free", "cards that nobody holds, for CUDA_VISIBLE_DEVICES"),
+    "note": ("gua_report.commands.note", "say that you hold a card on purpose, why and until when"),
     "rollup": ("gua_report.commands.rollup", "sum up closed days, so that long reports stay fast"),
     "doctor": ("gua_report.commands.doctor", "whether sampling works here, and what to do if not"),
     "import": ("gua_report.commands.import_", "take in what another tool, or gua elsewhere, recorded"),
     "export": ("gua_report.commands.export", "what was recorded, as CSV, JSON lines or Parquet"),
     "page": ("gua_report.commands.page", "the report as pages with pictures, for a web server"),
+    "mail": ("gua_report.commands.mail", "the report in brief by mail, with its page attached"),
     "demo": ("gua_report.commands.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\
@@ -35,9 +37,11 @@ examples:
   gua sample --data-dir ./try       one tick
   gua report --since 7d             the report of a week
   gua status                        who is on which card now
+  gua note --until friday "serving the demo"
   gua doctor                        why is nothing recorded?
   gua import ~/.gua/gua.db          a gpu-usage-audit database
   gua export --since 1d -o day.csv  every card at every tick
+  gua mail --dry-run                what a mail to the administrator would say
 
 gua VERB --help says more.
 """

@@ -12,6 +12,7 @@ import pandas as pd
 
 from gua_report.config import load_config
 from gua_report.console.arguments import check_exists
+from gua_report.people.containers import COLUMNS, People, find_people, tell
 from gua_report.summary.build import Report, build_report
 from gua_report.summary.no_report import nothing
 from gua_report.ticks.arrays import Booleans
@@ -89,20 +90,30 @@ def load(
     window = parse_window(since, start, end, tz)
     folder = find_folder(data_dir)
     choices = load_config(config)
+    people = find_people(folder, choices.people)
     history = History(folder)
     parts: list[Frames] = []
     for day in history.days_of(window.start_ms, window.end_ms):
         start_ms = midnight_ms(day)
-        found = read_classified(history, start_ms, start_ms + DAY_MS, choices.policy, choices.people)
+        found = read_classified(history, start_ms, start_ms + DAY_MS, choices.policy, people.names)
         if found is not None:
             first_ms, end_ms = max(start_ms, window.start_ms), min(start_ms + DAY_MS, window.end_ms)
-            parts.append(_frames(found, found.ticks["ts_ms"].between(first_ms, end_ms - 1).to_numpy()))
-    for warning in history.warnings:
+            named = found._replace(process_facts=_add_containers(found.process_facts, people))
+            parts.append(_frames(named, found.ticks["ts_ms"].between(first_ms, end_ms - 1).to_numpy()))
+    for warning in [*history.warnings, *([people.problem] if people.problem else [])]:
         warnings.warn(warning, stacklevel=2)
     if not parts or not any(len(part.ticks) for part in parts):
         raise nothing(folder, window)
     whole = (pd.concat(list(frames), ignore_index=True) for frames in zip(*parts, strict=True))
     return Frames(*(_with_time(frame, window.zone) for frame in whole))
+
+
+def _add_containers(facts: pd.DataFrame, people: People) -> pd.DataFrame:
+    """The facts of processes with what is known of the containers that they are in."""
+    pairs = zip(facts["identity"], facts["cgroup"].astype(object).where(facts["cgroup"].notna(), None), strict=True)
+    told = [tell(identity, people.containers.find_around(cgroup)) for identity, cgroup in pairs]
+    columns = {name: pd.Series([one[place] for one in told], dtype=object) for place, name in enumerate(COLUMNS)}
+    return facts.assign(**columns)
 
 
 def _frames(found: Classified, inside: Booleans) -> Frames:

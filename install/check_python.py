@@ -1,4 +1,5 @@
-"""Can gua be installed with this Python? If not, says in one line what to do. Argument: the make target, if any.
+"""Can gua be installed with this Python? If not, says in one line what to do. Arguments: the make target, if any, and
+what CONTAINERS= is.
 
 Pythons as old as 2.7 must be able to read this file: no f-strings, no annotations.
 """
@@ -63,6 +64,18 @@ def check_reach(target):
     return ""
 
 
+def check_owner(target):
+    # type: (str) -> str
+    """Whether root's own service would run what somebody else can change."""
+    python = getattr(sys, "_base_executable", "") or sys.executable
+    for path in (os.path.realpath(python), os.path.dirname(os.path.realpath(os.__file__))):
+        uid = os.stat(path).st_uid
+        if uid != 0:
+            reason = "with CONTAINERS=yes root would run {}, which is uid {}'s".format(path, uid)
+            return "{}; {}".format(reason, name_another(target, "/usr/bin/python3"))
+    return ""
+
+
 def nobody_can_run(python):
     # type: (str) -> bool
     """Tried, not guessed: modes, ACLs, mount options and security modules all have a say. True if it can't be tried."""
@@ -92,6 +105,7 @@ def main():
     # type: () -> None
     target = sys.argv[1] if len(sys.argv) > 1 else ""
     checks = [check_version, check_modules] + ([check_reach] if target == "install" else [])
+    checks += [check_owner] if sys.argv[2:] == ["yes"] else []
     for check in checks:
         complaint = check(target)
         if complaint:

@@ -26,6 +26,7 @@ check_machine() {
 
 check_install() {
     case $READERS in '' | everyone | group) ;; *) refuse "bad READERS=$READERS: expected everyone or group" ;; esac
+    check_containers
     check_interval
     check_extras
     [ -z "$WHEELS" ] || [ -d "$WHEELS" ] || refuse "there is no folder $WHEELS; fill one with: make wheels WHEELS=$WHEELS"
@@ -56,6 +57,15 @@ check_interval() { # and find out what it is in OnCalendar=, which can tell what
     esac
 }
 
+check_containers() { # a choice that stays until another is made
+    case $CONTAINERS in
+    no) ;;
+    yes) ! is_user || refuse "CONTAINERS=yes takes root, who may ask Docker; run: sudo make install CONTAINERS=yes" ;;
+    '') ! grep -qs '/gua-containers\.path$' "$root/installed-files" || CONTAINERS=yes ;;
+    *) refuse "bad CONTAINERS=$CONTAINERS: expected yes or no" ;;
+    esac
+}
+
 check_extras() {
     case $EXTRAS in
     '' | none | parquet) ;;
@@ -73,7 +83,7 @@ check_user() { # one of that name who is a person would be made the owner of eve
 check_python() {
     command -v "$PYTHON" >/dev/null || refuse \
         "there is no $PYTHON; name a Python 3.10 or newer with: make $target PYTHON=/usr/bin/python3"
-    "$PYTHON" "$here/check_python.py" "$target" || exit 1
+    "$PYTHON" "$here/check_python.py" "$target" "$CONTAINERS" || exit 1
 }
 
 check_unit_folder() {

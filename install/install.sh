@@ -3,7 +3,7 @@
 #
 # Variables, all optional: PYTHON, PREFIX, DESTDIR (build a tree for a package: start nothing), VENVDIR, SYSCONFDIR,
 # SYSTEMD_UNIT_DIR, WHEELS (a folder to install from instead of an index), EXTRAS=parquet|none,
-# READERS=everyone|group, INTERVAL=15s, PURGE=1.
+# READERS=everyone|group, INTERVAL=15s, CONTAINERS=yes|no, PURGE=1.
 #
 # All that belongs to gua is in VENVDIR. VENVDIR/installed-files lists what had to go elsewhere, and the folders made
 # for it (with a slash at the end), so that upgrades and uninstall know exactly what is theirs.
@@ -15,9 +15,10 @@ target=$1
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(dirname "$here")
 kit=$source/systemd
-commands='gua gua-sample gua-report'
+commands='gua gua-sample gua-report gua-containers'
 timers='gua-sample.timer gua-rollup.timer'
 services='gua-sample.service gua-rollup.service'
+container_units='gua-containers.path gua-containers.service' # on request
 
 say() { printf '%s\n' "$*"; }
 refuse() { printf '%s\n' "$*" >&2; exit 1; }
@@ -28,7 +29,7 @@ xdg_folder() { case $1 in /*) say "$1" ;; *) say "$HOME/$2" ;; esac; } # a relat
 
 set_paths() {
     PYTHON=${PYTHON:-python3} DESTDIR=${DESTDIR-} WHEELS=${WHEELS-} EXTRAS=${EXTRAS-}
-    READERS=${READERS-} INTERVAL=${INTERVAL-} PURGE=${PURGE-}
+    READERS=${READERS-} INTERVAL=${INTERVAL-} CONTAINERS=${CONTAINERS-} PURGE=${PURGE-}
     if is_user; then
         systemctl='systemctl --user' units=$kit/user configs=
         PREFIX=${PREFIX:-$HOME/.local} SYSCONFDIR=
@@ -40,7 +41,7 @@ set_paths() {
         systemctl=systemctl units=$kit configs='gua-sample.env gua.toml'
         PREFIX=${PREFIX:-/usr/local} SYSCONFDIR=${SYSCONFDIR:-/etc} VENVDIR=${VENVDIR:-/opt/gua}
         SYSTEMD_UNIT_DIR=${SYSTEMD_UNIT_DIR:-$PREFIX/lib/systemd/system}
-        history=/var/lib/gua
+        history=/var/lib/gua spool=/var/spool/gua/notes
     fi
     case $PURGE in '' | 0 | no) PURGE= ;; 1 | yes) ;; *) refuse "bad PURGE=$PURGE: expected 1" ;; esac
     case $DESTDIR in '' | /*) ;; *) DESTDIR=$PWD/$DESTDIR ;; esac
@@ -122,6 +123,12 @@ put_interval() { # a choice that stays until another is made
     esac
 }
 
+put_containers() {
+    [ "$CONTAINERS" = yes ] || return 0
+    for name in $container_units; do put "$units/$name" "$SYSTEMD_UNIT_DIR/$name"; done
+    timers="$timers gua-containers.path"
+}
+
 put_files() {
     make_folder "$PREFIX/bin"
     for name in $commands; do
@@ -133,6 +140,7 @@ put_files() {
     for name in $configs; do put_config "$name"; done
     is_user || put "$kit/gua.sysusers" "$PREFIX/lib/sysusers.d/gua.conf"
     is_user || put_readers
+    put_containers
     put_interval
 }
 
@@ -146,7 +154,7 @@ remove_files() { # OLD NEW: those that the first lists and the second does not; 
             continue
         fi
         case $path in # a timer that only moved, with another PREFIX, goes on
-        *.timer) ! is_live || grep -q "/${path##*/}\$" "$2" || $systemctl --quiet disable --now "${path##*/}" || : ;;
+        *.timer | *.path) ! is_live || grep -q "/${path##*/}\$" "$2" || $systemctl --quiet disable --now "${path##*/}" || : ;;
         esac
         rm -f "$DESTDIR$path"
     done
@@ -204,6 +212,7 @@ install_all() {
     swap_in
     : >"$work/new-files"
     remove_files "$work/old-files" "$files"
+    is_user || make_spool
     is_live || return 0
     # Under SELinux, what was renamed has the labels of where it was made.
     ! command -v restorecon >/dev/null || grep -v '/$' "$files" | xargs -d '\n' restorecon -R "$root" || :
@@ -228,7 +237,7 @@ uninstall_all() {
         mv "$root" "$stage" # half of it would be taken for somebody else's
         rm -rf "$stage"
         ! is_live || $systemctl daemon-reload
-        ! is_live || $systemctl reset-failed $services 2>/dev/null || :
+        ! is_live || $systemctl reset-failed $services $container_units 2>/dev/null || :
     else
         say "gua is not installed in $root"
     fi
@@ -238,7 +247,7 @@ uninstall_all() {
         say "kept the history in $history"
         say "to remove it too: make $target PURGE=1"
     elif exists "$DESTDIR$history"; then
-        say "kept the history in $history and its owner, the user gua"
+        say "kept the history in $history and its owner, the user gua, and people's notes in $spool"
         say "to remove them too: sudo make $target PURGE=1"
     fi
 }

@@ -10,6 +10,13 @@ make_user() {
     fi
 }
 
+make_spool() { # everybody may put a note there, nobody but root can list them or remove others'
+    mkdir -p "$DESTDIR${spool%/*}"
+    mkdir -p -m 1733 "$DESTDIR$spool"
+    chmod 1733 "$DESTDIR$spool"
+    ! is_live || chown root:root "$spool"
+}
+
 open_history() { # or close it; as gua, who in a folder of its own could lead root astray, and without root's terminal
     [ -n "$READERS" ] && [ -d "$history" ] || return 0
     others=rX
@@ -46,15 +53,17 @@ tell_how_to_check() {
     if is_user; then
         say "It samples while you are logged in; to go on after logout: loginctl enable-linger"
         case :$PATH: in *":$PREFIX/bin:"*) ;; *) say "$PREFIX/bin is not on your PATH; log in again, or add it" ;; esac
-    elif [ -e "$readers_drop_in" ]; then
+    fi
+    [ "$CONTAINERS" != yes ] || say "Names of containers are asked for as they turn up on cards; to see them: gua-containers --list"
+    if ! is_user && [ -e "$readers_drop_in" ]; then
         say "Only the group gua can read the history; to let somebody in: sudo usermod -aG gua NAME"
     fi
 }
 
 stop_all() {
     say "stopping the timers ..."
-    $systemctl stop $timers $services 2>/dev/null || :
-    $systemctl reset-failed $services 2>/dev/null || : # or they would not be cleaned
+    $systemctl stop $timers $services $container_units 2>/dev/null || :
+    $systemctl reset-failed $services $container_units 2>/dev/null || : # or they would not be cleaned
     # What they leave behind: /run/gua, and when the last rollup was.
     $systemctl clean --what=runtime gua-sample.service 2>/dev/null || :
     $systemctl clean --what=state gua-rollup.timer 2>/dev/null || :
@@ -76,11 +85,18 @@ remove_history() { # and follow nothing
     fi
 }
 
+remove_spool() { # with all that anybody put there, following nothing
+    [ -d "$DESTDIR${spool%/*}" ] || return 0
+    say "removing people's notes in $spool ..."
+    rm -rf --one-file-system -- "$DESTDIR${spool%/*}"
+}
+
 purge() {
     for name in $configs; do rm -f "$DESTDIR$SYSCONFDIR/gua/$name"; done
     is_user || rm -f "$DESTDIR$readers_drop_in"
     is_user || rmdir "$DESTDIR$SYSCONFDIR/gua" "$DESTDIR${readers_drop_in%/*}" 2>/dev/null || :
     remove_history
+    is_user || remove_spool
     if ! is_user && is_live && id gua >/dev/null 2>&1; then
         say "removing the user gua ..."
         userdel gua

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fnmatch
+import gc
 import os
 import shutil
 import signal
@@ -62,6 +63,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("real")
         if missing := [name for name in needed if not shutil.which(name)]:
             item.add_marker(pytest.mark.skip(reason=f"not on this machine: {', '.join(missing)} (make test-deps)"))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what was imported and collected from garbage collection, which else goes through it in every test.
+
+    It would do so in every forked command too, and copy it all.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
-from gua_report.people.identities import resolve
+from gua_report.people import identities
 from gua_sample.records import Card, Tick, Usage
 
 Key = tuple[str, int]  # a card's uuid, and a pid
+resolve = cache(identities.resolve)
 THRESHOLD_PERCENT, HELD_MIB, UNATTRIBUTED_MIB, LONGEST_BRIEF_MS = 10, 100, 1024, 60_000
 
 
@@ -20,6 +22,7 @@ class Judged:
     def __init__(self, ticks: Sequence[Tick], intervals: Sequence[float], joined: Sequence[bool]) -> None:
         self._ticks, self._intervals, self._joined = ticks, intervals, joined
         self._cards = [{card.facts.uuid: card for card in tick.cards} for tick in ticks]
+        self._dark = [{uuid for uuid, card in cards.items() if _is_dark(card)} for cards in self._cards]
         self.cards = [
             {uuid: self._card_state(place, card) for uuid, card in cards.items()}
             for place, cards in enumerate(self._cards)
@@ -31,11 +34,10 @@ class Judged:
 
     def _beside(self, place: int, step: int, card: Card) -> Card | None:
         """The card at the tick before or after, if both can be judged together."""
-        other = place + step
-        if not 0 <= other < len(self._ticks) or not self._joined[min(place, other)] or _is_dark(card):
+        other, uuid = place + step, card.facts.uuid
+        if not 0 <= other < len(self._ticks) or not self._joined[min(place, other)] or uuid in self._dark[place]:
             return None
-        found = self._cards[other].get(card.facts.uuid)
-        return None if found is None or _is_dark(found) else found
+        return None if uuid in self._dark[other] else self._cards[other].get(uuid)
 
     def _is_passing(self, place: int, card: Card, usage: Usage) -> bool:
         before, after = self._beside(place, -1, card), self._beside(place, 1, card)

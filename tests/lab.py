@@ -258,6 +258,8 @@ def row(frame: pd.DataFrame, key: str, value: object) -> dict[str, object]:
 
 
 def same(one: dict[tuple[str, str], float], other: dict[tuple[str, str], float]) -> None:
+    """Check that the hours are the same; those of an instance that weighs nothing may be 0, or not there."""
+    one, other = ({key: value for key, value in hours.items() if value} for hours in (one, other))
     assert set(one) == set(other)
     for key, value in one.items():
         assert np.isclose(value, other[key], rtol=1e-9, atol=1e-9), (key, value, other[key])

@@ -65,14 +65,14 @@ class Naive:
                 begin = until
 
     def gpus(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
-        """GPU-hours by uuid and state."""
+        """GPU-hours by uuid and state, without zeros."""
         sums: dict[tuple[str, str], float] = defaultdict(float)
         for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
             one = self.ticks[place]
             for card in _usable(one):
                 state = self.judged.card_state(place, card)
                 sums[card.facts.uuid, state] += length * self._share(card, one) / HOUR_MS
-        return dict(sums)
+        return {key: value for key, value in sums.items() if value}
 
     def unpartitioned(self, start_ms: int, end_ms: int) -> dict[str, float]:
         """GPU-hours that no MIG instance covers, by the uuid of the physical card."""
@@ -89,10 +89,9 @@ class Naive:
                     sums[parent] += length * float(1 - sum(known)) / HOUR_MS
         return dict(sums)
 
-    def identities(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
-        """GPU-hours by identity and state."""
-        sums: dict[tuple[str, str], float] = defaultdict(float)
-        for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+    def presences(self, start_ms: int, end_ms: int, step_ms: int) -> Iterator[tuple[int, str, str, str, int, float]]:
+        """Everyone on each card in each piece of a tick: its beginning, uuid, identity, state, length, share."""
+        for place, begin, length in self.pieces(start_ms, end_ms, step_ms):
             one = self.ticks[place]
             for card in _usable(one):
                 states: dict[str, str] = {}
@@ -107,8 +106,27 @@ class Naive:
                 if is_held and (card.memory_used_mib or 0) - known > 1024:
                     states["(unattributed)"] = "idle-held"
                 for name, state in states.items():
-                    sums[name, state] += length * self._share(card, one) / HOUR_MS
+                    yield begin, card.facts.uuid, name, state, length, self._share(card, one)
+
+    def identities(self, start_ms: int, end_ms: int) -> dict[tuple[str, str], float]:
+        """GPU-hours by identity and state."""
+        sums: dict[tuple[str, str], float] = defaultdict(float)
+        for _, _, name, state, length, share in self.presences(start_ms, end_ms, DAY_MS):
+            sums[name, state] += length * share / HOUR_MS
         return dict(sums)
+
+    def energies(self, start_ms: int, end_ms: int) -> Iterator[tuple[int, str, str, float, int]]:
+        """What is known of the energy of each piece of an hour: its beginning, uuid, state, joules and length."""
+        for place, begin, length in self.pieces(start_ms, end_ms, HOUR_MS):
+            one = self.ticks[place]
+            after = {}
+            if self._is_joined(place):
+                after = {card.facts.uuid: card.energy_joules for card in self.ticks[place + 1].cards}
+            for card in _usable(one):
+                now, then = card.energy_joules, after.get(card.facts.uuid)
+                if now is not None and then is not None and then >= now:
+                    joules = (then - now) * length / self.weights[place]
+                    yield begin, card.facts.uuid, self.judged.card_state(place, card), joules, length
 
     def heatmap(self, start_ms: int, end_ms: int, zone: str) -> dict[tuple[int, int], float]:
         """The active share of known time by weekday and hour. Zones change by no less than 15 minutes."""

@@ -9,9 +9,18 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from gua_report.config import Config
+from gua_report.people.containers import People
+from gua_report.people.groups import NO_GROUP, Memberships
+from gua_report.people.wanted import Wanted
 from gua_report.summary.build import Report
+from gua_report.summary.groups import GROUP_COLUMNS
+from gua_report.summary.meant import COLUMNS as MEANT
+from gua_report.summary.named_frames import add_columns, name_containers
+from gua_report.summary.now import NOW_COLUMNS
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
+from gua_report.summary.selection import select
 from gua_report.window import HOUR_MS, Window
+from gua_sample.containers import LABEL, MOUNT, Container, Known
 from gua_sample.policy import DEFAULT, STATES
 
 NAN = float("nan")
@@ -41,9 +50,9 @@ def gpu_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
     """A report's identities from rows of identity, idle-held, active and unknown GPU-hours."""
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         [
-            (who, idle + active + unknown, active, idle, unknown, idle / (idle + active), idle * 2.5)
+            (who, idle + active + unknown, active, idle, unknown, idle / (idle + active), idle * 2.5, 0.0)
             for who, idle, active, unknown in rows
         ],
         columns=[
@@ -54,8 +63,10 @@ def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
             "unknown_gpu_hours",
             "idle_held_share",
             "idle_held_cost",
+            "meant_gpu_hours",
         ],
     )
+    return add_columns(frame, {})
 
 
 def timeline_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -98,7 +109,7 @@ def identity_day_frame() -> pd.DataFrame:
 def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     """A report's episodes from rows of gpu_uuid, gpu_index, mig_index, identity, pid, command, start and end in hours
     relative to the window's end, memory, ongoing."""
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         [
             (
                 *facts,
@@ -107,11 +118,19 @@ def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
                 round((end - start) * 3600),
                 memory,
                 ongoing,
+                *(0.0, None, NAN, False),
             )
             for *facts, start, end, memory, ongoing in rows
         ],
-        columns=[*EPISODE_COLUMNS, "seconds", "peak_memory_mib", "ongoing"],
-    )
+        columns=[*EPISODE_COLUMNS, "seconds", "peak_memory_mib", "ongoing", *MEANT],
+    ).assign(slurm_job=None)
+    return add_columns(frame, {})
+
+
+def now_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """A report's processes now, from rows in the order of its columns; times in hours relative to the window's end."""
+    frame = pd.DataFrame(rows, columns=NOW_COLUMNS)
+    return frame.assign(since_ms=END_MS + frame["since_ms"] * HOUR_MS)
 
 
 def small_report() -> Report:
@@ -199,6 +218,13 @@ def small_report() -> Report:
         from_ticks_seconds=90_000.0,
         from_rollups_seconds=503_580.0,
         warnings=["skipped: /var/lib/gua/samples/2026-11-10.sqlite is not a partition: file is not a database"],
+        now=now_frame(
+            [
+                ("GPU-a", 0, NAN, HOSTILE[0], "idle-held", -51.0, 30_720.0, 4711, "python3"),
+                ("GPU-a", 0, NAN, HOSTILE[2], "active", NAN, 2048.0, 98, "train"),
+                ("MIG-c", 1, 1.0, HOSTILE[1], "idle-held", -2.1, NAN, 4712, HOSTILE[2]),
+            ]
+        ),
     )
 
 
@@ -228,17 +254,95 @@ def empty_report() -> Report:
         episodes=pd.DataFrame(columns=full.episodes.columns),
         gaps=full.gaps.iloc[:0],
         warnings=[],
+        now=now_frame([]),
     )
 
 
 def reserved_report() -> Report:
     """The small report with reservations, one of which is unreadable."""
     rows = [
-        (HOSTILE[0], "GPU-a", 0, NAN, 40.0, 10.0, 30.0, 28.5, 0.0, 21.5),
-        ("ada", "MIG-c", 1, 1.0, 12.0, 0.0, 9.75, 0.0, 2.25, 0.0),
-        (HOSTILE[1], "unknown:index-2", 2, NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0),
-        (HOSTILE[3], "MIG-b", 1, 0.0, 8.0, 8.0, 0.0, 0.0, 0.0, 0.01),
+        (HOSTILE[0], "GPU-a", 0, NAN, 40.0, 10.0, 30.0, 28.5, 0.0, 21.5, 1.5),
+        ("ada", "MIG-c", 1, 1.0, 12.0, 0.0, 9.75, 0.0, 2.25, 0.0, 9.75),
+        (HOSTILE[1], "unknown:index-2", 2, NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0),
+        (HOSTILE[3], "MIG-b", 1, 0.0, 8.0, 8.0, 0.0, 0.0, 0.0, 0.01, 0.0),
     ]
     problem = f"/etc/gua/reservations.csv line 7: bad from {HOSTILE[2]!r}: expected a time"
     frame = pd.DataFrame(rows, columns=RESERVATION_COLUMNS)
     return replace(small_report(), reservations=frame, reservation_problems=[problem])
+
+
+CONTAINER_IDS = {
+    HOSTILE[0]: "docker:3f2a9c81d0b7",
+    HOSTILE[1]: "pod:0b5cdd12-4b4c-4d2e-9c80-6a3f1d1c2f00",
+    HOSTILE[2]: "container:d8b445df2ab6",
+    HOSTILE[3]: "docker:904ef981a59f",
+}
+CONTAINERS = {
+    "3f2a9c81d0b7": Container("docker", "train-resnet", "pytorch/pytorch:2.5.1", "ada", LABEL, None, 1),
+    "0b5cdd124b4c4d2e9c806a3f1d1c2f00": Container("pod", "ml/<i>|*x*_`y`", "=image", None, None, None, 2),
+    "d8b445df2ab6": Container("podman", "=cmd|\x1b[31m" + 90 * "x", None, "Müller", MOUNT, None, 3),
+}
+
+
+def contained_report(containers: dict[str, Container] | None = None) -> Report:
+    """The reserved report, in which those with hostile names are containers; of the last one nothing is known."""
+    report = reserved_report()
+    renamed: dict[str, Any] = {
+        field: frame.assign(identity=[CONTAINER_IDS.get(who, who) for who in frame["identity"]])
+        for field, frame in report.named_frames.items()
+    }
+    known = Known(CONTAINERS if containers is None else containers, {})
+    return name_containers(replace(report, **renamed), People({}, known))
+
+
+def meant_report() -> Report:
+    """The small report with notes: on what goes on, with and without an end, and on part of what is over."""
+    full = small_report()
+    said = pd.DataFrame(
+        [
+            (50_000.0, "=cmd|'/C calc'!A0", END_MS + 30 * HOUR_MS, True),
+            (7560.0, "<script>alert(2)</script>", NAN, True),
+            (3600.0, "\x1b[31ma|b*c_`d`", END_MS - 150 * HOUR_MS, False),
+            (0.0, None, NAN, False),
+            (0.0, None, NAN, False),
+        ],
+        columns=MEANT,
+    )
+    more = episode_frame([("MIG-b", 1, 0.0, "ada", 102, "python3", -4.0, 0.0, 9000.0, True)])
+    episodes = pd.concat([full.episodes.assign(**said), more], ignore_index=True)
+    identities = full.identities.assign(meant_gpu_hours=[50_000 / 3600, 2.1, 0.0, 1.0, 0.0])
+    return replace(full, episodes=episodes, identities=identities, meant_gpu_hours=12.5)
+
+
+def grouped_report() -> Report:
+    """The small report with groups: one of them is not known, and somebody is in two."""
+    rows = [
+        ("<b>vision</b>", 2, 156.0, 52.0, 101.5, 2.5, 101.5 / 153.5, 21.25, 254.36),
+        ("nlp|ai", 1, 101.5, 40.0, 61.5, 0.0, 61.5 / 101.5, NAN, NAN),
+        ("@odd", *[NAN] * 8),
+        (NO_GROUP, 2, 190.25, 148.0, 42.25, 0.0, 42.25 / 190.25, 40.0, 105.8),
+    ]
+    problem = "there is no Unix group '\x1bodd' here"
+    of = {HOSTILE[0]: ("<b>vision</b>", "nlp|ai"), HOSTILE[1]: ("<b>vision</b>",)}
+    frame = pd.DataFrame(rows, columns=GROUP_COLUMNS)
+    groups = {"<b>vision</b>": HOSTILE[:2], "nlp|ai": HOSTILE[:1], "@odd": ["@\x1bodd"]}
+    report = small_report()
+    return replace(
+        report,
+        config=report.config._replace(groups={name: tuple(some) for name, some in groups.items()}),
+        groups=frame,
+        memberships=Memberships(of, ("@odd",), [problem]),
+    )
+
+
+def own_report(is_reader: bool = False) -> Report:
+    """The report of the first person of the grouped one, in a laboratory of five people."""
+    report = replace(grouped_report(), reservations=reserved_report().reservations)
+    fifth = identity_frame([("ada", 3.0, 9.0, 0.0)])
+    report = replace(report, identities=pd.concat([report.identities, fifth], ignore_index=True))
+    return select(report, Wanted(HOSTILE[0], (HOSTILE[0],), is_reader))
+
+
+def group_report() -> Report:
+    """The report of the first group of the grouped one."""
+    return select(grouped_report(), Wanted("<b>vision</b>"))

@@ -28,6 +28,7 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
     # Only the name of the machine differs.
     assert printed.partition(":")[2].startswith(shown.rstrip("\n").partition(":")[2])
     assert 15 < shown.count("\n") < 30  # the first screen
+    assert "docker:" not in printed.replace("docker: ", "")  # containers have names
 
 
 def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from gua_report.render.json import SCHEMA_VERSION
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES
 from gua_sample.simulate_plan import EXAMPLE_END_MS
+from tests import verbs
 from tests.json_keys import key_paths
-from tests.machine import SCRIPTS
 from tests.repository import DOCS
 
 PAGE = DOCS / "json.md"
@@ -43,16 +42,17 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def reservations(tmp_path: Path) -> Path:
-    """A config with one."""
+    """A config with one, and with a group."""
     (tmp_path / "reservations.csv").write_text("gpu,user,from,to,note\n0,ivo,2026-11-09,2026-11-10,\n")
     config = tmp_path / "gua.toml"
-    config.write_text(f'[reservations]\nfile = "{tmp_path / "reservations.csv"}"\n')
+    config.write_text(f'[reservations]\nfile = "{tmp_path / "reservations.csv"}"\n[groups]\nus = ["ivo"]\n')
     return config
 
 
 def run_report(folder: Path, *options: str) -> str:
-    command = [str(SCRIPTS / "gua-report"), "--data-dir", str(folder), "--to", END, "--tz", "UTC", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = verbs.run("report", "--data-dir", folder, "--to", END, "--tz", "UTC", *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def read_json(folder: Path, *options: str) -> dict[str, Any]:
@@ -89,9 +89,16 @@ def shortened(document: dict[str, Any]) -> str:
 def test_every_key_of_a_report_is_documented_and_no_other(week: Path, reservations: Path) -> None:
     # From Monday on: there is a gap that day, and something before it to compare with.
     document = read_json(week, "--from", "2026-11-09", "--quiet-if-clean", "--config", str(reservations))
-    documented = documented_keys(PAGE.read_text())
+    page = PAGE.read_text()
+    documented = documented_keys(page)
     assert len(documented) == len(set(documented))
-    assert set(key_paths(document)) == set(documented)
+    of_some = {path for path in documented if path.startswith("selection.")}
+    nullable = {"now.processes", "selection.median"}
+    assert set(key_paths(document)) == set(documented) - of_some - nullable
+    own = read_json(week, "--from", "2026-11-09", "--who", "ivo")
+    assert {path for path in key_paths(own) if path.startswith("selection.")} == of_some - nullable
+    section = documented_keys(page.split("\n## With --group or --who")[1].split("\n## ")[0])
+    assert set(section) == of_some
 
 
 def test_every_section_and_the_schema_version_are_on_the_page() -> None:

@@ -7,13 +7,17 @@ import os
 import resource
 import select
 import signal
+import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from gua_report.commands.containers import main as ask_for_names
+from gua_report.commands.report import main as report
 from gua_report.main import VERBS, main
 from gua_sample.cli import main as sample
 from tests.users import SOMEBODY
@@ -21,6 +25,7 @@ from tests.users import SOMEBODY
 for module, _ in VERBS.values():
     importlib.import_module(module)  # now, as another user may have no access to Python's files
 
+SCRIPTS = {"gua-sample": sample, "gua-report": report, "gua-containers": ask_for_names}
 SECONDS = 30
 MEMORY_BYTES = 3 << 30
 
@@ -36,18 +41,29 @@ class Done(NamedTuple):
         return self.returncode in (0, 1, 2, 3) and "Traceback" not in self.stderr and "is a bug" not in self.stderr
 
 
-def run(*arguments: str | Path, uid: int = 0, temporary: Path | None = None) -> Done:
-    """The result of `gua` with these arguments, or of `gua-sample` if the first is that. `temporary` is its TMPDIR."""
+def run(
+    *arguments: str | Path,
+    uid: int = 0,
+    temporary: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    seconds: float | None = None,
+) -> Done:
+    """The result of `gua` with these arguments, or of a command of its own if the first names one.
+
+    `temporary` is its TMPDIR; `variables` are added to the environment; it is killed after `seconds`, or SECONDS.
+    """
     words = [str(argument) for argument in arguments]
+    added = {**(variables or {}), **({"TMPDIR": str(temporary)} if temporary else {})}
+    needless = [name for name in added if name.startswith(("LD_", "PYTHON", "LC_", "LANG"))]
+    assert not needless, f"{needless} would change nothing: Python has started already"
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # the test runner has threads
             pid = os.fork()
         if pid == 0:
-            if temporary:
-                os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-            _be_the_command(words, uid, output.fileno(), errors.fileno())
-        status = _wait(pid)
+            _be_the_command(words, uid, added, cwd, output.fileno(), errors.fileno())
+        status = _wait(pid, seconds or SECONDS)
         texts = []
         for file in (output, errors):
             file.seek(0)
@@ -55,22 +71,27 @@ def run(*arguments: str | Path, uid: int = 0, temporary: Path | None = None) -> 
     return Done(status, *texts)
 
 
-def _be_the_command(words: list[str], uid: int, output: int, errors: int) -> NoReturn:
+def _be_the_command(
+    words: list[str], uid: int, variables: Mapping[str, str], cwd: Path | None, output: int, errors: int
+) -> NoReturn:
     status = 99
     try:
         os.setsid()
         for number, stream in enumerate((os.open(os.devnull, os.O_RDONLY), output, errors)):
             os.dup2(stream, number)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        import sys
-
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+        os.environ.update(variables)
+        tempfile.tempdir = None  # TMPDIR may be another one
+        time.tzset()
+        if cwd:
+            os.chdir(cwd)
         if uid:
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
         try:
-            status = sample(words[1:]) if words[0] == "gua-sample" else main(words)
+            status = SCRIPTS[words[0]](words[1:]) if words[0] in SCRIPTS else main(words)
         except SystemExit as end:
             status = int(end.code or 0)
         sys.stdout.flush()
@@ -79,8 +100,8 @@ def _be_the_command(words: list[str], uid: int, output: int, errors: int) -> NoR
         os._exit(status)
 
 
-def _wait(pid: int) -> int:
-    ends = time.monotonic() + SECONDS
+def _wait(pid: int, seconds: float) -> int:
+    ends = time.monotonic() + seconds
     handle = os.pidfd_open(pid)
     try:
         ready, _, _ = select.select([handle], [], [], max(0, ends - time.monotonic()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -11,11 +12,15 @@ from collections.abc import Iterator
 from gua_report.commands import report
 from gua_report.console import terminal
 from gua_report.console.arguments import positive
+from gua_report.people.containers import write_containers
 from gua_sample import console, settings
-from gua_sample.errors import UsageError
+from gua_sample.errors import StoreError, UsageError
+from gua_sample.note_spool import open_spool, put_note
+from gua_sample.notes import Note
 from gua_sample.partition_names import DAY_MS
 from gua_sample.records import Tick
 from gua_sample.simulate_plan import EXAMPLE_END_MS
+from gua_sample.whole_file import replace_file
 
 PROG = "gua demo"
 DESCRIPTION = """\
@@ -27,10 +32,19 @@ examples:
   gua demo --days 30 --seed 7   a month of another laboratory
   gua demo --keep ./try         keep the history, to play with:
                                 gua-report --data-dir ./try
+                                --config ./try/gua.toml has groups and a note
 """
 INTERVAL_MS = 30_000
 HOUR_MS = DAY_MS // 24
 MOST_DAYS = 366
+NOTE_MS = 3 * DAY_MS
+GROUPS = """\
+[groups]
+vision = ["ada", "anna", "ben", "emil", "eva"]
+speech = ["finn", "hana", "ivo", "jan", "kim"]
+robots = ["liam", "mei", "omar", "rosa", "ada"]
+
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,15 +76,29 @@ def run(options: argparse.Namespace) -> int:
         simulate(folder, seed, end_ms - options.days * DAY_MS, end_ms)
         iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end_ms / 1000))
         zone = [] if options.now else ["--tz", "UTC"]
-        return report.main(["--data-dir", folder, "--since", f"{options.days}d", "--to", iso, *zone])
+        place = ["--data-dir", folder, "--config", furnish(folder, end_ms)]
+        return report.main([*place, "--since", f"{options.days}d", "--to", iso, *zone])
 
 
 def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
     from gua_sample import store
     from gua_sample.simulate import Laboratory
 
-    history = Laboratory(seed).history(start_ms, end_ms, INTERVAL_MS)
+    laboratory = Laboratory(seed)
+    history = laboratory.history(start_ms, end_ms, INTERVAL_MS)
     store.append_history(store.prepare(folder), show_progress(history, start_ms, end_ms))
+    write_containers(folder, laboratory.containers(start_ms, end_ms))
+
+
+def furnish(folder: str, end_ms: int) -> str:
+    """Write a configuration with groups, and a note that is in force at the end; returns the configuration's path."""
+    spool, config = (os.path.join(os.path.abspath(folder), name) for name in ("notes", "gua.toml"))
+    os.mkdir(spool, 0o755)
+    note = Note(end_ms - NOTE_MS, end_ms + NOTE_MS, "answers the wiki's questions", os.geteuid(), True, "ollama")
+    with contextlib.suppress(StoreError), open_spool(spool) as opened:  # where others may write, notes are not used
+        put_note(opened, note, end_ms)
+    replace_file(config, GROUPS + f"[notes]\nspool = {json.dumps(spool, ensure_ascii=False)}\n")
+    return config
 
 
 def show_progress(history: Iterator[Tick], start_ms: int, end_ms: int) -> Iterator[Tick]:

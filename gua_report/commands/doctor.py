@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from gua_report.console import terminal
-from gua_report.doctor import data, driver, freshness, host, partitions, rollups, timer
+from gua_report.doctor import config_file, containers, data, driver, freshness, host, notes, partitions, rollups, timer
 from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
 from gua_report.machine import units
@@ -55,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
+    parser.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument("--deep", action="store_true", help="look for bit rot: read all days back, which takes a while")
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
@@ -64,7 +65,7 @@ def build_parser() -> console.Parser:
 
 def run(options: argparse.Namespace) -> int:
     seconds = settings.duration_ms(options.timeout) / 1000
-    findings, facts = examine(*find_folder(options.data_dir), seconds, options.deep)
+    findings, facts = examine(*find_folder(options.data_dir), seconds, options.deep, options.config)
     if options.json:
         console.say(PROG, to_json(findings, facts))
     else:
@@ -83,7 +84,7 @@ def find_folder(option: str | None) -> tuple[str, units.Found]:
 
 
 def examine(
-    data_dir: str, installed: units.Found, driver_seconds: float, deep: bool = False
+    data_dir: str, installed: units.Found, driver_seconds: float, deep: bool = False, config_path: str | None = None
 ) -> tuple[list[Finding], dict[str, Any]]:
     """Run all checks, in the order of their dependencies; returns the findings, and facts for --json."""
     feeding = installed.feeding(data_dir)
@@ -100,6 +101,7 @@ def examine(
     is_fresh = newest is not None and not newest.is_stale(now_ms)
     is_sampled = is_fresh and newest is not None and newest.error is None
 
+    config, about_config = config_file.check_config(config_path)
     findings = [
         host.check_os(),
         host.check_python(binding_problem, is_sampled),
@@ -116,6 +118,8 @@ def examine(
         *timer.check_timer(installed, data_dir, is_fresh, now_ms, user),
         *timer.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None),
         *files,
+        *about_config,
+        *(notes.check_notes(now_ms, config) if config else []),
     ]
     facts = {
         "data_dir": data_dir,
@@ -144,6 +148,7 @@ def look_into(
         history = list_history(samples)
         files = partitions.check_partitions(history, now_ms, start, terminal.progress_bar())
         files += rollups.check_rollups(history, now_ms, roll_up)
+        files += containers.check_containers(data_dir)
         if deep:
             files += rollups.report_deep_check(*read_everything(data_dir, terminal.progress_bar("reading back")))
         return [history, find_newest(history, now_ms), freshness.check_clock(history, now_ms), files]

@@ -162,8 +162,7 @@ def read_parts(
     except GuaError:
         yield WARNINGS, json.dumps([days.problems, []]).encode()
         raise
-    left_out = days.left_out()
-    yield WARNINGS, json.dumps([days.problems, [left_out] if left_out else []]).encode()
+    yield WARNINGS, json.dumps([days.problems, days.notes()]).encode()
 
 
 def print_warnings(messages: Iterator[Message], problems: list[str]) -> Iterator[Message]:

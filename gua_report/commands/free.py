@@ -108,13 +108,14 @@ def too_few(scene: Scene, taken: list[Validation], wanted: int, count: int) -> s
 
 
 def spell_holders(held: list[CardSeen], now_ms: int) -> list[str]:
-    """Each name once, with the longest time it has held one of the cards.
+    """Everybody once, with the longest time they have held one of the cards.
 
     Unattributed memory is shown with the card's own duration.
     """
     longest: dict[str, str] = {}
-    told = [(user.name, user.since) for seen in held for user in seen.users if user.is_idle]
-    told += [(user.name, seen.since) for seen in held for user in seen.users if user.name == UNATTRIBUTED]
-    for name, since in sorted(told, key=lambda item: item[1].ts_ms if item[1] else now_ms):
-        longest.setdefault(printable(name), f" for {spell_since(since, now_ms)}" if since else "")
-    return [name + length for name, length in longest.items()]
+    told = [(user, user.since) for seen in held for user in seen.users if user.is_idle]
+    told += [(user, seen.since) for seen in held for user in seen.users if user.name == UNATTRIBUTED]
+    for user, since in sorted(told, key=lambda item: item[1].ts_ms if item[1] else now_ms):
+        length = f" for {spell_since(since, now_ms)}" if since else ""
+        longest.setdefault(user.name, f"{printable(user.who)}{length}")
+    return list(longest.values())

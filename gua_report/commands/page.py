@@ -8,6 +8,7 @@ import stat
 
 from gua_report.console.arguments import add_place, choose, find_data_dir
 from gua_report.console.whole_file import check_place, whole_file
+from gua_report.render import GROUPS, NAMES, NONE, PEOPLE
 from gua_sample import console
 from gua_sample.errors import GuaError, NothingToReport, UsageError
 
@@ -18,6 +19,7 @@ month.html and year.html. Whose names are on them is yours to decide."""
 EPILOG = """\
 examples:
   gua page /srv/www/gua --names people   who held which card, by name
+  gua page /srv/www/gua --names groups   the groups of the config instead
   gua page /srv/www/gua --names none     person 1, person 2, ...
   gua page ./pages --names none --page week --page month
 
@@ -25,7 +27,6 @@ The files can be read by those who can read the history. contrib/web has units
 that renew them, and shows how a web server asks for a password.
 exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
-PEOPLE, NONE = "people", "none"
 PAGES = ("week", "month", "year")
 
 
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("folder", metavar="DIR", help="where to write them; it has to exist")
-    parser.add_argument("--names", metavar="WHOSE", help=f"{PEOPLE} or {NONE}; there is no default")
+    parser.add_argument("--names", metavar="WHOSE", help=f"{PEOPLE}, {GROUPS} or {NONE}; there is no default")
     which = f"only this one; may be repeated: {', '.join(PAGES)}"
     parser.add_argument("--page", metavar="NAME", action="append", help=which)
     parser.add_argument("--costs", action="store_true", help="with what it costs, by the prices in the config")
@@ -50,12 +51,18 @@ def run(options: argparse.Namespace) -> int:
     from gua_report.window import parse_window
 
     if options.names is None:
-        raise UsageError(f"--names is missing: {PEOPLE} publishes who held which card, {NONE} numbers people instead")
-    with_people = choose(options.names, "--names", (PEOPLE, NONE)) == PEOPLE
+        raise UsageError(
+            f"--names is missing: {PEOPLE} publishes who held which card, {GROUPS} which group, {NONE} numbers people"
+        )
+    whose = choose(options.names, "--names", NAMES)
     chosen = {choose(name, "page", PAGES) for name in options.page or PAGES}
     config = load_config(options.config)
     if not options.costs:
         config = config._replace(price_per_gpu_hour=None, price_per_kwh=None)
+    if whose == GROUPS and not config.groups:
+        raise UsageError("--names groups: no groups are configured, see [groups] in gua.toml")
+    if whose == NONE:
+        config = config._replace(groups={})  # a group of one is a name
     now = parse_window("1s", None, None, options.tz)
     data_dir = find_data_dir(PROG, options.data_dir)
     if not os.path.isdir(data_dir):
@@ -65,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.machine.as_owner import ask_as_owner
     from gua_report.render.page_set import FILES, Pages, PageSet, make_pages, window_of
-    from gua_report.reservations.sources import is_configured
     from gua_report.summary.reserved_hours import read_told
 
     paths = {name: os.path.join(options.folder, FILES[name]) for name in PAGES}
@@ -73,8 +79,8 @@ def run(options: argparse.Namespace) -> int:
     for name in names:
         check_place(paths[name])
     links = tuple(name for name in PAGES if name in chosen or os.path.isfile(paths[name]))
-    told = read_told(config, window_of(names[-1], now).start_ms) if is_configured(config) else None
-    asked = PageSet(data_dir, config, now, names, links, with_people, told)
+    told = read_told(config, window_of(names[-1], now).start_ms)
+    asked = PageSet(data_dir, config, now, names, links, whose, told)
     pages = Pages(*ask_as_owner(data_dir, lambda: make_pages(asked)))
     for warning in pages.warnings:
         console.complain(PROG, f"warning: {warning}")

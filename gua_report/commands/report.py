@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gua_report.console import terminal
 from gua_report.console.arguments import (
@@ -23,6 +23,10 @@ from gua_report.console.whole_file import check_place, whole_file
 from gua_sample import console, settings
 from gua_sample.errors import GuaError, UsageError
 
+if TYPE_CHECKING:
+    from gua_report.config import Config
+    from gua_report.people.wanted import Wanted
+
 PROG = "gua-report"
 DESCRIPTION = """\
 How much GPU memory was held on cards that did no work: how much, whose, since
@@ -36,6 +40,8 @@ examples:
   gua-report --section gpus --format csv   one table, for a spreadsheet
   gua-report --format html -o week.html    a page with pictures
   gua-report --brief --quiet-if-clean 2h   for cron: a mail only if need be
+  gua-report --who me                      your own: what you hold, and held
+  gua-report --group vision --since 30d    that of the people in a group
 
 durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
 2026-11-16T08:30, in the time zone of the report unless they name their own.
@@ -58,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 def build_parser() -> console.Parser:
     from gua_report.config import RECLAIM_AFTER
     from gua_report.render import FORMATS, SECTIONS
-    from gua_report.render.attention import LEAST_COVERAGE, LONG_EPISODE, MOST_UNKNOWN
+    from gua_report.render.attention import LONG_EPISODE, WHAT_COUNTS
 
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     add_window(parser)
@@ -70,6 +76,10 @@ def build_parser() -> console.Parser:
     what.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
     rules = f"what such a rule would free; may be repeated (default {' '.join(RECLAIM_AFTER)})"
     what.add_argument("--reclaim-after", metavar="D", action="append", help=rules)
+    whose = parser.add_argument_group("whose", "the report of some people names nobody else")
+    whose.add_argument("--group", metavar="NAME", help="of those in this group of the config")
+    own = "of this person, as reports call them; me is the user who runs this, under sudo that is root"
+    whose.add_argument("--who", metavar="NAME", help=own)
     how = parser.add_argument_group("how")
     how.add_argument("--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default text)")
     how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
@@ -84,10 +94,7 @@ def build_parser() -> console.Parser:
         metavar="D",
         nargs="?",
         const=LONG_EPISODE,
-        help="print and write nothing unless there is something to act on, and say what: an idle-held episode of D or"
-        f" more (default {LONG_EPISODE}), less than {LEAST_COVERAGE:.0%}% of the time observed, a card unknown for over"
-        f" {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read, a sampler that has stopped, or that it is"
-        " not known who holds what right now",
+        help=f"print and write nothing unless there is something to act on, and say what: {WHAT_COUNTS}",
     )
     add_place(parser)
     return parser
@@ -100,16 +107,18 @@ def run(options: argparse.Namespace) -> int:
     from gua_report.window import parse_window
 
     name = choose(options.format or "text", "format", render.FORMATS)
-    sections = tuple(choose(section, "section", render.SECTIONS) for section in options.section or render.SECTIONS)
+    config = load_config(options.config)
+    wanted, sections = find_wanted(options, config), find_sections(options, name, config)
     if options.brief and (name not in BRIEF_FORMATS or options.section):
         raise UsageError(f"--brief is for {' and '.join(BRIEF_FORMATS)}, and chooses the sections itself")
     display = render.Options(
         sections, options.top, find_width(options), options.ascii, find_color(options), brief=options.brief
     )
     window = parse_window(options.since, options.start, options.end, options.tz)
-    config = load_config(options.config)
     if "reservations" not in sections:
         config = config._replace(reservations=Reservations())  # reading them takes a while
+    if "groups" not in sections and options.group is None:
+        config = config._replace(groups={})  # the directory of users may take a while
     given = {"utilization_percent": options.util_threshold, "process_memory_mib": options.memory_threshold}
     thresholds = {name: value for name, value in given.items() if value is not None}
     config = config._replace(policy=config.policy._replace(**thresholds))
@@ -121,21 +130,23 @@ def run(options: argparse.Namespace) -> int:
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.machine.as_owner import ask_as_owner
     from gua_report.render.attention import reasons
-    from gua_report.reservations.sources import is_configured
     from gua_report.summary.build import build_report
     from gua_report.summary.reserved_hours import read_told
+    from gua_report.summary.selection import select
 
     renderer = render.renderer(name)
     if options.output is not None:
         check_writable(options.output)
-    told = read_told(config, window.start_ms) if is_configured(config) else None
+    told = read_told(config, window.start_ms)
 
     def make() -> dict[str, Any]:
         report = build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told)
+        report = select(report, wanted) if wanted else report
         attention = tuple(reasons(report, longest_ms)) if quiet or options.brief or name == "html" else ()
         # Rendered even if nothing is printed: an error must show in a clean week too.
         text = renderer(report, display._replace(attention=attention))
-        warnings = [*report.warnings, *report.reservation_problems]
+        problems = [*report.people_problems, *(report.memberships.problems if report.memberships else [])]
+        warnings = [*report.warnings, *report.reservation_problems, *problems]
         return {"text": text, "warnings": warnings, "is_clean": quiet and not attention}
 
     made = ask_as_owner(data_dir, make)
@@ -149,6 +160,35 @@ def run(options: argparse.Namespace) -> int:
         with whole_file(options.output) as file:
             file.write((made["text"].rstrip("\n") + "\n").encode())
     return 0
+
+
+def find_wanted(options: argparse.Namespace, config: Config) -> Wanted | None:
+    """Whose report was requested; None: everybody's."""
+    from gua_report.people.wanted import Wanted, find_person
+
+    if options.group is None:
+        return None if options.who is None else find_person(options.who, config.people)
+    if options.who is not None:
+        raise UsageError("--group and --who are two reports: give one of them")
+    if not config.groups:
+        raise UsageError("no groups are configured: see [groups] in gua.toml")
+    return Wanted(choose(options.group, "group", tuple(config.groups)))
+
+
+def find_sections(options: argparse.Namespace, format_name: str, config: Config) -> tuple[str, ...]:
+    """The sections that were requested, else all that there are; of some people, those about people."""
+    from gua_report.render import OF_PEOPLE, SECTIONS
+    from gua_report.reservations.sources import is_configured
+
+    of_some = options.group is not None or options.who is not None
+    known, what = (OF_PEOPLE, "section about people") if of_some else (SECTIONS, "section")
+    if options.section:
+        return tuple(choose(section, what, known) for section in options.section)
+    if of_some and format_name == "csv":
+        return ("identities",)
+    left_out = {"groups"} if options.group is None else set()
+    left_out |= set() if is_configured(config) else {"reservations"}
+    return tuple(section for section in known if not of_some or section not in left_out)
 
 
 def find_width(options: argparse.Namespace) -> int:

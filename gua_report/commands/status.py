@@ -9,6 +9,7 @@ import time
 from gua_report.console import terminal
 from gua_report.live import text
 from gua_report.live.cards_now import Observer, Scene, add_options
+from gua_report.live.meant_now import mark_meant
 from gua_report.live.sampling import Sampling, look_at_sampling
 from gua_sample import console, settings
 from gua_sample.errors import DriverError, UsageError
@@ -80,7 +81,7 @@ def watch(observer: Observer, options: argparse.Namespace, seconds: float) -> in
 
 
 def show(observer: Observer, options: argparse.Namespace) -> str:
-    scene = observer.look_back(observer.look())
+    scene = mark_meant(observer.look_back(observer.look()), observer.config, observer.complain_once)
     validations = observer.validate(scene)
     sampling = look_at(observer, scene)
     if options.json:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
+# Not from strftime, which follows the locale.
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 ASCII = str.maketrans({"—": "-", "…": "...", "§": "", "≥": ">="})
 
 

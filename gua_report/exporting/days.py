@@ -11,7 +11,7 @@ from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
 from gua_report.console.terminal import Progress, tracked
 from gua_report.exporting.portions import read_portions
-from gua_report.exporting.rows import TABLES, Row
+from gua_report.exporting.rows import TABLES, Row, find_rules
 from gua_report.rollups.closed_day import is_closed
 from gua_report.rollups.index import ROLLUPS, Stored, find_current, path_of, read_index
 from gua_report.summary.no_report import nothing
@@ -36,7 +36,8 @@ class Days:
     kind = PARTITION
 
     def __init__(self, data_dir: str, window: Window, name: str, config: Config) -> None:
-        self.data_dir, self.window, self.name, self.config = data_dir, window, name, config
+        self.data_dir, self.window, self.name = data_dir, window, name
+        self.rules = find_rules(data_dir, config)
         self.history = History(data_dir)
         self.problems: list[str] = []
         self.stored = self._read_stored()
@@ -66,7 +67,7 @@ class Days:
         for day in tracked(self.days, progress):
             what = "skipped"
             path, bounds = self._place(day)
-            blocks = read_portions(path, self.kind, TABLES[self.name], bounds, self.config, encoding.encode)
+            blocks = read_portions(path, self.kind, TABLES[self.name], bounds, self.rules, encoding.encode)
             try:
                 for block in filter(None, [b"".join(encoding.join(blocks))]) if by_day else blocks:
                     yield day, block
@@ -89,7 +90,12 @@ class Days:
         """The day's file, and start and end of the time to read from it."""
         return self.history.paths[day], (self.window.start_ms, self.window.end_ms)
 
-    def left_out(self) -> str | None:
+    def notes(self) -> list[str]:
+        """What an export lacks without being at fault: names of containers, ticks of expired days."""
+        nameless = self.rules.people.problem if "identity" in TABLES[self.name].columns else None
+        return [note for note in (nameless, self._left_out()) if note]
+
+    def _left_out(self) -> str | None:
         """A note on the expired days that an export of ticks lacks."""
         if not self.expired or TABLES[self.name].is_of_rollups:
             return None
@@ -105,7 +111,7 @@ class Days:
         times = (self.history.ticks_of(day)["ts_ms"] for day in self._touched(self.history.days))
         if any(ticks.between(self.window.start_ms, self.window.end_ms - 1).any() for ticks in times):
             return NothingToReport(f"{self._no_rows()}, though there are ticks{self.hint}")
-        left_out = self.left_out()
+        left_out = self._left_out()
         return NothingToReport(f"{self._no_rows()}: {left_out}") if left_out else nothing(self.data_dir, self.window)
 
     def _no_rows(self) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import TypeVar
 
-from gua_report.config import Config
-from gua_report.exporting.rows import TEXT, Bounds, Row, Table
+from gua_report.exporting.rows import TEXT, Bounds, Row, Rules, Table
 from gua_report.ticks.open_partition import Kind, open_database, use_own_views
 
 # Approximate size of a portion. On many machines even the largest days are smaller.
@@ -22,7 +21,7 @@ def read_portions(
     kind: Kind,
     table: Table,
     bounds: Bounds,
-    config: Config,
+    rules: Rules,
     encode: Callable[[Iterator[Row]], Block],
 ) -> Iterator[Block]:
     """The blocks that `encode` makes of the rows within the bounds, portion by portion. Raises StoreError.
@@ -34,7 +33,7 @@ def read_portions(
     while start_ms is not None:
         with open_database(path, kind) as connection:
             use_own_views(connection, kind)
-            portion = Portion(table, table.read(connection, (start_ms, bounds[1]), config))
+            portion = Portion(table, table.read(connection, (start_ms, bounds[1]), rules))
             block = encode(iter(portion))
             if portion.rest_ms is not None and portion.rest_ms <= start_ms:
                 raise ValueError("ticks that are not in the order of time")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from gua_report.config import Config
+from gua_report.people.containers import COLUMNS as CONTAINER_COLUMNS
+from gua_report.people.containers import People, find_people, tell
 from gua_report.people.identities import apply_mapping, resolve
+from gua_sample.identity import find_slurm_job
 from gua_sample.partition_names import day_of
 from gua_sample.policy import NAN, STATUS_OK, UNPARTITIONED, Policy, card_states, chosen, see_end
 
@@ -19,10 +22,17 @@ Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
 Bounds: TypeAlias = tuple[int, int]  # start and end in milliseconds
 
 
+class Rules(NamedTuple):
+    """By what states and people are told."""
+
+    policy: Policy
+    people: People
+
+
 class Table(NamedTuple):
     columns: tuple[str, ...]
     # The rows between start (inclusive) and end (exclusive), in the order of time.
-    read: Callable[[sqlite3.Connection, Bounds, Config], Iterator[Row]]
+    read: Callable[[sqlite3.Connection, Bounds, Rules], Iterator[Row]]
     is_of_rollups: bool = False  # read from rollups.sqlite instead of partitions
 
 
@@ -42,7 +52,7 @@ DAILY = (
     *("timestamp", "user", "pid", "gpu", "usage"),  # spelled as in gpu_stats_service
     *("time_utc", "ts_ms", "gpu_uuid", "mig_index", "status", "state", "utilization_percent"),
     *("memory_used_mib", "memory_total_mib", "power_watts", "temperature_celsius"),
-    *("identity", "login_user", "command", "type", "memory_mib", "sm_percent"),
+    *("identity", "login_user", "command", "type", "memory_mib", "sm_percent", *CONTAINER_COLUMNS, "slurm_job"),
 )
 # The columns of rollups.sqlite except the day, which is in the folder names of a Parquet export.
 HOUR = ("hour_ms", "gpu_uuid", "gpu_index", "mig_index", "gpu_name")
@@ -53,13 +63,14 @@ CARD_HOURS = (
 IDENTITY_HOURS = (*HOUR, "identity", "state", "weight_ms", "gpu_hours")
 EPISODE_DAYS = (
     *("start_ms", "end_ms", "gpu_uuid", "gpu_index", "mig_index", "gpu_name", "pid", "start_time_ms", "command"),
-    *("identity", "seconds", "peak_memory_mib", "joins_before", "joins_after"),
+    *("identity", "seconds", "peak_memory_mib", "joins_before", "joins_after", "slurm_job"),
 )
 SPANS = ("start_ms", "end_ms", "boot_id", "driver_version", "kind")
 
 REAL = {"utilization_percent", "power_watts", "gpu_hours", "seconds"}
 TEXT = {"boot_id", "driver_version", "error", "gpu_uuid", "gpu_name", "parent_uuid", "utilization_source", "status"}
 TEXT |= {"missing", "state", "user", "login_user", "command", "cgroup", "type", "identity", "time_utc", "kind"}
+TEXT |= {*CONTAINER_COLUMNS, "slurm_job"}
 
 STATE_FACTS = ("utilization_percent", "status", "process_memory_mib", "memory_used_mib")
 IDENTITY_FACTS = ("uid", "login_uid", "user", "login_user", "cgroup")
@@ -87,70 +98,79 @@ def kind_of(column: str) -> type[str] | type[float] | type[int]:
     return str if column in TEXT else float if column in REAL else int
 
 
-def read_card_ticks(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
+def find_rules(data_dir: str, config: Config) -> Rules:
+    """The rules of the configuration, with the people of the data folder."""
+    return Rules(config.policy, find_people(data_dir, config.people))
+
+
+def read_card_ticks(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
     facts = itemgetter(*map(CARD_TICKS.index, STATE_FACTS))
     for row in _select(connection, "card_ticks", CARD_TICKS, bounds):
-        yield *row, state_of(config.policy, *facts(row))
+        yield *row, state_of(rules.policy, *facts(row))
 
 
-def read_process_ticks(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
-    facts, identity_of = itemgetter(*map(PROCESS_TICKS.index, IDENTITY_FACTS)), identities(config.people)
+def read_process_ticks(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
+    facts, find_owner = itemgetter(*map(PROCESS_TICKS.index, IDENTITY_FACTS)), owners(rules.people)
+    cgroup, job_of = PROCESS_TICKS.index("cgroup"), cache(find_slurm_job)
     for row in _select(connection, "process_ticks", PROCESS_TICKS, bounds):
-        yield *row, identity_of(*facts(row))
+        yield *row, *find_owner(*facts(row)), job_of(row[cgroup])
 
 
-def read_daily(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
+def read_daily(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
     """A row for each process on each card at each tick, and one for a card without processes.
 
     Reads the tables, not the views: looking up a process once, not at each tick, takes half the time.
     """
     facts = "id, gpu_index, uuid, mig_index, status, memory_total_mib"
     cards = {card_id: known for card_id, *known in connection.execute(f"SELECT {facts} FROM card")}
-    processes = _known_processes(connection, config.people)
+    processes = _known_processes(connection, rules.people)
     for sample, group in groupby(connection.execute(DAILY_SQL, bounds), key=itemgetter(slice(6))):
         ts_ms, card_id, utilization, used, power, temperature = sample
         gpu, uuid, mig_index, status, total = cards[card_id]
         usages = [row[6:] for row in group]
         memories = [memory for process_id, memory, _ in usages if process_id is not None]
         held = None if None in memories else sum(memories)
-        state = state_of(config.policy, utilization, status, held, used)
+        state = state_of(rules.policy, utilization, status, held, used)
         second = ts_ms // 1000
         percent = None if utilization is None else round(utilization)
         card = (clock(second), ts_ms, uuid, mig_index, status, state, utilization, used, total, power, temperature)
         for process_id, memory, sm_percent in usages:
-            owner, pid, who = processes[process_id]
-            yield second, owner, pid, gpu, percent, *card, *who, memory, sm_percent
+            owner, pid, who, around = processes[process_id]
+            yield second, owner, pid, gpu, percent, *card, *who, memory, sm_percent, *around
 
 
-def _known_processes(connection: sqlite3.Connection, people: Mapping[str, str]) -> dict[int | None, Row]:
-    """The facts of each process id: owner, pid, and a tuple of the others; all None for no process."""
-    identity_of = identities(people)
-    known: dict[int | None, Row] = {None: (None, None, (None,) * 4)}
+def _known_processes(connection: sqlite3.Connection, people: People) -> dict[int | None, Row]:
+    """The facts of each process id: owner, pid, a tuple of others, and one of CONTAINER_COLUMNS and the Slurm job."""
+    find_owner = owners(people)
+    known: dict[int | None, Row] = {None: (None, None, (None,) * 4, (None,) * (len(CONTAINER_COLUMNS) + 1))}
     rows = connection.execute(f"SELECT id, pid, {', '.join(IDENTITY_FACTS)}, command, type FROM process")
     for process_id, pid, uid, login_uid, user, login_user, cgroup, command, kind in rows:
         owner = str(uid) if user is None and uid is not None else user
-        identity = identity_of(uid, login_uid, user, login_user, cgroup)
-        known[process_id] = (owner, pid, (identity, login_user, command, kind))
+        identity, *container = find_owner(uid, login_uid, user, login_user, cgroup)
+        around = (*container, find_slurm_job(cgroup))
+        known[process_id] = (owner, pid, (identity, login_user, command, kind), around)
     return known
 
 
 def plain(view: str, columns: tuple[str, ...], is_of_rollups: bool = False) -> Table:
-    """A table of a view's rows as they are, except that identities are those of the configuration."""
+    """A table of a view's rows as they are, except that identities are told as people, and of their containers."""
+    has_people = "identity" in columns
 
-    def read(connection: sqlite3.Connection, bounds: Bounds, config: Config) -> Iterator[Row]:
+    def read(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
         rows = _select(connection, view, columns, bounds, is_of_rollups)
-        if "identity" not in columns:
+        if not has_people:
             return rows
-        where = columns.index("identity")
-        return ((*row[:where], apply_mapping(row[where], config.people), *row[where + 1 :]) for row in rows)
+        where, find_owner = columns.index("identity"), stored_owners(rules.people)
+        named = ((row, *find_owner(row[where])) for row in rows)
+        return ((*row[:where], who, *row[where + 1 :], *container) for row, who, *container in named)
 
-    return Table(columns, read, is_of_rollups)
+    return Table((*columns, *CONTAINER_COLUMNS) if has_people else columns, read, is_of_rollups)
 
 
 # Keys are the names on the command line.
 TABLES = {
     "card_ticks": Table((*CARD_TICKS, "state"), read_card_ticks),
-    "process_ticks": Table((*PROCESS_TICKS, "identity"), read_process_ticks),
+    "process_ticks": Table((*PROCESS_TICKS, "identity", *CONTAINER_COLUMNS, "slurm_job"), read_process_ticks),
     "ticks": plain("ticks", TICKS),
     "csv": Table(DAILY, read_daily),
     "card_hours": plain("card_hours", CARD_HOURS, is_of_rollups=True),
@@ -177,14 +197,26 @@ def state_of(
     return chosen(card_states(end, end, True, policy=policy))
 
 
-def identities(people: Mapping[str, str]) -> Callable[..., str]:
-    """A function from a process's IDENTITY_FACTS to its identity."""
+def owners(people: People) -> Callable[..., Row]:
+    """A function from a process's IDENTITY_FACTS to its identity, and to what CONTAINER_COLUMNS tell of it."""
 
     @cache  # a process has the same facts at each tick
-    def identity_of(*facts: Any) -> str:
-        return apply_mapping(resolve(*facts), people)
+    def find_owner(*facts: Any) -> Row:
+        identity = apply_mapping(resolve(*facts), people.names)
+        return identity, *tell(identity, people.containers.find_around(facts[-1]))
 
-    return identity_of
+    return find_owner
+
+
+def stored_owners(people: People) -> Callable[[str], Row]:
+    """A function that gives the same for an identity as rollups have it."""
+
+    @cache
+    def find_owner(stored: str) -> Row:
+        identity = apply_mapping(stored, people.names)
+        return identity, *tell(identity, people.containers.find(stored))
+
+    return find_owner
 
 
 @lru_cache(maxsize=1)

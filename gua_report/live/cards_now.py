@@ -11,11 +11,15 @@ from gua_report.console.arguments import add_place, mebibytes
 from gua_report.live import snapshot
 from gua_report.live.last_tick import fill_in, read_recent, restore_recent
 from gua_report.machine.as_owner import ask_as_owner
+from gua_report.people.containers import People, find_people, restore_people, spell
 from gua_report.people.identities import UNATTRIBUTED, UNKNOWN, apply_mapping, resolve
 from gua_report.reservations.cards import CardNow, Holder, Validation
 from gua_report.ticks.newest import AHEAD_MS, Files, Newest, find_newest, list_history
 from gua_report.ticks.open_partition import open_partition
 from gua_sample import console, settings
+from gua_sample.containers import NOTHING as NO_CONTAINERS
+from gua_sample.containers import Container, Known, runtime_of
+from gua_sample.identity import find_slurm_job
 from gua_sample.idle_state import from_text, to_text
 from gua_sample.idleness import (
     NOTHING,
@@ -29,6 +33,7 @@ from gua_sample.idleness import (
     sight_of,
 )
 from gua_sample.look_back import find_last_use, look_back
+from gua_sample.notes import MeantNow
 from gua_sample.partition_names import DAY_MS, samples_dir
 from gua_sample.past_ticks import Past
 from gua_sample.policy import ACTIVE, IDLE_HELD, unattributed_mib
@@ -58,6 +63,14 @@ class ProcessNow(NamedTuple):
     sm_percent: int | None
     state: str
     since: Since | None  # since when it idle-holds the card, if it does and the history tells
+    container: Container | None = None  # that it is in, if that is known
+    slurm_job: str | None = None
+    meant: MeantNow | None = None  # why, if it does so on purpose
+
+    @property
+    def who(self) -> str:
+        """The name that people are shown."""
+        return spell(self.user, self.container)
 
 
 class UserNow(NamedTuple):
@@ -66,6 +79,13 @@ class UserNow(NamedTuple):
     name: str
     is_idle: bool
     since: Since | None  # of the process that has been idle for longest
+    container: Container | None = None  # that the user is, if a container is all that is known of whose it is
+    meant: MeantNow | None = None  # if all of their idle processes there are meant
+
+    @property
+    def who(self) -> str:
+        """The name that people are shown."""
+        return spell(self.name, self.container)
 
 
 class CardSeen(NamedTuple):
@@ -76,7 +96,7 @@ class CardSeen(NamedTuple):
     processes: list[ProcessNow]  # the largest first
 
     def told(self) -> CardNow:
-        holders = [Holder(one.user, one.pid, one.command, one.memory_mib) for one in self.processes]
+        holders = [Holder(one.user, one.pid, one.command, one.memory_mib, one.who) for one in self.processes]
         since_ms, is_exact = self.since or (None, True)
         facts = self.card.facts
         return CardNow(
@@ -113,7 +133,10 @@ class Observer:
         if options.memory_threshold is not None:
             policy = self.config.policy._replace(process_memory_mib=options.memory_threshold)
             self.config = self.config._replace(policy=policy)
-        self.rules = Rules(self.config.policy, self.config.people)
+        self._complain = complain
+        self._said: set[str] = set()
+        self.mapped = self.config.people  # by the administrator
+        self.learn(People(self.mapped))
         self.seconds = settings.duration_ms(options.timeout) / 1000
         self.seed = None if options.simulate is None else settings.seed(options.simulate, "--simulate")
         # The default history is of real cards, not of the simulated ones.
@@ -123,8 +146,14 @@ class Observer:
         if self.data_dir and (warning := check_folder(self.data_dir)):
             complain(f"warning: {warning}")
         self.known = NOTHING
-        self._complain = complain
-        self._said: set[str] = set()
+
+    def learn(self, people: People) -> None:
+        """Take over who is who; what is missing is reported once."""
+        self.containers = people.containers
+        self.config = self.config._replace(people=people.names)
+        self.rules = Rules(self.config.policy, people.names)
+        if people.problem:
+            self.complain_once(people.problem)
 
     def now_ms(self) -> int:
         if self.seed is None:
@@ -142,6 +171,7 @@ class Observer:
             files = Files(*answer[0])
             newest = Newest(*answer[1]) if answer[1] else None
             recent = restore_recent(*answer[2]) if answer[2] else None
+            self.learn(restore_people(*answer[3]))
         if self.source is None:
             tick = snapshot.simulate(self.seed or 0, now_ms)
         else:
@@ -151,9 +181,9 @@ class Observer:
         return Scene(tick, self.see_cards(tick, alone), newest, files)
 
     def read_newest(self, now_ms: int) -> list[Any]:
-        """The files of the history, its newest tick, and the newest with cards: plain lists that a child can send."""
-        files = list_history(samples_dir(self.data_dir))
-        return [files, find_newest(files, now_ms), read_recent(files.partitions, now_ms)]
+        """The files of the history, its newest tick, the newest with cards, people: plain lists for a child to send."""
+        files, people = list_history(samples_dir(self.data_dir)), find_people(self.data_dir, self.mapped)
+        return [files, find_newest(files, now_ms), read_recent(files.partitions, now_ms), people]
 
     def look_back(self, scene: Scene) -> Scene:
         """The scene, completed with durations from the history."""
@@ -185,7 +215,7 @@ class Observer:
 
     def see_cards(self, tick: Tick, told: Carried) -> list[CardSeen]:
         runs = runs_now(told, self.config.policy)
-        cards = [see_card(card, tick, told, runs, self.config) for card in tick.cards]
+        cards = [see_card(card, tick, told, runs, self.config, self.containers) for card in tick.cards]
         return sorted(cards, key=lambda seen: (seen.card.facts.gpu_index, seen.card.facts.mig_index or 0))
 
     def validate(self, scene: Scene) -> dict[str, Validation]:
@@ -209,13 +239,16 @@ def find_lasting(carried: Carried, runs: Runs, edge_ms: int) -> set[Key]:
     return {key for key, run in lasting.items() if key[1] is None or run.state == IDLE_HELD}
 
 
-def see_card(card: Card, tick: Tick, told: Carried, runs: Runs, config: Config) -> CardSeen:
+def see_card(
+    card: Card, tick: Tick, told: Carried, runs: Runs, config: Config, containers: Known = NO_CONTAINERS
+) -> CardSeen:
     uuid = card.facts.uuid
     run = runs[uuid, None, None]
     processes = []
     for usage in card.usages:
         facts = tick.processes[usage.pid]
-        processes.append(see_process(usage, facts, runs[uuid, usage.pid, facts.start_time_ms], told, config))
+        seen = see_process(usage, facts, runs[uuid, usage.pid, facts.start_time_ms], told, config)
+        processes.append(seen._replace(container=containers.find_around(facts.cgroup)))
     processes.sort(key=lambda one: (-(one.memory_mib or 0), one.pid))
     users = gather_users(processes)
     if unattributed_mib(card, config.policy) is not None:
@@ -235,6 +268,7 @@ def see_process(usage: Usage, facts: Process, run: Run, told: Carried, config: C
         usage.sm_percent,
         run.state,
         tell_since(told, run) if run.state == IDLE_HELD else None,
+        slurm_job=find_slurm_job(facts.cgroup),
     )
 
 
@@ -251,7 +285,8 @@ def gather_users(processes: list[ProcessNow]) -> list[UserNow]:
         idle = [one for one in own if one.state == IDLE_HELD]
         is_idle = bool(idle) and all(one.state != ACTIVE for one in own)
         told = [one.since for one in idle if one.since]
-        users.append(UserNow(name, is_idle, min(told) if told and is_idle else None))
+        container = own[0].container if runtime_of(name) else None  # all of its processes are in that one
+        users.append(UserNow(name, is_idle, min(told) if told and is_idle else None, container))
     # Idle users of unknown duration come first: theirs may be the longest.
     users.sort(key=lambda user: (not user.is_idle, user.since.ts_ms if user.since else 0, user.name))
     return users

@@ -8,7 +8,9 @@ from typing import Any
 
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling
+from gua_report.people.containers import COLUMNS, tell
 from gua_report.reservations.cards import Validation
+from gua_sample.containers import Container
 from gua_sample.policy import Policy
 
 SCHEMA_VERSION = 1
@@ -60,7 +62,13 @@ def check(found: Validation) -> dict[str, Any]:
 
 
 def user(one: UserNow, now_ms: int) -> dict[str, Any]:
-    return {"user": one.name, "is_idle": one.is_idle, **since(one.since, now_ms, "idle_")}
+    return {
+        "user": one.name,
+        "is_idle": one.is_idle,
+        **since(one.since, now_ms, "idle_"),
+        **container(one.name, one.container),
+        "meant": one.meant._asdict() if one.meant else None,
+    }
 
 
 def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:
@@ -74,7 +82,15 @@ def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:
         "sm_percent": one.sm_percent,
         "state": one.state,
         **since(one.since, now_ms, "idle_"),
+        **container(one.user, one.container),
+        "image": one.container.image if one.container else None,
+        "slurm_job": one.slurm_job,
+        "meant": one.meant._asdict() if one.meant else None,
     }
+
+
+def container(identity: str, found: Container | None) -> dict[str, Any]:
+    return dict(zip(COLUMNS, tell(identity, found), strict=True))
 
 
 def since(told: Since | None, now_ms: int, prefix: str) -> dict[str, Any]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import time
+from datetime import datetime, tzinfo
 
 from gua_report.console import fitting, terminal
 from gua_report.console.fitting import columns
-from gua_report.console.spelling import duration, gpu, to_ascii
+from gua_report.console.spelling import MONTHS, WEEKDAYS, duration, gpu, to_ascii
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling, sampling_text
 from gua_report.reservations.cards import Validation
+from gua_sample.notes import MeantNow
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK, UNPARTITIONED
 from gua_sample.processes import printable
 
 WIDTH = 78
+WEEKDAYS_MS = 6 * DAY_MS  # from here on, a weekday could be taken for that of this week
 NOT_KNOWN = "?"
 NOT_TOLD = "-"  # the history does not tell
 INDENT = " " * 5
@@ -114,9 +118,11 @@ def details(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
 
 
 def process_line(process: ProcessNow, now_ms: int, style: Style) -> str:
-    """`pid command GiB SM user`. The command is the first to be shortened, the user the last."""
-    who = UserNow(process.user, style.verbose and process.state == IDLE_HELD, process.since)
-    user = style.clean(spell_user(who, now_ms))
+    """`pid command GiB SM user, job`. The command is the first to be shortened, the user the last."""
+    is_idle = style.verbose and process.state == IDLE_HELD
+    who = UserNow(process.user, is_idle, process.since, process.container, process.meant)
+    job = "" if process.slurm_job is None else f", job {process.slurm_job}"
+    user = style.clean(spell_user(who, now_ms) + job)
     before, after = f"{INDENT}{process.pid:>7}  ", f"  {gib(process.memory_mib):>5}  {percent(process.sm_percent):>4}  "
     room = style.width - len(before) - len(after) - columns(user)
     size = min(LONGEST_COMMAND, max(SHORTEST_COMMAND, room))
@@ -145,8 +151,25 @@ def fold(text: str, style: Style) -> list[str]:
 
 def spell_user(user: UserNow, now_ms: int) -> str:
     if not user.is_idle:
-        return user.name
-    return f"{user.name} (idle {spell_since(user.since, now_ms)})" if user.since else f"{user.name} (idle)"
+        return user.who
+    idle = f"idle {spell_since(user.since, now_ms)}" if user.since else "idle"
+    return f"{user.who} ({idle}{spell_meant(user.meant, now_ms)})"
+
+
+def spell_meant(meant: MeantNow | None, now_ms: int) -> str:
+    """`, meant until Fri 18:00: serving the demo`; nothing if it is not meant."""
+    if meant is None:
+        return ""
+    until = f" until {spell_until(meant.until_ms, now_ms)}" if meant.until_ms is not None else ""
+    return f", meant{until}: {meant.reason}"
+
+
+def spell_until(until_ms: int, now_ms: int, zone: tzinfo | None = None) -> str:
+    """A time to come in that zone, or this machine's, by its weekday or, if it is further away, by its date."""
+    local = datetime.fromtimestamp(until_ms / 1000, zone)
+    is_near = abs(until_ms - now_ms) < WEEKDAYS_MS
+    day = WEEKDAYS[local.weekday()] if is_near else f"{local.day} {MONTHS[local.month - 1]}"
+    return f"{day} {local:%H:%M}"
 
 
 def spell_since(since: Since | None, now_ms: int) -> str:

@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from gua_report.summary.build import Report
 
 SECTIONS = (
-    *("headline", "timeline", "trend", "capacity", "gpus", "identities", "identity_days", "heatmap"),
-    *("episodes", "coverage", "reservations"),
+    *("headline", "now", "timeline", "trend", "capacity", "gpus", "identities", "groups", "identity_days"),
+    *("heatmap", "episodes", "coverage", "reservations"),
 )
+# Those of a report of some people: all others are of the whole machine.
+OF_PEOPLE = ("now", "identities", "groups", "identity_days", "episodes", "coverage", "reservations")
+PEOPLE, GROUPS, NONE = NAMES = "people", "groups", "none"  # whose names are on pages for a web server
 FORMATS = ("text", "markdown", "json", "csv", "html")
 
 

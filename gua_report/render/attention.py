@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from gua_report.console.spelling import duration, first_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gua_report.summary.build import Report
 
 LONG_EPISODE = "1h"  # default for the least length of an idle-held episode to act on
@@ -15,6 +17,12 @@ MOST_UNKNOWN = 0.05  # of a card's own time
 MOST_NAMED = 3
 # If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
 STALE_MS = 300_000
+# For help texts, where a percent sign is written twice.
+WHAT_COUNTS = (
+    f"an idle-held episode of D or more (default {LONG_EPISODE}) that is not meant, less than {LEAST_COVERAGE:.0%}% of"
+    f" the time observed, a card unknown for over {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read, a"
+    " sampler that has stopped, or that it is not known who holds what right now"
+)
 
 
 def reasons(report: Report, longest_ms: int) -> list[str]:
@@ -29,13 +37,13 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     found = []
     if unknown := unknown_now(report):
         found.append(f"not known who holds what right now: {unknown}")
-    if _has_stopped(report):
+    if has_stopped(report):
         found.append(f"the sampler seems to have stopped: no tick since {moment(report.newest_ms, report.window.zone)}")
-    lengths_ms = report.episodes["end_ms"] - report.episodes["start_ms"]
-    long = report.episodes[lengths_ms >= longest_ms]
+    long = _not_meant(report)
+    long = long[(long["seconds"] * 1000).round() >= longest_ms]
     if len(long):
         longest = long.groupby("identity", sort=True)["seconds"].max().sort_values(ascending=False, kind="stable")
-        who = [f"{clean(identity)} {duration(seconds)}" for identity, seconds in longest.items()]
+        who = [f"{clean(report.who(str(identity)))} {duration(seconds)}" for identity, seconds in longest.items()]
         who[0] = f"longest: {who[0]}" if len(who) > 1 else who[0]
         episodes = f"{count(len(long), 'idle-held episode')} of {duration(longest_ms / 1000)} or more"
         # What is not named is counted in the same unit as what is.
@@ -56,7 +64,13 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     return found
 
 
-def _has_stopped(report: Report) -> bool:
+def _not_meant(report: Report) -> pd.DataFrame:
+    """The episodes with the seconds of each in no note's time, without those that are meant right now."""
+    others = report.episodes[~report.episodes["meant_now"].eq(True)]
+    return others.assign(seconds=(others["seconds"] - others["meant_seconds"]).astype("float64"))
+
+
+def has_stopped(report: Report) -> bool:
     """Whether the window ends with time for which a tick was due, and there is none since."""
     from gua_report.ticks.coverage import NOT_RUNNING
 

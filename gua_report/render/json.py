@@ -20,6 +20,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         **({"attention": list(options.attention)} if options.attention else {}),
+        **_selection(report),
         "host": clean(report.host),
         "drivers": [clean(version) for version in report.driver_versions],
         "window": _window(report.window, report.timezone),
@@ -33,10 +34,28 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         },
         "policy": report.policy._asdict(),
         **{name: content for name, content in contents.items() if content is not None},
-        "warnings": [clean(warning) for warning in report.warnings],
-        "notes": [clean(note) for note in report.notes],
+        "warnings": [clean(warning) for warning in [*report.warnings, *report.people_problems]],
+        "notes": [clean(note) for note in [*report.notes, *_group_problems(report)]],
     }
     return json.dumps(document, indent=2, ensure_ascii=options.ascii, allow_nan=False) + "\n"
+
+
+def _selection(report: Report) -> dict[str, object]:
+    """Whose report it is, if it is not of everybody."""
+    whose = report.selection
+    if whose is None:
+        return {}
+    median = whose.median and {
+        "people": whose.median.people,
+        "idle_held_gpu_hours": value("gpu_hours", whose.median.idle_held_gpu_hours),
+        "idle_held_share": value("share", whose.median.idle_held_share),
+    }
+    kind = "group" if whose.is_group else "person"
+    return {"selection": {"kind": kind, "name": clean(whose.name), "median": median}}
+
+
+def _group_problems(report: Report) -> list[str]:
+    return report.memberships.problems if report.memberships else []
 
 
 def _with_cards(report: Report) -> str | None:

@@ -7,7 +7,19 @@ from gua_report.console.spelling import to_ascii
 from gua_report.console.terminal import STATE_COLORS as COLORS
 from gua_report.console.terminal import paint
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, Section, State, Table, shade, spread
+from gua_report.render.blocks import (
+    SHOWN_STATES,
+    Bar,
+    Block,
+    Cell,
+    Heatmap,
+    Picture,
+    Section,
+    State,
+    Table,
+    shade,
+    spread,
+)
 from gua_report.render.brief import build_brief_page
 from gua_report.render.page import build_page
 from gua_report.render.words import WEEKDAYS
@@ -57,8 +69,9 @@ def _draw(block: Block, options: Options) -> list[str]:
 
 def draw_bar(bar: Bar, cells: int, options: Options) -> str:
     glyphs = ASCII_GLYPHS if options.ascii else GLYPHS
-    parts = zip(STATES, spread(bar.shares, cells), strict=True)
-    return "".join(paint(glyphs[state] * size, COLORS[state], options.color) for state, size in parts if size)
+    sizes = dict(zip(STATES, spread(bar.shares, cells), strict=True))
+    parts = [(state, glyphs[state] * sizes[state]) for state in SHOWN_STATES]
+    return "".join(paint(part, COLORS[state], options.color) for state, part in parts)
 
 
 def draw_heatmap(heatmap: Heatmap, ascii_only: bool) -> list[str]:
@@ -94,18 +107,25 @@ def _sizes(table: Table, cells: list[list[str]], width: int) -> dict[int, int]:
     """The widths of the visible columns, by position: columns are shortened, the last one first, then left out."""
     natural = {position: max(columns(row[position]) for row in cells) for position in range(len(table.columns))}
     while True:
-        sizes = dict(natural)
-        excess = sum(sizes.values()) + len(SEPARATOR) * (len(sizes) - 1) - width
-        for position in reversed(natural):
-            least = table.columns[position].least
-            if least and excess > 0:
-                cut = min(excess, max(sizes[position] - least, 0))
-                sizes[position] -= cut
-                excess -= cut
         optional = [position for position in natural if table.columns[position].may_go]
-        if excess <= 0 or not optional:
+        sizes = _shorten(table, natural, width, is_good=bool(optional))
+        if not optional or sum(sizes.values()) + len(SEPARATOR) * (len(sizes) - 1) <= width:
             return sizes
         del natural[optional[-1]]
+
+
+def _shorten(table: Table, natural: dict[int, int], width: int, is_good: bool) -> dict[int, int]:
+    """The widths, shortened as far as need be, and no further than to what is still good, if that is wanted."""
+    sizes = dict(natural)
+    excess = sum(sizes.values()) + len(SEPARATOR) * (len(sizes) - 1) - width
+    for position in reversed(natural):
+        column = table.columns[position]
+        if column.least and excess > 0:
+            least = max(column.least, column.good) if is_good else column.least
+            cut = min(excess, max(sizes[position] - least, 0))
+            sizes[position] -= cut
+            excess -= cut
+    return sizes
 
 
 def _cell(cell: Cell, options: Options) -> str:

@@ -13,7 +13,8 @@ Value: TypeAlias = "str | int | float | bool | None"
 
 # Decimal digits by the end of a column's name; the first match counts.
 DIGITS = {"share": 6, "hours": 4, "gpus": 4, "kwh": 4, "cost": 4, "seconds": 3, "mib": 1}
-WHOLE = ("index", "mig_index", "gpu_index", "pid", "weekday", "hour")
+BOOLEAN = ("ongoing", "meant_now")
+WHOLE = ("index", "mig_index", "gpu_index", "pid", "people", "weekday", "hour")
 
 
 def value(column: str, item: Any) -> Value:
@@ -21,7 +22,7 @@ def value(column: str, item: Any) -> Value:
         return None
     if column in WHOLE:
         return int(item)
-    if column == "ongoing":
+    if column in BOOLEAN:
         return bool(item)
     for ending, digits in DIGITS.items():
         if column.endswith(ending):

@@ -13,7 +13,6 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from gua_report.rollups.index import NOTHING_NEAR, Beside, Edges, after_key
 from gua_report.ticks.classify import Classified
@@ -72,25 +71,30 @@ def _after(found: Classified, last: int) -> str:
 def _key(found: Classified, first: int, last: int, columns: Iterable[str]) -> str:
     """A digest of the content of these ticks, independent of the ids in their file."""
     rows = found.rows
-    ticks = found.ticks.iloc[first:last][list(columns)]
-    cards, processes = (
-        _part(table, (table.tick >= first) & (table.tick < last), first) for table in (rows.cards, rows.processes)
-    )
-    cards = cards.join(rows.card_facts[list(CARD_FACTS)], on="card")
-    processes = processes.join(rows.card_facts["uuid"], on="card").join(
-        rows.process_facts[list(PROCESS_FACTS)], on="process"
+    cards, processes = (_part(table._asdict(), first, last) for table in (rows.cards, rows.processes))
+    card, of, process = cards.pop("card"), processes.pop("card"), processes.pop("process")
+    tables = (
+        [found.ticks[name].to_numpy()[first:last] for name in columns],
+        [*cards.values(), *(rows.card_facts[name].to_numpy()[card] for name in CARD_FACTS)],
+        [
+            *processes.values(),
+            rows.card_facts["uuid"].to_numpy()[of],
+            *(rows.process_facts[name].to_numpy()[process] for name in PROCESS_FACTS),
+        ],
     )
     digest = blake2b(digest_size=12)
-    for frame in (ticks, cards.drop(columns="card"), processes.drop(columns=["card", "process"])):
-        values = frame.astype(object).itertuples(index=False, name=None)
-        lines = sorted(repr([_plain(value) for value in row]) for row in values)
+    for table in tables:
+        values = zip(*([_plain(value) for value in column.tolist()] for column in table), strict=True)
+        lines = sorted(repr(list(row)) for row in values)
         digest.update("\n".join([*lines, ""]).encode(errors="surrogatepass"))
     return digest.hexdigest()
 
 
-def _part(table: Any, wanted: np.ndarray[Any, Any], first: int) -> pd.DataFrame:
-    columns = {name: values[wanted] for name, values in table._asdict().items()}
-    return pd.DataFrame({**columns, "tick": columns["tick"] - first})
+def _part(columns: dict[str, Any], first: int, last: int) -> dict[str, Any]:
+    """The rows of these ticks, by column; their ticks are counted from the first one."""
+    wanted = (columns["tick"] >= first) & (columns["tick"] < last)
+    part = {name: values[wanted] for name, values in columns.items()}
+    return {**part, "tick": part["tick"] - first}
 
 
 def _plain(value: Any) -> str | float | None:

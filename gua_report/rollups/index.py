@@ -16,7 +16,7 @@ from gua_sample.errors import CorruptPartition
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import RULE, Policy
 
-NAMES = {"word": ("text",), "card": CARD_NAMES, "unpartitioned_hour": ("gpu_uuid",)}
+NAMES = {"word": ("text",), "card": CARD_NAMES, "episode": ("slurm_job",), "unpartitioned_hour": ("gpu_uuid",)}
 ROLLUPS = Kind(
     "a file of rollups",
     schema.APPLICATION_ID,

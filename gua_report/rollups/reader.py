@@ -143,7 +143,19 @@ class _Reader:
         values: list[Any] = [_objects(_at(self._uuids, card)), pid, np.where(born == NOT_KNOWN, np.nan, born)]
         values += [_objects(self._text(command)), _objects(self._name(identity)), start, end]
         values += [np.where(peak == NOT_KNOWN, np.nan, peak), before.astype(bool), after.astype(bool)]
+        values.append(_objects(self._jobs(len(card))))
         return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
+
+    def _jobs(self, count: int) -> np.ndarray[Any, Any]:
+        """The Slurm job of each of so many episodes; None for those without."""
+        query = "SELECT day_id, position, slurm_job FROM episode WHERE slurm_job IS NOT NULL AND day_id BETWEEN ? AND ?"
+        found = {(day, position): job for day, position, job in self._connection.execute(query, self._range)}
+        if not all(isinstance(job, str) for job in found.values()):
+            raise TypeError("no text for a job")
+        keys = zip(*(column.tolist() for column in self._columns("episode", "day_id", "position")), strict=True)
+        jobs = np.full(count, None, dtype=object)
+        jobs[:] = [found.get(key) for key in keys] if found else None
+        return jobs
 
     def spans(self) -> pd.DataFrame:
         names = (START_MS, END_MS, "boot_id", "driver_version", "kind")

@@ -103,6 +103,8 @@ TABLES = {
         PRIMARY KEY (day_id, card_id, start_ms)
     ) STRICT, WITHOUT ROWID
     """,
+    # slurm_job is spelled out: an older gua, which does not know this column, removes words that no other column
+    # refers to. NULL also where an older gua wrote the day.
     "episode": """
     CREATE TABLE episode (
         day_id INTEGER NOT NULL,
@@ -117,6 +119,7 @@ TABLES = {
         peak_memory_mib INTEGER,
         joins_before INTEGER NOT NULL,
         joins_after INTEGER NOT NULL,
+        slurm_job TEXT,
         PRIMARY KEY (day_id, position)
     ) STRICT, WITHOUT ROWID
     """,
@@ -160,6 +163,7 @@ TABLES = {
 ADDED = {
     "day": ("partition_digest", "compact_digest", "rows_digest", "checked_ms", "failed_check", "rule"),
     "card_day": ("instant_only",),
+    "episode": ("slurm_job",),
     "edge": ("day_id", "before_made", "after_made", "before_now", "after_now"),
     "unpartitioned_hour": ("day_id", "hour", "gpu_uuid", "gpu_ms", "crc"),
 }
@@ -225,7 +229,7 @@ VIEWS = (
     f"""
     CREATE VIEW episode_days AS
     SELECT {_TIMES}, d.day, {_CARD}, s.pid, s.start_time_ms, w.text AS command, i.text AS identity,
-           (s.end_ms - s.start_ms) / 1000.0 AS seconds, s.peak_memory_mib, s.joins_before, s.joins_after
+           (s.end_ms - s.start_ms) / 1000.0 AS seconds, s.peak_memory_mib, s.joins_before, s.joins_after, s.slurm_job
     FROM day d JOIN episode s ON s.day_id = d.id JOIN card c ON c.id = s.card_id
     JOIN word i ON i.id = s.identity LEFT JOIN word w ON w.id = s.command
     """,
@@ -234,7 +238,7 @@ VIEWS = (
     CREATE VIEW episodes AS
     SELECT first_ms AS start_ms, end_ms, gpu_uuid, gpu_index, mig_index, gpu_name, pid, start_time_ms, command,
            identity, (end_ms - first_ms) / 1000.0 AS seconds, peak_mib AS peak_memory_mib,
-           first_joins AS joins_before, joins_after
+           first_joins AS joins_before, joins_after, slurm_job
     FROM (
         SELECT *, min(start_ms) OVER piece AS first_ms, max(peak_memory_mib) OVER piece AS peak_mib,
                first_value(joins_before) OVER piece AS first_joins, lead(end_ms) OVER piece AS next_ms

@@ -191,12 +191,12 @@ class RollupWriter:
     def _episodes(self, number: int, episodes: pd.DataFrame, by_uuid: Mapping[str, int]) -> list[tuple[Any, ...]]:
         midnight = number * DAY_MS
         rows: list[tuple[Any, ...]] = []
-        for uuid, pid, born, command, identity, start, end, peak, before, after in (
+        for uuid, pid, born, command, identity, start, end, peak, before, after, job in (
             episodes[EPISODE_COLUMNS].astype(object).itertuples(index=False, name=None)
         ):
             who = (by_uuid[uuid], pid, _whole(born), self._word(command), self._word(identity))
             times = (start - midnight, end - midnight, _whole(peak), int(before), int(after))
-            rows.append((number, len(rows), *who, *times))
+            rows.append((number, len(rows), *who, *times, _known(job)))
         return rows
 
 

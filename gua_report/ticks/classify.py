@@ -18,6 +18,7 @@ from gua_report.ticks.history import Stretch
 from gua_report.ticks.mig_shares import weigh
 from gua_report.ticks.read_partition import Rows
 from gua_report.ticks.sightings import Ends, judge_processes, see_processes
+from gua_sample.identity import find_slurm_job
 from gua_sample.policy import (
     IDLE_HELD,
     MOST_ACTIVE_FIRST,
@@ -54,7 +55,7 @@ class Classified(NamedTuple):
     memory_used_mib: Floats  # [tick, card]
     unattributed: Booleans  # [tick, card]: whether memory is held that no process shows
     processes: pd.DataFrame  # tick, card, key, process, state, counts, memory_mib, sm_percent
-    process_facts: pd.DataFrame  # `process` is a position in it; with identity, and `key` for pid and start
+    process_facts: pd.DataFrame  # `process` is a position in it; with identity, slurm_job, and `key` for pid and start
     mig_gpus: list[str]  # uuids of physical cards with MIG on
     unpartitioned: Floats  # [tick, those]: what no instance of them covers
 
@@ -137,13 +138,16 @@ def _sums(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
 
 
 def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
-    """The facts of processes, with identities mapped to people, and a key that pid and start time have in common."""
+    """The facts of processes, with identities mapped to people, Slurm jobs, and a key for pid and start time."""
     facts = rows.process_facts
     identities = pd.Series([apply_mapping(identity, people) for identity in resolve_all(facts)], dtype=object)
     # Other facts of a process, such as the command name, may change.
     start, starts = pd.factorize(facts["start_time_ms"].fillna(-1))
     key, _ = pd.factorize(pack((facts["pid"].to_numpy(), start), [len(starts) + 1]))
-    return facts.assign(identity=identities, key=key)
+    cgroups = facts["cgroup"].tolist()
+    jobs = {cgroup: find_slurm_job(cgroup) for cgroup in set(cgroups) if isinstance(cgroup, str)}
+    slurm_job = pd.Series([jobs.get(cgroup) for cgroup in cgroups], dtype=object)
+    return facts.assign(identity=identities, slurm_job=slurm_job, key=key)
 
 
 def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:

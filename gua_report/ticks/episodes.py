@@ -10,7 +10,8 @@ from gua_report.ticks.classify import ABSENT, CODE_OF, Classified
 from gua_sample.policy import IDLE_HELD, LONGEST_GAP_INTERVALS
 
 KEY = ["gpu_uuid", "pid", "start_time_ms"]
-COLUMNS = [*KEY, "command", "identity", "start_ms", "end_ms", "peak_memory_mib", "joins_before", "joins_after"]
+COLUMNS = [*KEY, "command", "identity", "start_ms", "end_ms", "peak_memory_mib"]
+COLUMNS += ["joins_before", "joins_after", "slurm_job"]
 
 
 def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame:
@@ -43,6 +44,7 @@ def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame
             "peak_memory_mib": grouped["memory_mib"].max().to_numpy(),
             "joins_before": ~begins[first],
             "joins_after": ~ends[last],
+            "slurm_job": facts["slurm_job"].to_numpy(dtype=object),
         },
         columns=COLUMNS,
     )
@@ -100,6 +102,7 @@ def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
             "peak_memory_mib": "max",
             "joins_before": "first",
             "joins_after": "last",
+            "slurm_job": "last",
         }
     )
     return joined.reset_index(drop=True)

@@ -7,7 +7,7 @@ import os
 from gua_report.config import Config, load_config
 from gua_report.console.whole_file import whole_file
 from gua_report.exporting.portions import read_portions
-from gua_report.exporting.rows import TABLES
+from gua_report.exporting.rows import TABLES, Rules, find_rules
 from gua_report.exporting.text import csv_text
 from gua_report.ticks.open_partition import PARTITION
 from gua_report.upkeep.night import Night
@@ -52,15 +52,15 @@ def write_csv(night: Night, day: str) -> bool:
     if not night.checks.are_ticks_right(night.index, day):
         return False
     try:
-        return write_daily_csv(night.data_dir, day, night.config) is not None
+        return write_daily_csv(night.data_dir, day, night.config, night.rules) is not None
     except (CorruptPartition, NewerPartition, PartitionBusy) as error:
         if day not in night.history.unreadable:  # else the failed rollup was reported already
             night.history.warnings.append(f"no CSV file of {day}: {error}")
         return False
 
 
-def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> str | None:
-    """Write the CSV file of a UTC day atomically; the same ticks give the same bytes.
+def write_daily_csv(data_dir: str, day: str, config: Config | None = None, rules: Rules | None = None) -> str | None:
+    """Write the CSV file of a UTC day atomically; the same ticks, and containers known, give the same bytes.
 
     Returns its path, or None if nothing was recorded that day. Raises StoreError if the partition can't be read or the
     file can't be written: an earlier file then stays. Root should become the folder's owner before the call.
@@ -70,9 +70,9 @@ def write_daily_csv(data_dir: str, day: str, config: Config | None = None) -> st
         return None
     table = TABLES["csv"]
     try:
-        config = load_config(None) if config is None else config
+        rules = rules or find_rules(data_dir, load_config(None) if config is None else config)
         blocks = read_portions(
-            partition, PARTITION, table, (0, 2**63 - 1), config, lambda rows: csv_text(table.columns, rows)
+            partition, PARTITION, table, (0, 2**63 - 1), rules, lambda rows: csv_text(table.columns, rows)
         )
         first = next(blocks, b"")
     except EmptyPartition:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gua_report.config import Config
+from gua_report.exporting.rows import find_rules
 from gua_report.rollups.closed_day import is_closed
 from gua_report.rollups.index import Origin, find_current, origin_of, path_of, read_index
 from gua_report.ticks.history import History
@@ -33,6 +34,9 @@ class Night:
         self.checks = ReadBack(self.path, self.history, complain)
         self.left: dict[str, str] = {}  # partitions of expired days that a killed run did not get to remove
         self.ignored: set[str] = set()  # expired days with partitions that are not for us to remove
+        self.rules = find_rules(data_dir, config)
+        if self.rules.people.problem:
+            complain(self.rules.people.problem)
         self.forget_expired()
 
     def forget_expired(self) -> None:

@@ -31,10 +31,9 @@ def fingerprint(day: Day) -> list[list[tuple[Any, ...]]]:
     rollup = day.rollup
     hours = rollup.cards[["hour_ms", "gpu_uuid", "state", "weight_ms", "gpu_ms", "energy_joules", "energy_ms"]]
     presences = rollup.identities[["hour_ms", "gpu_uuid", "identity", "state", "weight_ms", "gpu_ms"]]
-    frames = (
-        *(hours, presences, rollup.holds, rollup.unpartitioned),
-        *(day.episodes[EPISODE_COLUMNS], day.spans[SPAN_COLUMNS]),
-    )
+    # An older gua stores no Slurm jobs, and a day of its is none the worse for that.
+    episodes = day.episodes[EPISODE_COLUMNS].drop(columns="slurm_job")
+    frames = (hours, presences, rollup.holds, rollup.unpartitioned, episodes, day.spans[SPAN_COLUMNS])
     return [sorted(map(_whole, frame.astype(object).itertuples(index=False, name=None)), key=repr) for frame in frames]
 
 

@@ -141,7 +141,17 @@ def findings(guest: Guest, **options: Any) -> dict[str, str]:
 
 def files(guest: Guest) -> set[str]:
     """Paths in the folders that an installation may write to, without those that programs of the system leave there."""
-    folders = ("/etc", "/opt", "/usr/local", "/usr/lib/systemd", "/usr/lib/sysusers.d", "/var/lib", "/home", "/root")
+    folders = (
+        "/etc",
+        "/opt",
+        "/usr/local",
+        "/usr/lib/systemd",
+        "/usr/lib/sysusers.d",
+        "/var/lib",
+        "/var/spool",
+        "/home",
+        "/root",
+    )
     found = guest.run("find", *folders, "-xdev").stdout.splitlines()
     passing = ("/root/.cache", "/var/lib/systemd", "/etc/.pwd.lock", HOLD)
     return {path for path in found if not path.startswith(passing) and not path.endswith("-")}

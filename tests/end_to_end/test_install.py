@@ -120,7 +120,7 @@ def test_uninstall_leaves_only_data(guest: Guest) -> None:
     done = make(guest, "uninstall")
     before = set(guest.read("/root/before").splitlines())
     left = laboratory.files(guest) - before - {"/root/before", "/root/install.log"}
-    assert {path for path in left if not path.startswith(("/var/lib/gua", WHEELS))} == set()
+    assert {path for path in left if not path.startswith(("/var/lib/gua", "/var/spool/gua", WHEELS))} == set()
     assert before - laboratory.files(guest) == set()
     assert laboratory.rows(guest, "ticks") == ticks
     assert guest.run("getent", "passwd", "gua").returncode == 0  # the owner of the data

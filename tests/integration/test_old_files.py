@@ -44,9 +44,12 @@ COMMANDS = {
 
 @pytest.fixture(params=VERSIONS)
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return copy_old(request.param, tmp_path / "data")
+
+
+def copy_old(version: str, folder: Path) -> Path:
     """A copy of a data folder, with the times of its partitions as its rollups know them."""
-    folder = tmp_path / "data"
-    shutil.copytree(FILES / request.param, folder)
+    shutil.copytree(FILES / version, folder)
     for day, changed_ns in query(folder / "rollups.sqlite", "SELECT day, partition_changed_ns FROM day"):
         os.utime(folder / "samples" / f"{day}.sqlite", ns=(changed_ns, changed_ns))
     return folder
@@ -172,12 +175,19 @@ def make_newer(folder: Path) -> None:
     change(rollups, "CREATE TABLE more (day_id INTEGER PRIMARY KEY) STRICT")
 
 
+@pytest.fixture(scope="module", params=VERSIONS)
+def made_newer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not to be changed."""
+    folder = copy_old(request.param, tmp_path_factory.mktemp("newer") / "data")
+    append(folder, next_tick())
+    make_newer(folder)
+    assert run("rollup", "--data-dir", folder).returncode == 0  # which makes anew what has changed
+    return folder
+
+
 @pytest.fixture
-def newer(old: Path) -> Path:
-    append(old, next_tick())
-    make_newer(old)
-    assert run("rollup", "--data-dir", old).returncode == 0  # which makes anew what has changed
-    return old
+def newer(made_newer: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made_newer, tmp_path / "data"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -70,12 +70,20 @@ def test_by_hand_every_error_is_said(machine: Machine) -> None:
     assert [machine.sample().returncode for _ in range(2)] == [1, 1]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\n12", b"99999999999999999 x\n", b"no number\n", "² x\n".encode()])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\n12", b"99999999999999999 x\n", b"9" * 5000, b"no number\n", "² x\n".encode()]
+)
 def test_damaged_notes_of_what_was_said_do_not_silence_anything(machine: Machine, runs: Path, content: bytes) -> None:
     (runs / "said").write_bytes(content)
     machine.scenario.error("nvmlInitWithFlags", 9)
     assert in_unit(machine, runs).returncode == 1
     assert in_unit(machine, runs).returncode == 75
+
+
+def test_a_pipe_in_the_place_of_what_was_said_does_not_stop_the_run(machine: Machine, runs: Path) -> None:
+    os.mkfifo(runs / "said")
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    assert [in_unit(machine, runs).returncode for _ in range(2)] == [1, 75]
 
 
 def test_notes_that_cannot_be_kept_do_not_silence_anything(machine: Machine) -> None:
@@ -163,6 +171,18 @@ def test_other_processes_beside_the_sampler_are_no_hanging_runs(tmp_path: Path, 
 
 def test_a_host_without_control_groups_has_no_hanging_runs(tmp_path: Path) -> None:
     assert service.find_hanging_run(str(tmp_path), str(tmp_path)) is None
+
+
+def test_in_the_unit_each_new_cgroup_is_looked_at_once(machine: Machine, runs: Path) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    assert in_unit(machine, runs).returncode == 0
+    (line,) = (runs / service.LOOKED_AT).read_text().splitlines()
+    assert line.partition(" ")[2] == machine.processes()[0]["cgroup"]
+    before = (runs / service.LOOKED_AT).stat()
+    assert in_unit(machine, runs).returncode == 0
+    assert (runs / service.LOOKED_AT).stat() == before
+    assert in_unit(machine, runs, "--simulate").returncode == 0
+    assert (runs / service.LOOKED_AT).stat() == before  # made-up cgroups are nobody's
 
 
 @needs_root

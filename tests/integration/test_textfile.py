@@ -84,12 +84,14 @@ def test_nothing_of_it_is_imported_unless_it_is_wanted(machine: Machine, file: P
 
     machine.scenario.add_card(compute=[(PID, 100)])
     plain = imported()
-    ours = {"gua_sample.metrics", "gua_sample.idleness", "gua_sample.idle_state", "gua_sample.identity"}
-    assert not plain & ours
+    ours = {f"gua_sample.{name}" for name in ("metrics", "carried_state", "idleness", "idle_state", "identity")}
+    held = {f"gua_sample.{name}" for name in ("held_file", "held_words")}
+    assert not plain & (ours | held)
     # Without what an earlier run left, the history tells; then that need not be read again.
     more = imported("--textfile", str(file)) - plain
     assert {name for name in more if name.startswith("gua")} - ours == {"gua_sample.look_back", "gua_sample.past_ticks"}
     assert imported("--textfile", str(file)) - plain == ours
+    assert imported("--textfile", str(file), "--held-file", str(file.with_name("held"))) - plain == ours | held
 
 
 # --- trouble ---

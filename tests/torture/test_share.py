@@ -15,7 +15,7 @@ from tests.torture.folders import SEEDS
 
 pytestmark = pytest.mark.timeout(900)  # on a machine that runs four at a time
 FINISHED = " minutes, seed 0"
-SHARES = ["--kills", "150", "--faults", "32", "--cuts", "24", "--folders", "40", "--minutes", "3"]
+SHARES = ["--kills", "150", "--faults", "32", "--cuts", "24", "--folders", "40", "--minutes", "8"]
 SECONDS = "10"  # timeout of a command, short because many cases may hang
 KINDS = [
     *("kill sample", "kill rollup", "kill import", "kill export", "faults", "power loss"),

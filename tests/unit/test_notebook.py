@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 import gua_report
+from gua_report.people.containers import write_containers
+from gua_sample.containers import FILE_NAME, LABEL, SOCKET, Container, Known, key_of
 from gua_sample.errors import NothingToReport, UsageError
 from tests.lab import (
     ALICE,
@@ -156,3 +158,25 @@ def test_a_card_that_nothing_can_use_is_in_no_state(tmp_path: Path) -> None:
     assert shares.tolist() == pytest.approx([3 / 7] * 30)
     report = gua_report.report(start="2026-11-16", end="2026-11-17", tz="UTC", data_dir=str(tmp_path))
     assert report.unpartitioned["gpu_hours"].tolist() == pytest.approx([2 / 7, 0.5])
+
+
+def test_rows_tell_the_container_that_a_process_is_in(tmp_path: Path) -> None:
+    ident = "3f2a9c81d0b7"
+    scope = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ident}{'0' * 52}.scope"
+    trainer = ALICE._replace(pid=1, uid=0, user="root", cgroup=f"/system.slice/docker-{ident}{'0' * 52}.scope")
+    inside = ALICE._replace(pid=2, uid=100_999, user=None, cgroup=scope)
+    write(tmp_path, series(MONDAY_MS, 3, held(trainer, inside, ALICE)))
+    hinted = Container("docker", "train", None, "ada", LABEL, None, 1)
+    rootless = Container("podman", "notebook", None, "alice", SOCKET, 1000, 2)
+    write_containers(str(tmp_path), Known({ident: hinted, key_of(ident, 1000): rootless}, {}))
+    rows = gua_report.load(start="2026-11-16", end="2026-11-17", tz="UTC", data_dir=str(tmp_path)).processes
+    columns = ["pid", "identity", "container", "owner_hint", "how"]
+    assert set(rows[columns].itertuples(index=False, name=None)) == {
+        (1, f"docker:{ident}", "train", "ada", "label"),
+        (2, "alice", "notebook", None, "socket"),
+        (100, "alice", None, None, None),
+    }
+    (tmp_path / FILE_NAME).write_text("{")
+    with pytest.warns(UserWarning, match="names of containers are missing"):
+        rows = gua_report.load(start="2026-11-16", end="2026-11-17", tz="UTC", data_dir=str(tmp_path)).processes
+    assert rows["container"].isna().all()

@@ -21,6 +21,8 @@ WINDOW = ("--from", "2026-11-09", "--to", "2026-11-12", "--tz", "UTC")
 ANOTHER = SOMEBODY + 1
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\n\u202e\x00"  # what steers a terminal
 
+MAIL = ("mail", "--dry-run", "--to", "root@localhost", "--since", DAYS[0], "--config", "/dev/null", "--data-dir", "DIR")
+
 # Each with the folder in the place of DIR; those that only read come first.
 READERS = {
     "report": ("report", *WINDOW, "--data-dir", "DIR"),
@@ -31,6 +33,7 @@ READERS = {
     "export of processes": ("export", "--what", "process_ticks", *WINDOW, "--data-dir", "DIR"),
     "export of sums": ("export", "--what", "rollups", *WINDOW, "--data-dir", "DIR"),
     "rollup --dry-run": ("rollup", "--dry-run", "--data-dir", "DIR"),
+    "mail --dry-run": MAIL,
     "import --dry-run": ("import", "--dry-run", "--data-dir", "OTHER", "DIR"),
 }
 WRITERS = {

@@ -18,7 +18,7 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import hostile
-from tests.integration.attacks.attempts import DAYS, WINDOW, WRITERS, partition
+from tests.integration.attacks.attempts import DAYS, MAIL, WINDOW, WRITERS, partition
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
@@ -33,6 +33,7 @@ READERS = {
     "export": ("export", *WINDOW, "--data-dir", "DIR"),
     "export of sums": ("export", "--what", "rollups", *WINDOW, "--data-dir", "DIR"),
     "rollup --dry-run": ("rollup", "--dry-run", "--data-dir", "DIR"),
+    "mail --dry-run": MAIL,
     "import --dry-run": ("import", "--dry-run", "--data-dir", "OTHER", "DIR"),
 }
 COMMANDS = READERS | WRITERS
@@ -59,6 +60,14 @@ def folder(history: Path, open_folder: Path) -> Path:
     (path / "rollups.sqlite").unlink()
     give(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def before(history: Path) -> dict[str, float]:
+    """Observed hours, by day, of a report while all is well, from ticks or from rollups."""
+    found = observed(run(*READERS["report"][:-1], history))
+    assert observed(run(*READERS["report"][:-1], history, "--util-threshold", "11")) == pytest.approx(found)
+    return found
 
 
 @pytest.fixture
@@ -252,8 +261,9 @@ def _sparse_hot_journal(path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_day_that_is_damaged_in_any_way_costs_that_day_alone(folder: Path, damage: str) -> None:
-    before = observed(try_command("report", folder))
+def test_a_day_that_is_damaged_in_any_way_costs_that_day_alone(
+    folder: Path, before: dict[str, float], damage: str
+) -> None:
     DAMAGE[damage](partition(folder))
     give(folder)
     for name in COMMANDS:
@@ -304,8 +314,9 @@ def _not_utf8(path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("damage", ROLLUP_DAMAGE)
-def test_rollups_that_are_damaged_cost_no_report_and_are_made_again(rolled_up: Path, damage: str) -> None:
-    before = observed(try_command("report", rolled_up))
+def test_rollups_that_are_damaged_cost_no_report_and_are_made_again(
+    rolled_up: Path, before: dict[str, float], damage: str
+) -> None:
     ROLLUP_DAMAGE[damage](rolled_up / "rollups.sqlite")
     give(rolled_up)
     for name in READERS:
@@ -360,7 +371,8 @@ def _tick(ts_ms: int) -> list[object]:
 
 @needs_root
 @pytest.mark.parametrize(
-    "name", [name for name in COMMANDS if name not in ("sample", "doctor", "import --dry-run", "import")]
+    "name",
+    [name for name in COMMANDS if name not in ("sample", "doctor", "import --dry-run", "import", "mail --dry-run")],
 )
 @pytest.mark.parametrize("owner", [0, SOMEBODY])
 def test_root_refuses_a_folder_that_everybody_may_write_to(folder: Path, name: str, owner: int) -> None:
@@ -369,6 +381,14 @@ def test_root_refuses_a_folder_that_everybody_may_write_to(folder: Path, name: s
     done = try_command(name, folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"chmod o-w {folder}" in done.stderr
+
+
+@needs_root
+def test_that_root_refuses_a_folder_is_what_the_mail_says(folder: Path) -> None:
+    folder.chmod(0o777)
+    done = try_command("mail --dry-run", folder)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"There is no report: not as root: everybody may write to {folder}" in done.stdout.replace("\n", " ")
 
 
 @needs_root

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.machine import GUA, query
+from tests.verbs import Done, run
 
 DAYS = ["2026-11-16", "2026-11-17", "2026-11-18"]
 ALL = ("--from", "2026-11-16", "--to", "2026-11-19", "--tz", "UTC")
 
 
-def export(data_dir: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run gua export."""
-    command = [GUA, "export", "--data-dir", str(data_dir), *arguments]
-    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+def export(data_dir: Path, *arguments: str, **variables: str) -> Done | subprocess.CompletedProcess[str]:
+    """Run gua export. With pyarrow or other variables, it takes a new Python."""
+    words = ["export", "--data-dir", str(data_dir), *arguments]
+    if variables or "parquet" in " ".join(arguments):
+        return subprocess.run([GUA, *words], env=os.environ | variables, capture_output=True, text=True, check=False)
+    return run(*words)
 
 
 def exported(data_dir: Path, *arguments: str) -> str:
@@ -38,9 +41,9 @@ def view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, Any]]:
     return rows
 
 
-def without(rows: list[dict[str, Any]], column: str) -> list[dict[str, Any]]:
-    """The rows without one of their columns."""
-    return [{key: value for key, value in row.items() if key != column} for row in rows]
+def without(rows: list[dict[str, Any]], *columns: str) -> list[dict[str, Any]]:
+    """The rows without some of their columns."""
+    return [{key: value for key, value in row.items() if key not in columns} for row in rows]
 
 
 def assert_leftovers_go(path: Path, write_again: Callable[[], object]) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gua_report.exporting.rows import TABLES
-from tests.driver import with_clock
 from tests.integration.export.exports import ALL, DAYS, export, exported, files_in, lines, view, without
 from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, free, series, tick, write
-from tests.machine import GUA, one_line, query
+from tests.machine import one_line, query
 from tests.rolling import roll_up_days
+from tests.verbs import run
 
 ROLLUPS = [name for name, table in TABLES.items() if table.is_of_rollups]
 
@@ -25,7 +24,9 @@ def rollup_view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, A
     order = "start_ms, gpu_index, pid" if name == "episode_days" else "start_ms"
     if name.endswith("_hours"):
         order = "hour_ms, gpu_index, mig_index" + (", identity" if name == "identity_hours" else "") + ", state"
-    return without(query(data_dir / "rollups.sqlite", f"SELECT * FROM {name} WHERE {where} ORDER BY {order}"), "day")
+    rows = without(query(data_dir / "rollups.sqlite", f"SELECT * FROM {name} WHERE {where} ORDER BY {order}"), "day")
+    no_container = dict.fromkeys(("container", "owner_hint", "how")) if rows and "identity" in rows[0] else {}
+    return [row | no_container for row in rows]
 
 
 @pytest.fixture
@@ -34,11 +35,15 @@ def rolled_up(data_dir: Path) -> Path:
     return data_dir
 
 
+def set_clock(monkeypatch: pytest.MonkeyPatch, now_ms: int) -> None:
+    """Set the clock of this process, and of the commands that are forked from it."""
+    monkeypatch.setattr(time, "time_ns", lambda: now_ms * 1_000_000)
+
+
 @pytest.fixture
-def later(driver: Path) -> dict[str, str]:
-    """Variables of a process for which all these days are long over."""
-    moved = with_clock(os.environ, driver, frozen_ms=MONDAY_MS + 9 * DAY_MS)
-    return {name: value for name, value in moved.items() if name not in os.environ or os.environ[name] != value}
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time at which all these days are long over."""
+    set_clock(monkeypatch, MONDAY_MS + 9 * DAY_MS)
 
 
 @pytest.mark.parametrize("name", ROLLUPS)
@@ -90,77 +95,78 @@ def test_closed_days_go_into_a_folder_of_parquet_files(
     assert {"host", "day", *rows[0]} == set(parquet.read_table(tmp_path).column_names)
 
 
-def test_closed_days_that_are_not_rolled_up_are_named_with_what_to_do(
-    data_dir: Path, later: dict[str, str], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("later")
+def test_closed_days_that_are_not_rolled_up_are_named_with_what_to_do(data_dir: Path, tmp_path: Path) -> None:
     options = ("--what", "card_hours", "--format", "jsonl", *ALL)
     todo = f"not rolled up yet, or ticks or thresholds have changed since; run gua rollup --data-dir {data_dir}\n"
-    done = export(data_dir, *options, **later)
+    done = export(data_dir, *options)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == f"gua export: error: no card_hours of {DAYS[0]} to {DAYS[2]} (3 days): {todo}"
     roll_up_days(str(data_dir), {0, 1})
-    done = export(data_dir, *options, **later)
+    done = export(data_dir, *options)
     assert (done.returncode, done.stderr) == (1, f"gua export: warning: {DAYS[2]}: {todo}")
     assert lines(done.stdout) == rollup_view(data_dir, "card_hours")
     # The command that is named does it.
-    subprocess.run([GUA, "rollup", "--data-dir", str(data_dir)], env=os.environ | later, check=True)
-    done = export(data_dir, *options, **later)
+    assert run("rollup", "--data-dir", data_dir).returncode == 0
+    done = export(data_dir, *options)
     assert (done.returncode, done.stderr) == (0, "")
     assert {row["hour_ms"] // DAY_MS for row in lines(done.stdout)} == {MONDAY_MS // DAY_MS + day for day in range(3)}
     # Thresholds that changed, and ticks that came, make days due again.
     (tmp_path / "gua.toml").write_text("[policy]\nprocess_memory_mib = 5000\n")
-    done = export(data_dir, *options, "--config", str(tmp_path / "gua.toml"), **later)
+    done = export(data_dir, *options, "--config", str(tmp_path / "gua.toml"))
     assert (done.returncode, done.stderr) == (1, f"gua export: warning: {DAYS[0]} to {DAYS[2]} (3 days): {todo}")
     write(data_dir, [tick(MONDAY_MS + DAY_MS + 22 * HOUR_MS, free())])
-    done = export(data_dir, *options, **later)
+    done = export(data_dir, *options)
     assert (done.returncode, done.stderr) == (1, f"gua export: warning: {DAYS[1]}: {todo}")
 
 
-def test_a_day_that_is_not_over_is_not_missed(data_dir: Path, driver: Path) -> None:
+def test_a_day_that_is_not_over_is_not_missed(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     roll_up_days(str(data_dir), {0, 1})
-    now = with_clock(os.environ, driver, frozen_ms=MONDAY_MS + 2 * DAY_MS + 12 * HOUR_MS)
-    done = export(data_dir, "--what", "spans", *ALL, **now)
+    set_clock(monkeypatch, MONDAY_MS + 2 * DAY_MS + 12 * HOUR_MS)
+    done = export(data_dir, "--what", "spans", *ALL)
     assert (done.returncode, done.stderr) == (0, "")
-    done = export(data_dir, "--what", "spans", "--from", DAYS[2], "--to", "2026-11-19", "--tz", "UTC", **now)
+    done = export(data_dir, "--what", "spans", "--from", DAYS[2], "--to", "2026-11-19", "--tz", "UTC")
     assert (done.returncode, done.stdout) == (3, "")
     assert one_line(done.stderr)
     assert "though there are ticks: a day is rolled up when it is over" in done.stderr
 
 
-def test_days_whose_ticks_have_expired_are_exported(rolled_up: Path, later: dict[str, str]) -> None:
+@pytest.mark.usefixtures("later")
+def test_days_whose_ticks_have_expired_are_exported(rolled_up: Path) -> None:
     expected = exported(rolled_up, "--what", "card_hours", *ALL)
     for day in DAYS:
         (rolled_up / "samples" / f"{day}.sqlite").unlink()
-    done = export(rolled_up, "--what", "card_hours", *ALL, **later)
+    done = export(rolled_up, "--what", "card_hours", *ALL)
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
 
 
-def test_ticks_that_have_expired_are_named_and_where_their_sums_are(rolled_up: Path, later: dict[str, str]) -> None:
+@pytest.mark.usefixtures("later")
+def test_ticks_that_have_expired_are_named_and_where_their_sums_are(rolled_up: Path) -> None:
     (rolled_up / "samples" / f"{DAYS[0]}.sqlite").unlink()
-    done = export(rolled_up, "--what", "ticks", *ALL, **later)
+    done = export(rolled_up, "--what", "ticks", *ALL)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1 + len(view(rolled_up, "ticks")))
     sums = "have expired; --what card_hours has their sums\n"
     assert done.stderr == f"gua export: warning: the ticks of {DAYS[0]} {sums}"
     for day in DAYS[1:]:
         (rolled_up / "samples" / f"{day}.sqlite").unlink()
-    done = export(rolled_up, "--what", "ticks", *ALL, **later)
+    done = export(rolled_up, "--what", "ticks", *ALL)
     assert (done.returncode, done.stdout) == (3, "")
     gone = f"the ticks of {DAYS[0]} to {DAYS[-1]} (3 days) {sums}"
     assert done.stderr == f"gua export: error: no ticks from {DAYS[0]} 00:00 to 2026-11-19 00:00 UTC: {gone}"
 
 
+@pytest.mark.usefixtures("later")
 def test_ticks_that_came_when_those_of_their_day_had_expired_are_left_out_and_named(
-    data_dir: Path, later: dict[str, str], tmp_path: Path
+    data_dir: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "gua.toml").write_text("[retention]\nraw_days = 7\n")  # the first two days go
-    rollup = [GUA, "rollup", "--data-dir", str(data_dir), "--config", str(tmp_path / "gua.toml")]
-    subprocess.run(rollup, env=os.environ | later, capture_output=True, check=True)
+    assert run("rollup", "--data-dir", data_dir, "--config", tmp_path / "gua.toml").returncode == 0
     last_day = view(data_dir, "ticks")
     assert {row["ts_ms"] // DAY_MS for row in last_day} == {MONDAY_MS // DAY_MS + 2}
     write(data_dir, [tick(MONDAY_MS + DAY_MS + 22 * HOUR_MS, free())])
     late = data_dir / "samples" / f"{DAYS[1]}.sqlite"
     for name, expected in ("card_hours", rollup_view(data_dir, "card_hours")), ("ticks", last_day):
-        done = export(data_dir, "--what", name, "--format", "jsonl", *ALL, **later)
+        done = export(data_dir, "--what", name, "--format", "jsonl", *ALL)
         said = done.stderr.splitlines()
         assert said[0] == f"gua export: warning: left out: {late}, as the ticks of its day have expired"
         assert len(said) == (2 if name == "ticks" else 1)

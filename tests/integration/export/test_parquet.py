@@ -55,7 +55,8 @@ def test_a_folder_of_parquet_files_holds_the_rows_of_the_view(
     assert {(row["host"], row["day"]) for row in rows} == {("lab7", day) for day in DAYS}
     expected = view(data_dir, name)
     assert [{key: row[key] for key in expected[0]} for row in rows] == expected
-    added = {"ticks": set(), "card_ticks": {"state"}, "process_ticks": {"identity"}}[name]
+    more = {"identity", "container", "owner_hint", "how", "slurm_job"}
+    added = {"ticks": set(), "card_ticks": {"state"}, "process_ticks": more}[name]
     assert set(rows[0]) == {*expected[0], *added, "host", "day"}
 
 
@@ -134,8 +135,8 @@ def test_one_parquet_file_can_be_written_and_redirected(data_dir: Path, tmp_path
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    done = export(data_dir, "--format", "parquet", "--since", "1s", "--to", "2026-12-01")
-    assert (done.returncode, done.stdout) == (3, "")
+    nothing = export(data_dir, "--format", "parquet", "--since", "1s", "--to", "2026-12-01")
+    assert (nothing.returncode, nothing.stdout) == (3, "")
 
 
 @needs_mounts

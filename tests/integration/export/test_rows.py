@@ -17,8 +17,15 @@ from gua_report.upkeep.daily_csv import write_daily_csv
 from tests.integration.export.exports import ALL, DAYS, export, exported, view, without
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MONDAY_MS, Job, held, tick, write
 from tests.machine import one_line
+from tests.rolling import roll_up_days, run
 
 HOSTILE = ["=cmd|' /C calc'!A0", "+1", "-2", "@SUM(A1)", "a,b", 'say "hi"', "one\ntwo", "\x1b[2J", "Zoë 💾", "\x9b2J"]
+
+ADDED: dict[str, list[str]] = {  # to the columns of the views, at the end
+    "ticks": [],
+    "card_ticks": ["state"],
+    "process_ticks": ["identity", "container", "owner_hint", "how", "slurm_job"],
+}
 
 
 def test_the_columns_are_those_of_the_views(data_dir: Path) -> None:
@@ -28,20 +35,21 @@ def test_the_columns_are_those_of_the_views(data_dir: Path) -> None:
 
 
 def test_json_lines_are_the_rows_of_the_views(data_dir: Path) -> None:
-    for name, added in ("ticks", ""), ("card_ticks", "state"), ("process_ticks", "identity"):
+    for name, added in ADDED.items():
         text = exported(data_dir, "--what", name, "--format", "jsonl", *ALL)
         rows = [json.loads(line) for line in text.splitlines()]
-        assert without(rows, added) == view(data_dir, name)
-        assert all(row[added] for row in rows if added)
+        assert without(rows, *added) == view(data_dir, name)
+        assert all(row[added[0]] for row in rows if added)
+        assert list(rows[0])[len(rows[0]) - len(added) :] == added
 
 
 def test_csv_is_the_same_with_empty_fields_for_null(data_dir: Path) -> None:
-    for name, added in ("ticks", ""), ("card_ticks", "state"), ("process_ticks", "identity"):
+    for name, added in ADDED.items():
         rows = list(csv.DictReader(io.StringIO(exported(data_dir, "--what", name, *ALL))))
         expected = [
             {key: "" if value is None else str(value) for key, value in row.items()} for row in view(data_dir, name)
         ]
-        assert without(rows, added) == expected
+        assert without(rows, *added) == expected
 
 
 def test_states_and_identities_are_those_of_the_report(data_dir: Path) -> None:
@@ -53,6 +61,18 @@ def test_states_and_identities_are_those_of_the_report(data_dir: Path) -> None:
     processes = map(json.loads, exported(data_dir, "--what", "process_ticks", "--format", "jsonl", *ALL).splitlines())
     expected = {(row.ts_ms, row.pid, row.identity) for row in frames.processes.itertuples()}
     assert {(row["ts_ms"], row["pid"], row["identity"]) for row in processes} == expected
+
+
+def test_a_process_is_exported_with_its_slurm_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = Job(100, "ada", cgroup="/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0")
+    faked = Job(200, "bob", cgroup="/user.slice/user-1001.slice/user@1001.service/slurmstepd.scope/job_7")
+    write(tmp_path, [tick(MONDAY_MS + 30_000 * number, held(job), held(faked, index=1)) for number in range(3)])
+    roll_up_days(str(tmp_path))
+    for what in ("process_ticks", "csv", "episode_days"):
+        run("export", tmp_path, "--what", what, *ALL)
+        rows = list(csv.reader(io.StringIO(capfd.readouterr().out)))
+        who, where = (rows[0].index(name) for name in ("identity", "slurm_job"))
+        assert {(row[who], row[where]) for row in rows[1:]} == {("ada", "4711"), ("bob", "")}
 
 
 def test_thresholds_and_people_of_the_configuration_apply(data_dir: Path, tmp_path: Path) -> None:

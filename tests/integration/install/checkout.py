@@ -56,7 +56,7 @@ class Checkout:
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
     """Ours, without what a make that runs these tests hands on."""
     dropped = re.compile(
-        r"MAKE|MFLAGS|XDG_|DESTDIR|PREFIX|VENVDIR|SYSCONFDIR|SYSTEMD_UNIT_DIR|WHEELS|READERS|INTERVAL|PURGE|PYTHON"
+        r"MAKE|MFLAGS|XDG_|DESTDIR|PREFIX|VENVDIR|SYSCONFDIR|SYSTEMD_UNIT_DIR|WHEELS|READERS|INTERVAL|CONTAINERS|PURGE|PYTHON"
     )
     return {name: value for name, value in os.environ.items() if not dropped.match(name)} | dict(changes)
 

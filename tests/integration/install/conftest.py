@@ -78,6 +78,7 @@ def installed(checkout: Checkout, wheels: Path, folder: Path) -> Path:
         "EXTRAS=redis,parquet",  # as an administrator may have it in a script; for Redis nothing is needed any more
         "READERS=group",
         "INTERVAL=15s",
+        "CONTAINERS=yes",
         user=unprivileged(),
         variables=NO_INDEX | NO_CONFIG,
     )

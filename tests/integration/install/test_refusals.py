@@ -82,6 +82,26 @@ def test_a_python_that_the_service_could_not_run_is_refused(checkout: Checkout, 
     assert os.listdir(open_folder) == ["private"]
 
 
+@needs_root
+def test_a_python_of_somebody_elses_is_refused_where_root_is_to_run_it(checkout: Checkout, open_folder: Path) -> None:
+    python = open_folder / "python3"
+    shutil.copy(os.path.realpath(checkout.python), python)
+    os.chown(python, SOMEBODY, SOMEBODY)
+    check = [str(python), str(ROOT / "install/check_python.py"), "install"]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 0
+    done = subprocess.run([*check, "yes"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"with CONTAINERS=yes root would run {python}, which is uid {SOMEBODY}'s; "
+        "name another with: make install PYTHON=/usr/bin/python3\n"
+    )
+
+
+def test_users_without_root_can_not_have_containers_asked_for(checkout: Checkout, tmp_path: Path) -> None:
+    done = checkout.make("install-user", "CONTAINERS=yes", f"DESTDIR={tmp_path}/into", user=unprivileged())
+    assert complaint(done) == "CONTAINERS=yes takes root, who may ask Docker; run: sudo make install CONTAINERS=yes"
+
+
 def test_a_python_that_is_not_there_is_refused(checkout: Checkout, tmp_path: Path) -> None:
     done = checkout.make("install", "PYTHON=python3.999", f"DESTDIR={tmp_path}/into")
     wanted = "there is no python3.999; name a Python 3.10 or newer with: make install PYTHON=/usr/bin/python3"
@@ -96,6 +116,7 @@ REFUSALS = {
         f"INTERVAL={text}": f"bad INTERVAL={text}: expected 5s, 6s, 10s, 12s, 15s, 20s, 30s or 1m to 5m"
         for text in ("4s", "6m", "soon", "45s", "15")
     },
+    "CONTAINERS=perhaps": "bad CONTAINERS=perhaps: expected yes or no",
     "EXTRAS=parquet,raquet": "bad EXTRAS=parquet,raquet: expected parquet or none",
     "WHEELS=/no/such": "there is no folder /no/such; fill one with: make wheels WHEELS=/no/such",
     "VENVDIR=opt/gua": "bad path 'opt/gua': expected one that begins with /",

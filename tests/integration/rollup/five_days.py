@@ -15,6 +15,7 @@ from gua_sample import store
 from gua_sample.partition_names import day_of
 from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
+from tests import verbs
 from tests.lab import DAY_MS, MINUTE_MS, Report, report_of
 from tests.machine import GUA, query
 from tests.rolling import OLD, RECENT, TABLES, TODAY_MS, assert_same, run
@@ -59,9 +60,9 @@ def command(data_dir: Path, *arguments: str) -> list[str]:
     return [GUA, "rollup", "--data-dir", str(data_dir), *arguments]
 
 
-def rollup(data_dir: Path, *arguments: str) -> Done:
+def rollup(data_dir: Path, *arguments: str) -> verbs.Done:
     """Run gua rollup in a process of its own."""
-    return subprocess.run(command(data_dir, *arguments), capture_output=True, text=True, check=False)
+    return verbs.run("rollup", "--data-dir", data_dir, *arguments)
 
 
 def here(verb: str, data_dir: Path, *arguments: str) -> Done:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gua_sample.partition_names import day_of
+from tests import verbs
 from tests.integration.rollup.five_days import (
     CLOSED,
     END_MS,
@@ -67,8 +68,8 @@ def test_the_report_takes_closed_days_from_rollups(untouched: Path, finished: Pa
     names = ["report", "--json", "--tz", "UTC", "--from", OLD[0], "--to", day_of(END_MS)]
     documents = []
     for folder in (untouched, finished):
-        done = subprocess.run([GUA, *names, "--data-dir", str(folder)], capture_output=True, text=True, check=True)
-        assert done.stderr == ""
+        done = verbs.run(*names, "--data-dir", folder)
+        assert (done.returncode, done.stderr) == (0, "")
         documents.append(json.loads(done.stdout))
     from_ticks, from_rollups = (document.pop("sources") for document in documents)
     assert from_ticks["from_rollups_seconds"] == from_rollups["from_ticks_seconds"] == 0

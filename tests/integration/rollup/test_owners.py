@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests import verbs
 from tests.integration.rollup.five_days import (
     CLOSED,
     KEPT_DAYS,
     TODAY,
-    Done,
     assert_report,
     copy,
     files,
@@ -30,20 +28,10 @@ from tests.machine import one_line
 from tests.rolling import RECENT
 from tests.users import SOMEBODY, needs_root
 
-AS_SOMEBODY = """
-import os, sys
-from gua_report.main import main
-arguments = sys.argv[1:]
-main([*arguments, "--dry-run"])  # other users can't import what lies in root's home
-os.setgroups([]), os.setgid({user}), os.setuid({user})
-sys.exit(main(arguments))
-"""
 
-
-def as_somebody(data_dir: Path, *arguments: str) -> Done:
-    words = ["rollup", "--data-dir", str(data_dir), *arguments]
-    code = [sys.executable, "-c", AS_SOMEBODY.format(user=SOMEBODY)]
-    return subprocess.run([*code, *words], capture_output=True, text=True, check=False)
+def as_somebody(data_dir: Path, *arguments: str) -> verbs.Done:
+    here("rollup", data_dir, *arguments, "--dry-run")  # other users can't import what lies in root's home
+    return verbs.run("rollup", "--data-dir", data_dir, *arguments, uid=SOMEBODY)
 
 
 @needs_root

@@ -47,12 +47,12 @@ def test_ticks_go_and_reports_stay(untouched: Path, data_dir: Path, expected: Re
     # Almost all of it: on some days of the calendar the laboratory's host is down for a while.
     assert 34 * 3600 < hours.from_rollups_seconds == pytest.approx(report_of(untouched, *window).from_ticks_seconds)
     before = tree(data_dir)
-    done = here("rollup", data_dir, "--config", config)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "removed" not in done.stdout
+    again = here("rollup", data_dir, "--config", config)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "removed" not in again.stdout
     assert tree(data_dir) == before
-    done = here("rollup", data_dir, "--config", config, "--rebuild")
-    assert (done.returncode, done.stderr) == (0, "")
+    rebuilt = here("rollup", data_dir, "--config", config, "--rebuild")
+    assert (rebuilt.returncode, rebuilt.stderr) == (0, "")
     assert_report(data_dir, expected)
 
 

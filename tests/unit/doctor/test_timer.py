@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gua_report.commands.doctor import INDENT, wrap_command
 from gua_report.doctor import timer as doctor_timer
 from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, ok
+from gua_report.doctor.timer import add_to_crontab
 from gua_report.machine.units import Found, Units
 from tests.facts import GUA, statuses, units
 from tests.lab import NOON_MS, SECOND_MS
+from tests.machine import Machine
 
 
 def check_timer(found: Units | None, is_fresh: bool = False, linger: str = "/nowhere", **more: Any) -> list[Finding]:
@@ -68,9 +73,32 @@ def test_a_user_who_does_not_linger_is_told(tmp_path: Path) -> None:
 def test_without_systemd_it_is_cron_that_is_named() -> None:
     (found,) = check_timer(None, problem="there is no systemctl here")
     assert (found.status, found.text) == (ERROR, "there is no systemctl here")
-    assert "crontab -e" in str(found.remedy)
+    assert found.remedy == add_to_crontab("/data")
     (found,) = check_timer(None, is_fresh=True, problem="there is no systemctl here")
     assert (found.status, found.remedy) == (WARNING, None)
+
+
+def test_the_line_for_cron_works_as_printed(machine: Machine) -> None:
+    machine.scenario.add_card()
+    machine.data_dir = machine.folder / "50 % o'data"
+    table, programs = machine.folder / "crontab.txt", machine.folder / "bin"
+    table.write_text("0 5 * * * backup\n")
+    programs.mkdir()
+    (programs / "crontab").write_text(f"#!/bin/sh\ncase $1 in -l) cat {table} ;; -) cat >{table}.new ;; esac\n")
+    (programs / "crontab").chmod(0o755)
+    command = "\n".join(line[len(INDENT) + 3 :] for line in wrap_command(add_to_crontab(str(machine.data_dir))))
+    subprocess.run(["sh", "-c", command], env={"PATH": f"{programs}:/usr/bin:/bin"}, check=True)
+    before, added = Path(f"{table}.new").read_text().splitlines()
+    assert before == "0 5 * * * backup"
+    assert added.startswith("* * * * * /")
+    # As cron does: no PATH of ours, a bare % would end the line.
+    line = added.removeprefix("* * * * * ")
+    assert not re.search(r"(?<!\\)%", line)
+    variables = machine.environment() | {"PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(["sh", "-c", line.replace(r"\%", "%")], env=variables, capture_output=True, check=True)
+    assert (ran.stdout, ran.stderr) == (b"", b"")
+    machine.samples = machine.data_dir / "samples"
+    assert len(machine.ticks()) == 1
 
 
 def test_a_timer_that_writes_elsewhere_says_where() -> None:

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gua_report.live import text
 from gua_report.live.cards_now import CardSeen, Since, find_lasting, see_card
+from gua_report.live.json import process
 from gua_report.live.last_tick import fill_in, read_recent
 from gua_report.ticks.newest import list_history
 from gua_report.ticks.open_partition import open_partition
 from gua_sample import look_back as looking
 from gua_sample.idle_state import from_text, to_text
-from gua_sample.idleness import NOTHING, Carried, Rules, Run, runs_now, sight_of
+from gua_sample.idleness import NOTHING, Carried, Rules, Run, follow, runs_now, sight_of
 from gua_sample.partition_names import samples_dir
 from gua_sample.past_ticks import Past
 from gua_sample.policy import ACTIVE, IDLE_HELD
@@ -331,3 +333,19 @@ def test_whatever_happened_it_agrees_with_the_report(steps: list[tuple[int, Gpu 
             told = look_back(folder, newest._replace(ts_ms=ts_ms + 1))
             # The moment after is a tick more: what begins with it the report can't know yet.
             assert {key: ms for key, ms in starts(told).items() if ms <= ts_ms} == ongoing(folder, ts_ms)
+
+
+def test_a_process_in_a_slurm_job_is_shown_with_it_beside_the_person() -> None:
+    ada = Job(100, "ada", cgroup="/slurm/uid_1001/job_4711/step_0")
+    bob = Job(200, "bob", cgroup="/user.slice/user-1002.slice/user@1002.service/slurm/uid_1001/job_7")
+    now = at(0, held(ada, bob))
+    (seen,) = see(now, follow(NOTHING, sight_of(now), lambda ts_ms: 0))
+    assert [(one.user, one.slurm_job) for one in seen.processes] == [("ada", "4711"), ("bob", None)]
+    style = text.Style()
+    lines = [text.process_line(one, MONDAY_MS, style) for one in seen.processes]
+    assert lines[0].endswith("  ada, job 4711")
+    assert lines[1].endswith("  bob")
+    assert [process(one, MONDAY_MS)["slurm_job"] for one in seen.processes] == ["4711", None]
+    long = seen.processes[0]._replace(user="a" * 90, slurm_job="\x1b[2J")
+    assert len(text.process_line(long, MONDAY_MS, style)) <= text.WIDTH
+    assert "\x1b" not in text.process_line(long._replace(user="ada"), MONDAY_MS, style)

@@ -15,14 +15,16 @@ import subprocess
 import sys
 import unicodedata
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gua_report.console.spelling import duration
-from gua_report.render import FORMATS, SECTIONS, Options, renderer
+from gua_report.render import FORMATS, OF_PEOPLE, SECTIONS, Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.blocks import spread
 from gua_report.render.words import amount, percent, points
@@ -31,7 +33,18 @@ from gua_report.summary.newest_failed import NewestFailed
 from gua_report.window import HOUR_MS
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, STATES
-from tests.reports import END_MS, NAN, by_state, empty_report, reserved_report, small_report
+from tests.reports import (
+    END_MS,
+    NAN,
+    by_state,
+    empty_report,
+    group_report,
+    grouped_report,
+    meant_report,
+    own_report,
+    reserved_report,
+    small_report,
+)
 from tests.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -44,6 +57,13 @@ def columns_of(line: str) -> int:
 
 def text_of(report: Report, **options: Any) -> str:
     return renderer("text")(report, Options(**options))
+
+
+def check_golden(path: Path, text: str) -> None:
+    """Check that a text is as reviewed; rewrite the file first, if that is asked for."""
+    if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8", newline="")
+    assert text == path.read_bytes().decode()
 
 
 @pytest.mark.parametrize(
@@ -68,9 +88,26 @@ def test_every_format_is_as_reviewed(name: str, file: str, options: Options) -> 
 def test_reservations_are_as_reviewed_in_every_format(name: str) -> None:
     path = GOLDEN / f"reservations.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
     text = renderer(name)(reserved_report(), Options(sections=("reservations",)))
-    if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
-        path.write_text(text, encoding="utf-8", newline="")
-    assert text == path.read_bytes().decode()
+    check_golden(path, text)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_meant_is_as_reviewed_in_every_format(name: str) -> None:
+    path = GOLDEN / f"meant.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
+    sections = ("episodes",) if name == "csv" else ("headline", "capacity", "identities", "episodes")
+    text = renderer(name)(meant_report(), Options(sections=sections))
+    check_golden(path, text)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", ["groups", "own", "group"])
+def test_groups_and_reports_of_some_people_are_as_reviewed_in_every_format(kind: str, name: str) -> None:
+    path = GOLDEN / f"{kind}.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
+    report = {"groups": grouped_report, "own": own_report, "group": group_report}[kind]()
+    shown = ("now", "identities", "groups", "identity_days", "episodes")
+    sections = ("groups",) if kind == "groups" else tuple(one for one in shown if kind == "group" or one != "groups")
+    text = renderer(name)(report, Options(sections=sections if name != "csv" else sections[:1]))
+    check_golden(path, text)
 
 
 def test_the_first_screen_tells_how_much_is_idle_held_by_whom_and_since_when() -> None:
@@ -80,11 +117,41 @@ def test_the_first_screen_tells_how_much_is_idle_held_by_whom_and_since_when() -
     assert re.search(r"0 +=cmd\|x +13 Nov 21:00 +2d 3h +40\.0 +4711 +python3", screen)
 
 
+def with_jobs(*jobs: str | None) -> Report:
+    """The small report, with Slurm jobs for its five episodes."""
+    report = small_report()
+    return replace(report, episodes=report.episodes.assign(slurm_job=pd.Series(jobs, dtype=object)))
+
+
+def test_the_slurm_job_stands_beside_the_person_if_any_episode_has_one() -> None:
+    report = with_jobs("4711", None, "=9\x1b[2J", None, None)
+    text = text_of(report, width=100)
+    held, whole = text.split("§6")[0], text.split("§6")[1]
+    for part in (held, whole):
+        assert re.search(r"gpu +who +job +since", part)
+        assert re.search(r"0 +=cmd\|x +4711 +13 Nov 21:00", part)
+        assert re.search(r"1:1 +<script>alert\(1\)</script> {2,}13 Nov|1:1 +<script>\S* +15 Nov", part)
+    assert "=9\\x1b[2J" in whole
+    assert "job" not in text_of(small_report())
+    assert "job" not in text_of(with_jobs(None, None, "9", None, None)).split("§1")[0]  # nobody who holds now is in one
+
+
+def test_programs_get_the_slurm_job_of_each_episode() -> None:
+    report = with_jobs("4711", None, "=9", None, None)
+    episodes = json.loads(renderer("json")(report, Options()))["episodes"]
+    assert [one["slurm_job"] for one in episodes] == ["4711", None, "=9", None, None]
+    rows = list(csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=("episodes",))))))
+    assert [row["slurm_job"] for row in rows] == ["4711", "", "'=9", "", ""]
+
+
 @pytest.mark.parametrize("width", [60, 61, 78, 100, 120, 200])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_no_line_is_longer_than_the_width(width: int, ascii_only: bool) -> None:
-    for report in (small_report(), reserved_report(), empty_report()):
-        lines = text_of(report, width=width, ascii=ascii_only).splitlines()
+    jobs = with_jobs("4711", "s0123456789ABC", None, "9" * 40, None)
+    others = (meant_report(), grouped_report(), own_report(), jobs)
+    for report in (small_report(), reserved_report(), empty_report(), *others):
+        sections = OF_PEOPLE if report.selection else SECTIONS
+        lines = text_of(report, sections=sections, width=width, ascii=ascii_only).splitlines()
         assert max(map(columns_of, lines)) <= width
 
 
@@ -99,7 +166,9 @@ def test_ascii_is_ascii(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize(
-    "report", [small_report(), reserved_report(), empty_report()], ids=["small", "reserved", "empty"]
+    "report",
+    [small_report(), meant_report(), reserved_report(), grouped_report(), own_report(), group_report(), empty_report()],
+    ids=["small", "meant", "reserved", "grouped", "own", "group", "empty"],
 )
 def test_each_section_renders_alone(name: str, section: str, report: Report) -> None:
     text = renderer(name)(report, Options(sections=(section,)))
@@ -254,11 +323,11 @@ def test_long_tables_show_the_top_and_count_the_rest() -> None:
     assert "and 3 shorter gaps" in text
     assert text.count("and 3 more") == 2
     reserved = text_of(reserved_report(), top=2, sections=("reservations",))
-    assert re.search(r"and 2 more +8\.0 +8\.0 +0\.0 +0\.0 +0\.0 +3\.0\n", reserved)
+    assert re.search(r"and 2 more +8\.0 +8\.0 +0\.0 +0\.0 +0\.0 +0\.0 +3\.0\n", reserved)
 
 
 def test_reservations_are_there_if_they_are_configured_or_asked_for() -> None:
-    assert "§8 Reservations: 31.2% of the reserved time was used" in text_of(reserved_report())
+    assert "§8 Reservations: 31.2% of the reserved time was used, 19.5% not at all\n" in text_of(reserved_report())
     assert "§8" not in text_of(small_report())
     assert "reservations" not in json.loads(renderer("json")(small_report(), Options()))
     assert "§8 Reservations\n  None are configured" in text_of(small_report(), sections=("reservations",))
@@ -273,7 +342,8 @@ def test_colors_are_only_there_when_asked_for_and_do_not_shift_anything() -> Non
 
 
 def test_json_has_the_documented_keys_and_no_top() -> None:
-    document = json.loads(renderer("json")(reserved_report(), Options(top=1)))
+    report = replace(grouped_report(), reservations=reserved_report().reservations)
+    document = json.loads(renderer("json")(report, Options(top=1)))
     assert document["schema_version"] == 1
     assert set(document) >= {
         "host",
@@ -326,7 +396,7 @@ def test_no_formula_reaches_a_spreadsheet(section: str) -> None:
 def test_csv_of_everything_is_the_gpus_and_of_several_sections_an_error() -> None:
     rows = list(csv.DictReader(io.StringIO(renderer("csv")(small_report(), Options()))))
     assert [row["uuid"] for row in rows] == ["GPU-a", "MIG-b", "MIG-c", "unknown:index-2"]
-    with pytest.raises(UsageError, match="exactly one --section, one of headline, timeline"):
+    with pytest.raises(UsageError, match="exactly one --section, one of headline, now, timeline"):
         renderer("csv")(small_report(), Options(sections=("gpus", "episodes")))
 
 
@@ -387,15 +457,13 @@ def test_no_name_can_steer_a_terminal_or_break_the_layout(who: str, command: str
     attention = tuple(reasons(report, HOUR_MS))
     assert len(attention) == 3
     text = text_of(report, width=width, ascii=ascii_only, attention=attention)
-    assert all(c.isprintable() or c == "\n" for c in text)
     assert max(map(columns_of, text.split("\n"))) <= width
-    for name in ("markdown", "json", "html"):
-        rendered = renderer(name)(report, Options(attention=attention))
-        assert all(c.isprintable() or c == "\n" for c in rendered)
+    rendered = {name: renderer(name)(report, Options(attention=attention)) for name in ("markdown", "json", "html")}
+    for shown in (text, *rendered.values()):
+        assert shown.replace("\n", "").isprintable()
     row = next(iter(csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=("episodes",)))))))
-    assert row["command"].removeprefix("'") == json.loads(renderer("json")(report, Options()))["episodes"][0][
-        "command"
-    ].removeprefix("'")
+    told = json.loads(rendered["json"])["episodes"][0]["command"]
+    assert row["command"].removeprefix("'") == told.removeprefix("'")
 
 
 @given(st.lists(st.floats(0, 1000), min_size=4, max_size=4).filter(any), st.integers(1, 200))

@@ -26,16 +26,17 @@ HOSTILE = ["=cmd|' /C calc'!A0", "+1", "-2", "@SUM(A1)", "a,b", 'say "hi"', "one
 
 GOLDEN = """\
 timestamp,user,pid,gpu,usage,time_utc,ts_ms,gpu_uuid,mig_index,status,state,utilization_percent,memory_used_mib,\
-memory_total_mib,power_watts,temperature_celsius,identity,login_user,command,type,memory_mib,sm_percent
+memory_total_mib,power_watts,temperature_celsius,identity,login_user,command,type,memory_mib,sm_percent,\
+container,owner_hint,how,slurm_job
 1794787200,alice,100,0,38,2026-11-16 00:00:00,1794787200250,GPU-0,,ok,active,37.5,2500,80000,,40,\
-alice,,python,compute,2000,70
+alice,,python,compute,2000,70,,,,4711
 1794787200,root,200,0,38,2026-11-16 00:00:00,1794787200250,GPU-0,,ok,active,37.5,2500,80000,,40,\
-carol,carol,python,graphics,500,
-1794787200,,,1,0,2026-11-16 00:00:00,1794787200250,GPU-1,,ok,truly-idle,0.0,0,80000,,40,,,,,,
-1794787200,,,2,,2026-11-16 00:00:00,1794787200250,GPU-2,,gpu_is_lost,unknown,,,,,40,,,,,,
+carol,carol,python,graphics,500,,,,,
+1794787200,,,1,0,2026-11-16 00:00:00,1794787200250,GPU-1,,ok,truly-idle,0.0,0,80000,,40,,,,,,,,,,
+1794787200,,,2,,2026-11-16 00:00:00,1794787200250,GPU-2,,gpu_is_lost,unknown,,,,,40,,,,,,,,,,
 1794787200,1234,300,3,0,2026-11-16 00:00:00,1794787200250,MIG-3-0,0,ok,idle-held,0.0,2000,9856,,40,\
-uid:1234,,python,compute,2000,
-1794787200,,301,3,,2026-11-16 00:00:00,1794787200250,MIG-3-1,1,ok,unknown,,5000,9856,,40,unknown,,python,compute,,
+uid:1234,,python,compute,2000,,,,,
+1794787200,,301,3,,2026-11-16 00:00:00,1794787200250,MIG-3-1,1,ok,unknown,,5000,9856,,40,unknown,,python,compute,,,,,,
 """
 
 
@@ -51,7 +52,7 @@ def query(data_dir: Path, sql: str) -> list[tuple[object, ...]]:
 
 
 def test_it_is_made_of_every_process_on_every_card_and_of_cards_without_any(tmp_path: Path) -> None:
-    alice = Job(100, "alice", 2000, 70)
+    alice = Job(100, "alice", 2000, 70, cgroup="/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0")
     carol = Job(200, "root", 500, uid=0, login_user="carol", type="graphics")
     nameless, nobody = Job(300, None, uid=1234), Job(301, None, None, uid=None)
     instances = [mig(3, 0, 0.0, (nameless,)), mig(3, 1, None, (nobody,))._replace(used_mib=5000)]

@@ -20,18 +20,17 @@ from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.simulate import Laboratory
 from tests.damage import overwrite_table
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, gap_seconds, held, report_of, series, write
-from tests.rolling import KEEP_LAST_TWO, assert_same, days_left, lab_days, upkeep
+from tests.rolling import KEEP_LAST_TWO, assert_same, days_left, lab_days, report_of_lab, rolled_up_days, upkeep
 
 
 def test_a_day_that_got_another_tick_is_taken_from_ticks_until_it_is_rolled_up_again(tmp_path: Path) -> None:
-    start, end = lab_days(tmp_path)
-    days = upkeep(tmp_path, end + 5 * DAY_MS).rolled_up
+    start, end = rolled_up_days(tmp_path)
     late = next(iter(Laboratory(1).history(start + DAY_MS + 1, start + DAY_MS + 2, 1000)))
     store.append(store.prepare(str(tmp_path)), late, pytest.fail)
     report = report_of(tmp_path, start, end)
     assert report.from_ticks_seconds == pytest.approx(2.5 * 86_400, abs=600)  # it, and the days beside it
     done = upkeep(tmp_path, end + 5 * DAY_MS)
-    assert done.rolled_up == [days[1]]  # at noon: the days beside it take nothing from that
+    assert done.rolled_up == [days_left(tmp_path)[1]]  # at noon: the days beside it take nothing from that
     assert done.unchanged == 3
 
 
@@ -90,7 +89,7 @@ def test_a_kill_at_any_day_leaves_whole_days_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
+    expected = report_of_lab()
     write = RollupWriter.write
     calls: list[str] = []
 
@@ -116,7 +115,7 @@ def test_ticks_that_come_when_their_day_has_expired_change_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
+    expected = report_of_lab()
     removed = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed
     assert [Path(path).stem for path in removed] == ["2026-11-13", "2026-11-14"]
     late = next(iter(Laboratory(1).history(start + HOUR_MS, start + HOUR_MS + 1, 1000)))
@@ -134,7 +133,7 @@ def test_ticks_that_come_when_their_day_has_expired_change_nothing(
 
 def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
+    expected = report_of_lab()
     with monkeypatch.context() as patch:
         patch.setattr("gua_report.upkeep.expiry.remove", lambda paths: None)
         upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
@@ -181,8 +180,8 @@ def test_a_day_that_can_not_be_mapped_costs_that_day_alone(
 
 
 def test_no_csv_files_where_none_are_wanted(tmp_path: Path) -> None:
-    _, end = lab_days(tmp_path)
-    assert len(upkeep(tmp_path, end + 2 * DAY_MS).csv) == 4
+    _, end = rolled_up_days(tmp_path)
+    assert len(list((tmp_path / "csv").iterdir())) == 4
     none = CONFIG._replace(retention=Retention(csv_days=0))
     assert len(upkeep(tmp_path, end + 2 * DAY_MS, none).removed) == 4
     assert upkeep(tmp_path, end + 2 * DAY_MS, none).csv == []
@@ -218,8 +217,7 @@ def test_a_day_that_was_restored_is_weighed_with_its_neighbours(tmp_path: Path) 
 
 
 def test_a_full_disk_loses_its_old_csv_files_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, end = lab_days(tmp_path)
-    upkeep(tmp_path, end + 2 * DAY_MS)
+    _, end = rolled_up_days(tmp_path)
 
     def full(self: RollupWriter, days: list[str], **values: object) -> None:
         raise StoreError("no space left")
