@@ -12,11 +12,11 @@ from gua_report.config import Config
 from gua_report.people.containers import People
 from gua_report.people.groups import NO_GROUP, Memberships
 from gua_report.people.wanted import Wanted
-from gua_report.summary.build import Report
 from gua_report.summary.groups import GROUP_COLUMNS
 from gua_report.summary.meant import COLUMNS as MEANT
 from gua_report.summary.named_frames import add_columns, name_containers
 from gua_report.summary.now import NOW_COLUMNS
+from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
 from gua_report.summary.selection import select
 from gua_report.window import HOUR_MS, Window

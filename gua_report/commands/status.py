@@ -8,8 +8,9 @@ import time
 
 from gua_report.console import terminal
 from gua_report.live import text
-from gua_report.live.cards_now import Observer, Scene, add_options
+from gua_report.live.cards_now import Scene
 from gua_report.live.meant_now import mark_meant
+from gua_report.live.observer import Observer, add_options
 from gua_report.live.sampling import Sampling, look_at_sampling
 from gua_sample import console, settings
 from gua_sample.errors import DriverError, UsageError

@@ -9,7 +9,7 @@ from gua_report.console.spelling import duration, first_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gua_report.summary.build import Report
+    from gua_report.summary.report import Report
 
 LONG_EPISODE = "1h"  # default for the least length of an idle-held episode to act on
 LEAST_COVERAGE = 0.95

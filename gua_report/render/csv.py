@@ -12,7 +12,7 @@ import io
 from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, SECTIONS, Options, sections
 from gua_report.render.values import Value, records
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.errors import UsageError
 
 DEFAULT_SECTION = "gpus"

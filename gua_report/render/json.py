@@ -8,7 +8,7 @@ from types import ModuleType
 from gua_report.render import DEFAULTS, Options, sections
 from gua_report.render.values import iso, records, value
 from gua_report.render.words import clean
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.window import Window
 
 SCHEMA_VERSION = 1

@@ -9,7 +9,8 @@ from gua_report.config import Config
 from gua_report.render import Options, brief, html, text
 from gua_report.render.attention import LEAST_COVERAGE, MOST_UNKNOWN, has_stopped, reasons
 from gua_report.render.words import clean, count, is_missing
-from gua_report.summary.build import Report, build_report
+from gua_report.summary.build import build_report
+from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import Told
 from gua_report.window import Window
 from gua_sample.policy import IDLE_HELD, UNKNOWN

@@ -9,8 +9,8 @@ import pandas as pd
 
 from gua_report.people.identities import is_person
 from gua_report.people.wanted import Wanted
-from gua_report.summary.build import Report
 from gua_report.summary.no_report import spell_window
+from gua_report.summary.report import Report
 from gua_sample.console import plural
 from gua_sample.errors import GuaError, NothingToReport
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from gua_report.people.groups import NO_GROUP, Memberships
 from gua_report.people.identities import NOBODY
-from gua_report.summary.build import Report
 from gua_report.summary.named_frames import add_columns
+from gua_report.summary.report import Report
 from gua_report.summary.selection import count_problems
 from gua_report.summary.tables import IDENTITY_COLUMNS, sort_identities
 

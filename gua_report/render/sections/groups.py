@@ -11,8 +11,8 @@ from gua_report.render.sections.capacity import currency_of
 from gua_report.render.sections.identities import ACTIVE_HOURS, COST, HELD_HOURS, UNKNOWN_HOURS, hours_of
 from gua_report.render.values import records
 from gua_report.render.words import MISSING, clean, is_missing, number, percent
-from gua_report.summary.build import Report
 from gua_report.summary.groups import GROUP_COLUMNS as COLUMNS
+from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
 NAME, TITLE = "groups", "Groups, by idle-held GPU-hours"

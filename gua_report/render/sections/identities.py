@@ -11,7 +11,7 @@ from gua_report.render.blocks import Bar, Block, Column, Row, Section, Table, ba
 from gua_report.render.pictures.people import people_picture
 from gua_report.render.sections.capacity import currency_of
 from gua_report.render.words import amount, clean, is_missing, number, percent, points
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.summary.tables import IDENTITY_COLUMNS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 

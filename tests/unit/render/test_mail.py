@@ -10,8 +10,9 @@ import pytest
 
 from gua_report.render import mail
 from gua_report.render.mail import MailRequest, make_mail, subject_of
-from gua_report.summary.build import Report, build_report
+from gua_report.summary.build import build_report
 from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.report import Report
 from gua_sample.records import Tick
 from tests.lab import (
     CONFIG,
