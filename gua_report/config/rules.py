@@ -44,6 +44,10 @@ MEMBERS = Rule(
     'a list of people and of Unix groups, such as ["ada", "@vision"]',
     lambda value: isinstance(value, list) and all(map(is_name, value)),
 )
+HOSTS = Rule(
+    'a list of hosts, or of patterns, such as ["gpu01", "gpu1*"]',
+    lambda value: isinstance(value, list) and all(map(is_name, value)),
+)
 REASON = Rule("a reason in quotes, without control characters", is_name)
 DOMAIN = Rule('a domain such as "lab.example"', lambda value: is_name(value) and is_domain(value))
 ADDRESS = Rule('one address such as "root@localhost"', lambda value: is_name(value) and is_address(value))
@@ -70,8 +74,16 @@ TABLES = {
         "ca_file": PATH,
     },
 }
-# Tables whose keys are names, so that any key is valid: identities, groups, identities or people, people, groups.
-NAMES = {"people": PERSON, "groups": MEMBERS, "exempt": REASON, "mail.addresses": ADDRESS, "mail.groups": ADDRESS}
+# Tables whose keys are names, so that any key is valid: identities, groups, identities or people, people, groups,
+# groups of hosts.
+NAMES = {
+    "people": PERSON,
+    "groups": MEMBERS,
+    "exempt": REASON,
+    "mail.addresses": ADDRESS,
+    "mail.groups": ADDRESS,
+    "hosts": HOSTS,
+}
 NEEDED_IN_MAIL = (
     *(("smtp", "from"), ("smtp_user", "smtp"), ("ca_file", "smtp")),
     *(("smtp_user", "password_file"), ("password_file", "smtp_user")),

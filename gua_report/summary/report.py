@@ -11,6 +11,7 @@ from gua_report.config import Config
 from gua_report.people.containers import spell
 from gua_report.people.groups import Memberships
 from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.of_hosts import Fleet
 from gua_report.window import Window, show
 from gua_sample.containers import Container
 from gua_sample.policy import Policy
@@ -67,6 +68,7 @@ class Report:
     groups: pd.DataFrame | None = None  # None: no groups are configured
     memberships: Memberships | None = None
     selection: Selection | None = None  # None: the report is of everybody
+    fleet: Fleet | None = None  # None: the report is of one host
 
     @property
     def named_frames(self) -> dict[str, pd.DataFrame]:
