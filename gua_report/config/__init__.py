@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from gua_report.config.check import check
 from gua_report.config.tables import Containers as Containers
+from gua_report.config.tables import Fleet as Fleet
 from gua_report.config.tables import Mail as Mail
 from gua_report.config.tables import Notes as Notes
 from gua_report.config.tables import Reservations as Reservations
@@ -38,6 +39,7 @@ class Config(NamedTuple):
     containers: Containers = Containers()
     notes: Notes = Notes()
     mail: Mail = Mail()
+    fleet: Fleet = Fleet()
 
 
 def load_config(path: str | None) -> Config:
@@ -58,6 +60,7 @@ def load_config(path: str | None) -> Config:
         Containers(**document.get("containers", {})),
         Notes(**document.get("notes", {})),
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
+        Fleet(**document.get("fleet", {})),
     )
 
 
