@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gua_report.config.check import check
+from gua_report.config.checks import check_document
 from gua_report.config.tables import Containers as Containers
 from gua_report.config.tables import Fleet as Fleet
 from gua_report.config.tables import Mail as Mail
@@ -45,7 +45,7 @@ class Config(NamedTuple):
 def load_config(path: str | None) -> Config:
     """The configuration in the file, with defaults for missing keys. Without a path: the system's file, if any."""
     document = _read(path)
-    check(document, path or SYSTEM_CONFIG)
+    check_document(document, path or SYSTEM_CONFIG)
     price = document.get("price", {})
     return Config(
         DEFAULT._replace(**{key: float(value) for key, value in document.get("policy", {}).items()}),
