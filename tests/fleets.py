@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -25,6 +26,7 @@ from tests.rolling import roll_up_days
 
 START_MS, END_MS = MONDAY_MS, MONDAY_MS + 2 * DAY_MS
 NOW_MS = END_MS + 8 * HOUR_MS
+PUBLISHED_MS = END_MS + 30 * MINUTE_MS
 HOSTS = ("lab1", "lab2", "small")  # simulated laboratories, and one with two days of few ticks and a MIG card
 
 
@@ -43,6 +45,7 @@ def add_host(folder: Path, host: str, source: str | None = None, file: str = "ro
     if meta:
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.executemany(f"UPDATE {META} SET value = ? WHERE key = ?", [(v, k) for k, v in meta.items()])
+    os.utime(path, (PUBLISHED_MS / 1000, PUBLISHED_MS / 1000))
     return path
 
 
@@ -98,8 +101,8 @@ def _published(host: str) -> Path:
         "host": host,
         "machine": f"{HOSTS.index(host) + 1:032x}",
         "gua_version": __version__,
-        "published_ms": END_MS + 30 * MINUTE_MS,
-        "newest_tick_ms": END_MS + 30 * MINUTE_MS,
+        "published_ms": PUBLISHED_MS,
+        "newest_tick_ms": PUBLISHED_MS,
     }
     with closing(sqlite3.connect(folder / "rollups.sqlite")) as connection:
         connection.execute("VACUUM INTO ?", (str(published),))

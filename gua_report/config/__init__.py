@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gua_report.config.check import check
+from gua_report.config.checks import check_document
 from gua_report.config.tables import Containers as Containers
+from gua_report.config.tables import Fleet as Fleet
 from gua_report.config.tables import Mail as Mail
 from gua_report.config.tables import Notes as Notes
 from gua_report.config.tables import Reservations as Reservations
@@ -38,13 +39,14 @@ class Config(NamedTuple):
     containers: Containers = Containers()
     notes: Notes = Notes()
     mail: Mail = Mail()
+    fleet: Fleet = Fleet()
     hosts: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # group of hosts -> their names, or patterns
 
 
 def load_config(path: str | None) -> Config:
     """The configuration in the file, with defaults for missing keys. Without a path: the system's file, if any."""
     document = _read(path)
-    check(document, path or SYSTEM_CONFIG)
+    check_document(document, path or SYSTEM_CONFIG)
     price = document.get("price", {})
     return Config(
         DEFAULT._replace(**{key: float(value) for key, value in document.get("policy", {}).items()}),
@@ -59,6 +61,7 @@ def load_config(path: str | None) -> Config:
         Containers(**document.get("containers", {})),
         Notes(**document.get("notes", {})),
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
+        Fleet(**document.get("fleet", {})),
         {name: tuple(listed) for name, listed in document.get("hosts", {}).items()},
     )
 

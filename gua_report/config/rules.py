@@ -55,6 +55,7 @@ SMTP = Rule(
     'a URL such as "smtp://mail.lab.example:587" or "smtps://mail.lab.example:465", without a login',
     lambda value: is_name(value) and parse_server(value) is not None,
 )
+FLAG = Rule("true or false", lambda value: type(value) is bool)
 USER = Rule("a name in ASCII, in quotes", lambda value: is_name(value) and value.isascii())
 
 TABLES = {
@@ -63,6 +64,7 @@ TABLES = {
     "retention": {"raw_days": DAYS, "csv_days": DAYS_OR_NONE, "rollup_days": DAYS},
     "reservations": {"file": FILE, "folder": FOLDER, "redis": REDIS},
     "containers": {"owner_label": LABEL},
+    "fleet": {"publish": FLAG},
     "notes": {"spool": FOLDER},
     "mail": {
         "domain": DOMAIN,

@@ -211,8 +211,9 @@ def _list(episodes: pd.DataFrame, contested: Mapping[str, Iterable[int]]) -> Ite
         episodes = episodes[[not _meets(contested.get(uuid, ()), start, end) for uuid, start, end in times]]
     names = [name for name in EPISODE_COLUMNS if name != "host"]
     found = episodes.head(MOST_LISTED)[names].astype(object)
-    found = found.assign(**{name: found[name].map(_number) for name in ("gpu_index", "mig_index")})
-    return found.astype(object).itertuples(index=False, name=None)
+    for name in ("gpu_index", "mig_index"):
+        found[name] = pd.Series([_number(value) for value in found[name]], found.index, dtype=object)
+    return found.itertuples(index=False, name=None)
 
 
 def _meets(hours: Iterable[int], start_ms: int, end_ms: int) -> bool:

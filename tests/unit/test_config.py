@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gua_report import config
-from gua_report.config import Config, Containers, Mail, Notes, Reservations, Retention, load_config
+from gua_report.config import Config, Containers, Fleet, Mail, Notes, Reservations, Retention, load_config
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -59,6 +59,8 @@ def test_every_key_is_read(load: Load) -> None:
         "unit:ollama.service" = "serves the laboratory"
         [containers]
         owner_label = "org.example.owner"
+        [fleet]
+        publish = true
         [notes]
         spool = "/srv/notes"
         [mail]
@@ -97,12 +99,16 @@ def test_every_key_is_read(load: Load) -> None:
             {"Bob Müller": "bob@elsewhere.example"},
             {"vision": "head.of.vision@lab.example"},
         ),
+        Fleet(publish=True),
     )
 
 
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
     assert load("") == DEFAULTS
-    assert load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n") == DEFAULTS
+    assert (
+        load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n[fleet]\n")
+        == DEFAULTS
+    )
     assert load("[mail]\n[mail.addresses]\n[mail.groups]\n") == DEFAULTS
     assert load("policy.process_memory_mib = 0") == DEFAULTS._replace(policy=DEFAULT._replace(process_memory_mib=0.0))
 
@@ -173,6 +179,8 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ('[fleet]\npublish = "yes"', ["'publish' = 'yes' in [fleet]", "expected true or false"]),
+        ("[fleet]\npublish = 1", ["'publish' = 1 in [fleet]", "expected true or false"]),
         ("policy = 5", ["policy = 5", "expected a table, [policy]"]),
         ("[[people]]\nalice = 'a'", ["people = [{'alice': 'a'}]", "expected a table, [people]"]),
         ("[policy]\nutilization_percent = -1", ["'utilization_percent' = -1", "a number from 0 to 100"]),

@@ -16,7 +16,7 @@ SECRET_NAME = re.compile(r"pass|secret|token|smtp", re.IGNORECASE)
 SECRET_TABLES = ("reservations", "mail")  # a misplaced value may be a password
 
 
-def check(document: dict[str, Any], path: str) -> None:
+def check_document(document: dict[str, Any], path: str) -> None:
     """Raise UsageError for the first key or value in the document of the file that is not as expected."""
     for table, content in document.items():
         if table not in (*TABLES, *NAMES) or "." in table:
