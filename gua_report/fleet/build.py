@@ -64,6 +64,9 @@ def look_at_hosts(listed: Listed, executor: Executor, now_ms: int, progress: Pro
     looks: dict[str, Look] = {}
     for outcome in _tracked(executor(listed.files, look_at), len(listed.files), progress):
         name, problem = outcome.file.name, outcome.problem
+        if problem is None and outcome.value is None:
+            problems.append(Problem(name, suspicions.NO_DAY, "no day of it is over yet", False))
+            continue
         try:
             with understanding():
                 looks |= {} if problem else {name: restore_look(name, outcome.value)}
@@ -186,8 +189,8 @@ def _put_together(
         gpus=frames.gpus(total.hosts, config),
         identities=add_columns(frames.identities(people, config), {}),
         heatmap=frames.heatmap(figures["week"]),
-        timeline=pd.DataFrame(),
-        timeline_holders=pd.DataFrame(),
+        timeline=pd.DataFrame(columns=["gpu_uuid"]),
+        timeline_holders=pd.DataFrame(columns=["identity"]),
         timeline_cell_seconds=0.0,
         trend=frames.trend(figures["trend"], len(total.hosts)),
         identity_days=frames.identity_days(figures["person_days"]),

@@ -65,7 +65,7 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     request = Request(work.window, config, work.reclaim_after_ms, None, None, lambda sums: _without(sums, contested))
     summed = sum_rollups(file.path, request)
     gaps = _mark(summed.report.gaps, work.newest_days[file.name], work.window)
-    episodes = _name(summed.report.episodes, file.host)
+    episodes = _uncontested(_name(summed.report.episodes, file.host), contested)
     sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host))
     figures = {
         **_sum_states(sums.cards),
@@ -79,7 +79,7 @@ def map_host(file: HostFile, work: MapHost) -> Part:
         "notes": {(note[:500],): [1] for note in _notes(summed)},
     }
     rows = [[file.name, *gap] for gap in gaps.itertuples(index=False, name=None)]
-    listed = [[file.name, *map(_plain, row)] for row in _list(episodes, contested)]
+    listed = [[file.name, *map(_plain, row)] for row in _list(episodes)]
     return Part([_host(file, summed, gaps)], figures, listed, sorted(rows, key=rank_of_gap)[:MOST_LISTED])
 
 
@@ -204,11 +204,16 @@ def _notes(summed: Summed) -> list[str]:
     return [note for note in summed.report.notes if not note.startswith("left out")][:MOST_NOTES]
 
 
-def _list(episodes: pd.DataFrame, contested: Mapping[str, Iterable[int]]) -> Iterable[tuple[Any, ...]]:
-    """The first episodes, without those on a card that another host claims meanwhile."""
-    if contested:
-        times = zip(episodes["gpu_uuid"], episodes["start_ms"], episodes["end_ms"], strict=True)
-        episodes = episodes[[not _meets(contested.get(uuid, ()), start, end) for uuid, start, end in times]]
+def _uncontested(episodes: pd.DataFrame, contested: Mapping[str, Iterable[int]]) -> pd.DataFrame:
+    """The episodes without those on a card that another host claims meanwhile."""
+    if not contested:
+        return episodes
+    times = zip(episodes["gpu_uuid"], episodes["start_ms"], episodes["end_ms"], strict=True)
+    return episodes[[not _meets(contested.get(uuid, ()), start, end) for uuid, start, end in times]]
+
+
+def _list(episodes: pd.DataFrame) -> Iterable[tuple[Any, ...]]:
+    """The first episodes, as rows."""
     names = [name for name in EPISODE_COLUMNS if name != "host"]
     found = episodes.head(MOST_LISTED)[names].astype(object)
     for name in ("gpu_index", "mig_index"):

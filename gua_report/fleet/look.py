@@ -12,7 +12,7 @@ from gua_report.fleet.host_files import HostFile
 from gua_report.rollups.index import open_rollups, read_index
 from gua_report.rollups.published import Meta, read_meta
 from gua_report.window import number_of
-from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
+from gua_sample.errors import CorruptPartition, StoreError
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import RULE, Policy
 from gua_sample.safe_file import check_regular
@@ -41,13 +41,15 @@ class Look(NamedTuple):
     warnings: list[str]
 
 
-def look_at(file: HostFile) -> Look:
-    """Look at a file. Raises StoreError if it can't be used."""
+def look_at(file: HostFile) -> Look | None:
+    """Look at a file; None if its first day is not over. Raises StoreError if it can't be used."""
     found = check_regular(file.path, MOST_FILE_BYTES)
     warnings: list[str] = []
     index = read_index(file.path, damaged=warnings)
+    if not index and not warnings:
+        return None
     if not index:
-        raise EmptyPartition(f"{file.path} has no day yet")
+        raise CorruptPartition(warnings[0])
     meta = _find_meta(file)
     first, newest = min(index), max(index)
     with open_rollups(file.path) as connection:

@@ -11,6 +11,7 @@ from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.look import Look
 from gua_report.rollups.index import open_rollups
 from gua_report.window import midnight_ms
+from gua_sample.console import plural
 from gua_sample.partition_names import DAY_MS
 
 # Hosts roll up at 00:20 to 00:40 UTC, and then are collected. By six o'clock, yesterday has to be there.
@@ -21,6 +22,7 @@ MOST_SHOWN = 3
 
 LATE, CLOCK, SAME_MACHINE, SAME_CARD = "late", "clock", "same machine", "same card"
 UNUSABLE, DAYS, PLAIN_COPY, DOUBTFUL = "not usable", "days", "plain copy", "doubtful"
+NO_DAY = "no day yet"
 
 
 class Problem(NamedTuple):
@@ -61,8 +63,8 @@ def suspect(looks: Sequence[Look], hosts: dict[str, str], now_ms: int) -> list[P
         is_current = look.name == hosts[look.name]  # not one from before the host was reinstalled
         if is_current and is_late(look, now_ms):
             days = (due_ms(now_ms) - end_ms(look)) // DAY_MS
-            detail = f"newest day {look.newest_day}: {days:,} days are not collected"
-            problems.append(Problem(look.name, LATE, detail.replace("1 days are", "1 day is"), True))
+            detail = f"newest day {look.newest_day}: {plural(days, 'day')} not collected"
+            problems.append(Problem(look.name, LATE, detail, True))
         if clock := clock_problem(look, now_ms):
             problems.append(Problem(look.name, CLOCK, f"the clock is off by over five minutes: it {clock}", False))
         if not look.has_meta:
@@ -129,12 +131,17 @@ def find_contested(hours: dict[str, dict[str, Any]]) -> dict[str, dict[str, list
 
 def tell_contested(contested: dict[str, dict[str, list[int]]]) -> list[Problem]:
     """A problem for each host with such hours, which count for none of them."""
-    problems = []
+    claims: dict[tuple[str, int], list[str]] = defaultdict(list)
     for name, cards in contested.items():
         for uuid, hours in cards.items():
-            own = set(hours)
-            others = [other for other, some in contested.items() if other != name and own & set(some.get(uuid, ()))]
-            also = first_of(others, MOST_SHOWN)
-            detail = f"{uuid} is on {also} too: {len(hours):,} hours of it count for neither"
-            problems.append(Problem(name, SAME_CARD, detail, True))
+            for hour in hours:
+                claims[uuid, hour].append(name)
+    problems = []
+    for name, cards in contested.items():
+        also = dict.fromkeys(other for uuid, hours in cards.items() for hour in hours for other in claims[uuid, hour])
+        others = first_of([other for other in also if other != name], MOST_SHOWN)
+        total = sum(map(len, cards.values()))
+        what = f"{plural(len(cards), 'card')} of it ({first_of(list(cards), 1)})"
+        detail = f"{what} claimed by {others} too: {plural(total, 'hour')} of that count for neither"
+        problems.append(Problem(name, SAME_CARD, detail, True))
     return problems

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from gua_report.summary.report import Report
 
 SECTIONS = (
-    *("headline", "now", "timeline", "trend", "capacity", "gpus", "identities", "groups", "identity_days"),
-    *("heatmap", "episodes", "coverage", "reservations"),
+    *("headline", "now", "timeline", "trend", "capacity", "hosts", "breakdown", "gpus", "identities", "groups"),
+    *("identity_days", "heatmap", "episodes", "coverage", "reservations", "not_used"),
 )
 # Those of a report of some people: all others are of the whole machine.
 OF_PEOPLE = ("now", "identities", "groups", "identity_days", "episodes", "coverage", "reservations")

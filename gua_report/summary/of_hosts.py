@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, NamedTuple
 
 from gua_sample.policy import STATES
+
+if TYPE_CHECKING:  # help texts need the constants, and not pandas
+    import pandas as pd
 
 HOST, GROUP, PERSON, MODEL = KEYS = "host", "group", "person", "model"  # what hours may be broken down by
 HOURS = [f"{state.replace('-', '_')}_gpu_hours" for state in STATES]

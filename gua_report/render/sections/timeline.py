@@ -41,6 +41,8 @@ def document(report: Report) -> dict[str, object]:
 
 
 def show(report: Report, options: Options) -> list[Section]:
+    if report.fleet:
+        return []  # of thousands of cards: that of a host is in its own report
     if options.is_whole and not options.pictures:
         return []
     picture: list[Block] = [timeline_picture(report)] if len(report.timeline) else ["No card was seen in this window."]
