@@ -15,7 +15,6 @@ from typing import Any
 
 from gua_report.config import Config
 from gua_report.fleet.build import Executor, FleetRequest, build_fleet_report
-from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.in_children import map_in_children
 from gua_report.rollups.published import CREATE_META, META
 from gua_report.summary.report import Report
@@ -45,8 +44,12 @@ def add_host(folder: Path, host: str, source: str | None = None, file: str = "ro
     if meta:
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.executemany(f"UPDATE {META} SET value = ? WHERE key = ?", [(v, k) for k, v in meta.items()])
-    os.utime(path, (PUBLISHED_MS / 1000, PUBLISHED_MS / 1000))
+    _set_time(path)
     return path
+
+
+def _set_time(path: Path) -> None:
+    os.utime(path, (PUBLISHED_MS / 1000, PUBLISHED_MS / 1000))
 
 
 def change(path: Path, *statements: str) -> None:
@@ -54,10 +57,7 @@ def change(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
-
-
-def host_file(folder: Path, host: str) -> HostFile:
-    return HostFile(host, host, str(folder / host / "rollups.sqlite"))
+    _set_time(path)
 
 
 def fleet_report(
