@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gua_report.config import Config
-from gua_report.fleet.build import Executor, FleetRequest, build_fleet_report
+from gua_report.fleet.build import FleetRequest, build_fleet_report
 from gua_report.fleet.in_children import map_in_children
+from gua_report.fleet.look_at_hosts import Executor
 from gua_report.rollups.published import CREATE_META, META
 from gua_report.summary.report import Report
 from gua_sample import __version__

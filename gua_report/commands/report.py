@@ -175,7 +175,7 @@ def run(options: argparse.Namespace) -> int:
 def find_question(
     options: argparse.Namespace, config: Config, window: Window, reclaim: tuple[int, ...]
 ) -> Callable[[Callable[[Report], dict[str, Any]]], dict[str, Any]]:
-    """A function that has the report built, of one host or of a fleet, where it has to be, and asks what to make of it."""
+    """A function that has the report built, of one host or of a fleet, and gives what is made of it."""
     if options.fleet is not None:
         if options.data_dir is not None:
             raise UsageError("--fleet and --data-dir are two reports: give one of them")

@@ -11,7 +11,7 @@ from gua_sample.errors import GuaError
 
 if TYPE_CHECKING:
     from gua_report.config import Config
-    from gua_report.fleet.build import Executor
+    from gua_report.fleet.look_at_hosts import Executor
     from gua_report.summary.report import Report
     from gua_report.window import Window
 

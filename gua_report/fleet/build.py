@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -11,11 +11,12 @@ import pandas as pd
 from gua_report.config import Config
 from gua_report.console.spelling import first_of, span_of_days
 from gua_report.fleet import frames, suspicions
-from gua_report.fleet.host_files import HostFile, Listed, list_hosts
+from gua_report.fleet.host_files import expected_hosts, list_hosts
 from gua_report.fleet.host_part import MapHost
-from gua_report.fleet.hosts_table import break_down, expected_hosts, hosts_table
-from gua_report.fleet.in_children import Outcome, Work, map_in_children
-from gua_report.fleet.look import Look, look_at, restore_look
+from gua_report.fleet.hosts_table import break_down, hosts_table
+from gua_report.fleet.in_children import map_in_children
+from gua_report.fleet.look import Look
+from gua_report.fleet.look_at_hosts import Executor, Looked, look_at_hosts, tracked_outcomes
 from gua_report.fleet.parts import Part, add_part, nothing, restore_part
 from gua_report.fleet.suspicions import Problem, due_ms, end_ms
 from gua_report.machine.child import understanding
@@ -26,13 +27,12 @@ from gua_report.summary.named_frames import add_columns
 from gua_report.summary.no_report import spell_window
 from gua_report.summary.of_hosts import GAP_COLUMNS, HOST, PROBLEM_COLUMNS, Fleet
 from gua_report.summary.report import Report
-from gua_report.window import Window, zone_name
+from gua_report.window import HOUR_MS, Window, zone_name
 from gua_sample.console import plural
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES
 
-Executor = Callable[[Sequence[HostFile], Work], Iterator[Outcome]]
 MOST_SHOWN = 3
 
 
@@ -49,35 +49,6 @@ class FleetRequest(NamedTuple):
     keeps_length: bool = True  # whether it begins that much earlier then
     progress: Progress | None = None
     now_ms: int | None = None  # for tests
-
-
-class Looked(NamedTuple):
-    files: list[HostFile]  # those that can be used
-    looks: dict[str, Look]
-    problems: list[Problem]
-    hosts: list[str]  # all that are expected
-
-
-def look_at_hosts(listed: Listed, executor: Executor, now_ms: int, progress: Progress | None = None) -> Looked:
-    """Look at all files, each in a child, and find what their own words show to be wrong."""
-    problems = [Problem(host, suspicions.UNUSABLE, why, True) for host, why in listed.unusable.items()]
-    looks: dict[str, Look] = {}
-    for outcome in _tracked(executor(listed.files, look_at), len(listed.files), progress):
-        name, problem = outcome.file.name, outcome.problem
-        if problem is None and outcome.value is None:
-            problems.append(Problem(name, suspicions.NO_DAY, "no day of it is over yet", False))
-            continue
-        try:
-            with understanding():
-                looks |= {} if problem else {name: restore_look(name, outcome.value)}
-        except StoreError as error:
-            problem = str(error)
-        if problem:
-            problems.append(Problem(name, suspicions.UNUSABLE, problem, True))
-    files = [file for file in listed.files if file.name in looks]
-    hosts = {file.name: file.host for file in listed.files}
-    problems += suspicions.suspect([looks[file.name] for file in files], hosts, now_ms)
-    return Looked(files, looks, problems, sorted({*hosts.values(), *listed.unusable}))
 
 
 def build_fleet_report(request: FleetRequest, executor: Executor = map_in_children) -> Report:
@@ -99,7 +70,7 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
     )
     problems = [*looked.problems, *suspicions.tell_contested(contested)]
     total = nothing()
-    for outcome in _tracked(executor(looked.files, work), len(looked.files), progress):
+    for outcome in tracked_outcomes(executor(looked.files, work), len(looked.files), progress):
         problem = outcome.problem
         try:
             with understanding():
@@ -124,7 +95,7 @@ def _choose_window(request: FleetRequest, looks: Iterable[Look], now_ms: int) ->
     end = max(due_ms(now_ms), min(newest, midnight))
     start = window.start_ms - (window.end_ms - end if request.keeps_length else 0)
     if start >= end:
-        raise NothingToReport(f"no day that is over {spell_window(window)}: hosts publish whole days, so give --since 2d")
+        raise NothingToReport(f"hosts publish whole days, and none is over {spell_window(window)}: give --since 2d")
     return window._replace(start_ms=start, end_ms=end)
 
 
@@ -146,13 +117,6 @@ def _left_out(name: str, lost: Sequence[tuple[str, list[str]]], doubtful: list[s
     if doubtful:
         detail = f"files had changed on its disk (gua doctor --deep there): {span_of_days(doubtful)} may be wrong"
         yield Problem(name, suspicions.DOUBTFUL, detail, False)
-
-
-def _tracked(outcomes: Iterator[Outcome], total: int, progress: Progress | None) -> Iterator[Outcome]:
-    for done, outcome in enumerate(outcomes, start=1):
-        yield outcome
-        if progress:
-            progress(done, total)
 
 
 def _spell(problems: Sequence[Problem]) -> str:
@@ -204,7 +168,7 @@ def _put_together(
         warnings=[],
         notes=[f"{plural(hosts, 'host')}: {note}" for (note,), (hosts,) in sorted(figures["notes"].items())],
         instant_only=[card.uuid for host in total.hosts for card in host.cards if card.is_instant_only],
-        meant_gpu_hours=min(meant_ms / frames.HOUR_MS, float(headline["gpu_hours"][IDLE_HELD])),
+        meant_gpu_hours=min(meant_ms / HOUR_MS, float(headline["gpu_hours"][IDLE_HELD])),
         groups=frames.groups(people, memberships, config) if memberships else None,
         memberships=memberships,
         fleet=fleet._replace(episodes=count, ongoing=ongoing),
@@ -222,15 +186,11 @@ def _sum_before(total: Part) -> tuple[list[int] | None, float]:
     return [sum(column) for column in columns], share
 
 
-def _describe(
-    request: FleetRequest, window: Window, total: Part, looked: Looked, problems: list[Problem]
-) -> Fleet:
+def _describe(request: FleetRequest, window: Window, total: Part, looked: Looked, problems: list[Problem]) -> Fleet:
     groups: Mapping[str, tuple[str, ...]] = request.config.hosts
     table = hosts_table(total.hosts, looked.looks, window, groups)
     used = {host.name.partition("~")[0] for host in total.hosts}
-    gaps = [
-        (kind, number, ms / 1000, hosts) for (kind,), (number, ms, hosts) in sorted(total.figures["gaps"].items())
-    ]
+    gaps = [(kind, number, ms / 1000, hosts) for (kind,), (number, ms, hosts) in sorted(total.figures["gaps"].items())]
     rows = sorted(problems, key=lambda problem: (not problem.is_left_out, problem.host, problem.kind))
     return Fleet(
         request.folder,

@@ -47,7 +47,13 @@ def energy_known_share(part: Part) -> float | None:
 
 def unpartitioned(part: Part) -> pd.DataFrame:
     rows = [
-        (host.name, one.uuid, one.index, one.gpu_ms / HOUR_MS, one.gpu_ms / host.observed_ms if host.observed_ms else 0)
+        (
+            host.name,
+            one.uuid,
+            one.gpu_index,
+            one.gpu_ms / HOUR_MS,
+            one.gpu_ms / host.observed_ms if host.observed_ms else 0,
+        )
         for host in part.hosts
         for one in host.unpartitioned
     ]
@@ -67,7 +73,7 @@ def gpus(hosts: list[HostSums], config: Config) -> pd.DataFrame:
     names += [column for state in STATES for column in (STATE_HOURS[state], f"{state.replace('-', '_')}_share")]
     frame = pd.DataFrame(rows, columns=[*names, "joules", "energy_ms"])
     numbers = [*names[6:], "mig_index", "joules", "energy_ms"]
-    frame = frame.astype({name: "float64" for name in numbers})
+    frame = frame.astype(dict.fromkeys(numbers, "float64"))
     hours = frame[STATE_HOURS[IDLE_HELD]]
     energy_kwh = (frame["joules"] / JOULES_PER_KWH).where((frame["energy_ms"] > 0) | (hours == 0))
     frame["idle_held_cost"] = cost_of(hours, energy_kwh, config).to_numpy(dtype="float64")
@@ -79,7 +85,7 @@ def _card(host: str, card: CardSums) -> tuple[object, ...]:
     shares = [ms / total if total else np.nan for ms in card.state_ms]
     pairs = zip((ms / HOUR_MS for ms in card.state_ms), shares, strict=True)
     states = [value for pair in pairs for value in pair]
-    facts = (card.uuid, card.index, card.mig_index, card.name, card.parent_uuid)
+    facts = (card.uuid, card.gpu_index, card.mig_index, card.name, card.parent_uuid)
     return host, *facts, total / HOUR_MS, *states, card.idle_held_joules, card.idle_held_energy_ms
 
 

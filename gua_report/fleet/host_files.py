@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gua_sample.errors import NothingToReport, StoreError
@@ -15,6 +15,7 @@ from gua_sample.processes import printable
 FILE = re.compile(r"rollups(?:-([A-Za-z0-9._-]{1,40}))?\.sqlite", re.ASCII)
 LONGEST_HOST = 100
 MOST_HOSTS = 100_000
+GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
 
 
 class HostFile(NamedTuple):
@@ -83,3 +84,14 @@ def _add(listed: Listed, folder: str, host: str) -> None:
         earlier = label.group(1) if label else None
         shown = host if earlier is None else f"{host}~{earlier}"
         listed.files.append(HostFile(host, shown, os.path.join(path, name)))
+
+
+def groups_of(host: str, groups: GroupsOfHosts) -> list[str]:
+    """The groups that a host is in; an earlier file of it (gpu07~2025) is in those of the host."""
+    name = host.partition("~")[0]
+    return [group for group, listed in groups.items() if any(fnmatch.fnmatchcase(name, one) for one in listed)]
+
+
+def expected_hosts(groups: GroupsOfHosts) -> set[str]:
+    """The hosts that the configuration names, without patterns."""
+    return {one for listed in groups.values() for one in listed if not set(one) & set("*?[")}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,8 @@ MILLIONTHS = 1_000_000
 NO_SPOOL = Notes(spool="")  # people's notes are on their hosts
 
 
-class MapHost(NamedTuple):
+@dataclass(frozen=True)
+class MapHost:
     """The work on each host, which can be sent to where it is done."""
 
     window: Window  # that was asked for
@@ -258,8 +260,8 @@ def _cards(report: Report, cards: pd.DataFrame) -> list[CardSums]:
     hours = [f"{state.replace('-', '_')}_gpu_hours" for state in STATES]
     names = ["uuid", "index", "mig_index", "name", "parent_uuid", *hours]
     found = []
-    for uuid, index, mig_index, name, parent, *values in report.gpus[names].astype(object).itertuples(
-        index=False, name=None
+    for uuid, index, mig_index, name, parent, *values in (
+        report.gpus[names].astype(object).itertuples(index=False, name=None)
     ):
         joules, known_ms = (round(value) for value in energy.loc[uuid]) if uuid in energy.index else (0, 0)
         facts = (str(uuid), int(index), _number(mig_index), _plain(name), _plain(parent))
@@ -278,11 +280,10 @@ def _number(value: Any) -> int | None:
     return None if _plain(value) is None else int(value)
 
 
-def _ms(hours: Any) -> int:
+def _ms(hours: float) -> int:
     return round(hours * HOUR_MS)
 
 
 def _whole(values: pd.Series[float]) -> list[int]:
     whole: Integers = np.rint(values.to_numpy(dtype="float64")).astype(np.int64)
     return [int(value) for value in whole]
-

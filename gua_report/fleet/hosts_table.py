@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
+from gua_report.fleet.host_files import GroupsOfHosts, groups_of
 from gua_report.fleet.look import Look
 from gua_report.fleet.parts import HostSums
 from gua_report.people.groups import NO_GROUP
@@ -16,22 +16,12 @@ from gua_report.summary.of_hosts import BREAKDOWN_COLUMNS, GROUP, HOST_COLUMNS, 
 from gua_report.window import HOUR_MS, Window
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES
 
-GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
 SUMS = ["cards", "gpu_hours", *HOURS]
 
 
-def groups_of(host: str, groups: GroupsOfHosts) -> list[str]:
-    """The groups that a host is in; an earlier file of it (gpu07~2025) is in those of the host."""
-    name = host.partition("~")[0]
-    return [group for group, listed in groups.items() if any(fnmatch.fnmatchcase(name, one) for one in listed)]
-
-
-def expected_hosts(groups: GroupsOfHosts) -> set[str]:
-    """The hosts that the configuration names, without patterns."""
-    return {one for listed in groups.values() for one in listed if not set(one) & set("*?[")}
-
-
-def hosts_table(hosts: Iterable[HostSums], looks: Mapping[str, Look], window: Window, groups: GroupsOfHosts) -> pd.DataFrame:
+def hosts_table(
+    hosts: Iterable[HostSums], looks: Mapping[str, Look], window: Window, groups: GroupsOfHosts
+) -> pd.DataFrame:
     """A row for each host that is in the report."""
     rows = []
     for host in hosts:
@@ -51,7 +41,7 @@ def hosts_table(hosts: Iterable[HostSums], looks: Mapping[str, Look], window: Wi
 
 def _count_cards(host: HostSums) -> int:
     """The number of physical cards: MIG instances are parts of one."""
-    return len({card.index for card in host.cards} | {one.index for one in host.unpartitioned})
+    return len({card.gpu_index for card in host.cards} | {one.gpu_index for one in host.unpartitioned})
 
 
 def break_down(
@@ -94,7 +84,7 @@ def _by_model(hosts: Iterable[HostSums]) -> list[tuple[object, ...]]:
             ms[model] = [one + more for one, more in zip(own, card.state_ms, strict=True)]
             names, cards = seen.setdefault(model, (set(), set()))
             names.add(host.name)
-            cards.add((host.name, card.index))
+            cards.add((host.name, card.gpu_index))
     return [
         (model, len(seen[model][0]), len(seen[model][1]), sum(own) / HOUR_MS, *(one / HOUR_MS for one in own))
         for model, own in ms.items()
@@ -102,10 +92,9 @@ def _by_model(hosts: Iterable[HostSums]) -> list[tuple[object, ...]]:
 
 
 def _by_person(people: pd.DataFrame) -> list[tuple[object, ...]]:
-    active, idle, unknown = (people[name] / HOUR_MS for name in PERSON_SUMS[:3])
-    total = active + idle + unknown
-    columns = (people.index, people["hosts"], total, active, idle, unknown)
-    return [(who, int(count), np.nan, all_, one, two, np.nan, three) for who, count, all_, one, two, three in zip(*columns, strict=True)]
-
-
-
+    hours = [(people[name] / HOUR_MS).tolist() for name in PERSON_SUMS[:3]]
+    rows = zip(people.index, people["hosts"], *hours, strict=True)
+    return [
+        (who, int(hosts), np.nan, active + idle + unknown, active, idle, np.nan, unknown)
+        for who, hosts, active, idle, unknown in rows
+    ]

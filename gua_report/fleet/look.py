@@ -61,7 +61,10 @@ def look_at(file: HostFile) -> Look | None:
     policies = Counter(stored.origin.policy for stored in index.values())
     return Look(
         file.name,
-        *((meta.machine, meta.gua_version, meta.published_ms, meta.newest_tick_ms) if meta else (None,) * 4),
+        meta.machine if meta else None,
+        meta.gua_version if meta else None,
+        meta.published_ms if meta else None,
+        meta.newest_tick_ms if meta else None,
         found.st_mtime_ns // 1_000_000,
         len(index),
         number_of(first) * DAY_MS + start_ms,

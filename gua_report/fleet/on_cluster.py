@@ -60,7 +60,8 @@ class Cluster:
             task.release()
 
     def _most_tasks(self) -> int:
-        return TASKS_AHEAD * max(1, sum(self._client.nthreads().values()))
+        threads: int = sum(self._client.nthreads().values())
+        return TASKS_AHEAD * max(1, threads)
 
     def close(self) -> None:
         self._client.close()

@@ -59,7 +59,7 @@ GAP_COLUMNS = {"host": (str,), "start_ms": (int,), "end_ms": (int,), "kind": (st
 
 class CardSums(NamedTuple):
     uuid: str
-    index: int
+    gpu_index: int
     mig_index: int | None
     name: str | None
     parent_uuid: str | None
@@ -71,7 +71,7 @@ class CardSums(NamedTuple):
 
 class Unpartitioned(NamedTuple):
     uuid: str
-    index: int
+    gpu_index: int
     gpu_ms: int
 
 
@@ -141,7 +141,7 @@ def restore_part(name: str, value: Any) -> Part:
     cards = [CardSums(*card) for card in host.cards]
     host = host._replace(cards=cards, unpartitioned=[Unpartitioned(*one) for one in host.unpartitioned])
     numbers = [host.start_ms, host.observed_ms, host.newest_ms, *host.state_ms, *(host.before_ms or [])]
-    numbers += [number for card in cards for number in (card.index, *card.state_ms, *card[6:8])]
+    numbers += [number for card in cards for number in (card.gpu_index, *card.state_ms, *card[6:8])]
     part = Part([host], {}, _typed(episodes, EPISODE_COLUMNS), _typed(gaps, GAP_COLUMNS))
     for table, width in KEYS.items():
         part.figures[table] = {tuple(row[:width]): row[width:] for row in figures[table]}

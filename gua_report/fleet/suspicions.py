@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gua_report.console.spelling import first_of
@@ -79,12 +80,12 @@ def _same_machines(looks: Sequence[Look]) -> list[Problem]:
     for look in looks:
         if look.machine is not None:
             names[look.machine].append(look.name)
-    found = [some for some in names.values() if len(some) > 1]
-    return [
-        Problem(name, SAME_MACHINE, f"the same machine as {first_of([o for o in some if o != name], MOST_SHOWN)}", False)
-        for some in found
-        for name in some
-    ]
+    problems = []
+    for some in names.values():
+        for name in some if len(some) > 1 else ():
+            others = first_of([other for other in some if other != name], MOST_SHOWN)
+            problems.append(Problem(name, SAME_MACHINE, f"the same machine as {others}", False))
+    return problems
 
 
 def find_shared_cards(looks: Iterable[Look]) -> dict[str, list[str]]:
@@ -98,7 +99,8 @@ def find_shared_cards(looks: Iterable[Look]) -> dict[str, list[str]]:
     return found
 
 
-class FindHours(NamedTuple):
+@dataclass(frozen=True)
+class FindHours:
     """The work of finding the hours (since 1970) in which a file has some cards."""
 
     uuids: dict[str, list[str]]  # by name of the file

@@ -161,7 +161,7 @@ def week_of(active_share: pd.Series[float], free_gpus: pd.Series[float]) -> pd.D
 
 
 def sum_week(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
-    """For every hour of the week in the reader's zone: GPU time that is known, active, truly idle; and observed time."""
+    """For every hour of the week in the reader's zone: known, active and truly idle GPU time; observed time."""
     position, hours = pd.factorize(cards["hour_ms"].to_numpy(dtype=np.int64))
     local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
     slots = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)

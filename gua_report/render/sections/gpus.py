@@ -79,5 +79,7 @@ def names_of(report: Report, uuids: list[str]) -> str:
     """The numbers of these cards, as far as they were seen in the window: 0, 1:2."""
     cards = report.gpus[report.gpus["uuid"].isin(uuids)].to_dict("records")
     if report.fleet:
-        return first_of([f"{clean(card['host'])}:{gpu(card['index'], card['mig_index'])}" for card in cards], MOST_NAMED)
+        return first_of(
+            [f"{clean(card['host'])}:{gpu(card['index'], card['mig_index'])}" for card in cards], MOST_NAMED
+        )
     return ", ".join(gpu(card["index"], card["mig_index"]) for card in cards)

@@ -136,7 +136,9 @@ def _held_at_end(report: Report, top: int) -> Section:
     """What was held when each host's last day was over: a fleet's report knows nothing later."""
     title = "Held without work at the last tick of each host"
     caption = "As each host's newest day ended; gua status there tells what is held now. GiB: the most each has held."
-    return Section("headline", title, caption, _tables(report, _find_ongoing(report), top) or ["Nobody held a card idle."])
+    return Section(
+        "headline", title, caption, _tables(report, _find_ongoing(report), top) or ["Nobody held a card idle."]
+    )
 
 
 def _find_ongoing(report: Report) -> pd.DataFrame:

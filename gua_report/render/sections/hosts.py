@@ -54,7 +54,7 @@ def show(report: Report, options: Options) -> list[Section]:
     if len(least):
         told = [f"{clean(row['host'])} {percent(row['coverage_share'])}" for row in least.to_dict("records")]
         blocks.append(f"Observed least: {', '.join(told)}.")
-    caption = "Share: idle-held, of the observed GPU time. Observed: since the host's first tick, if the window is older."
+    caption = "Share: idle-held, of the observed GPU time. Observed: from the host's first tick on."
     return [Section(NAME, TITLE, caption, blocks)]
 
 

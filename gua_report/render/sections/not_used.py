@@ -37,7 +37,9 @@ def show(report: Report, options: Options) -> list[Section]:
         kinds = ", ".join(f"{number:,} {clean(kind)}" for kind, number in rest["kind"].value_counts().items())
         blocks.append(f"and {len(rest):,} more ({kinds}); --section not_used --top 1000 has all")
     hosts = int(found[found["left_out"].astype(bool)]["host"].nunique())
-    caption = f"Of {count(hosts, 'host')} something is not in this report." if hosts else "All was used; some is doubtful."
+    caption = (
+        f"Of {count(hosts, 'host')} something is not in this report." if hosts else "All was used; some is doubtful."
+    )
     return [Section(NAME, TITLE, caption, blocks)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from gua_report.summary.report import Report
@@ -30,6 +31,10 @@ def own(folder: Path) -> dict[str, Report]:
     return {host: report_of(folder / host, START_MS, END_MS) for host in HOSTS}
 
 
+def add(columns: list[pd.Series[float]]) -> list[float]:
+    return [sum(values) for values in zip(*columns, strict=True)]
+
+
 def test_hours_by_state_are_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
     for state in STATES:
         total = sum(report.headline["gpu_hours"][state] for report in own.values())
@@ -47,8 +52,8 @@ def test_energy_and_cards_on_average_are_the_sum_of_the_hosts(fleet: Report, own
 
 def test_what_reclaim_rules_free_is_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
     for name in ("reclaim", "reclaim_curve"):
-        total = sum(getattr(report, name)["freed_gpu_hours"] for report in own.values())
-        assert getattr(fleet, name)["freed_gpu_hours"].tolist() == pytest.approx(total.tolist(), abs=3 * MS)
+        total = add([getattr(report, name)["freed_gpu_hours"] for report in own.values()])
+        assert getattr(fleet, name)["freed_gpu_hours"].tolist() == pytest.approx(total, abs=3 * MS)
 
 
 def test_every_card_is_as_in_its_host_report(fleet: Report, own: dict[str, Report]) -> None:
@@ -72,11 +77,11 @@ def test_a_person_is_one_person_and_a_uid_is_of_its_host(fleet: Report, own: dic
 
 
 def test_the_week_and_the_trend_are_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
-    free = sum(report.heatmap["free_gpus"].fillna(0) for report in own.values())
-    assert fleet.heatmap["free_gpus"].fillna(0).tolist() == pytest.approx(free.tolist(), abs=1e-5)
+    free = add([report.heatmap["free_gpus"].fillna(0) for report in own.values()])
+    assert fleet.heatmap["free_gpus"].fillna(0).tolist() == pytest.approx(free, abs=1e-5)
     for column in ("active_gpu_hours", "idle_held_gpu_hours", "truly_idle_gpu_hours", "unknown_gpu_hours"):
-        total = sum(report.trend[column] for report in own.values())
-        assert fleet.trend[column].tolist() == pytest.approx(total.tolist(), abs=3 * MS)
+        total = add([report.trend[column] for report in own.values()])
+        assert fleet.trend[column].tolist() == pytest.approx(total, abs=3 * MS)
 
 
 def test_episodes_are_the_hosts_longest_in_one_order(fleet: Report, own: dict[str, Report]) -> None:

@@ -172,7 +172,10 @@ def test_hours_of_a_card_on_two_hosts_count_for_neither(tmp_path: Path) -> None:
     assert problems(report) == {"one": ["same card"], "other": ["same card"]}
     assert f"1 card of it ({uuid}) claimed by other too: 24 hours" in details(report, "one")
     assert not is_complete(report)
-    first, second = report_of(tmp_path / "one", START_MS, START_MS + DAY_MS), report_of(tmp_path / "one", START_MS, END_MS)
+    first, second = (
+        report_of(tmp_path / "one", START_MS, START_MS + DAY_MS),
+        report_of(tmp_path / "one", START_MS, END_MS),
+    )
     left = report.gpus.set_index(["host", "uuid"])["gpu_hours"]
     assert left["one", uuid] == pytest.approx(first.gpus.set_index("uuid")["gpu_hours"][uuid])
     assert ("other", uuid) not in left.index
@@ -275,7 +278,7 @@ def test_nothing_to_read_at_all_is_said(tmp_path: Path) -> None:
         fleet_report(tmp_path)
 
 
-class Trouble(tuple[()]):
+class Trouble:
     """Work that ends its child, hangs or takes all memory at some hosts."""
 
     def __call__(self, file: HostFile) -> Any:
@@ -325,4 +328,3 @@ def test_what_a_child_sends_is_not_trusted(tmp_path: Path, value: Any) -> None:
     make_fleet(tmp_path, "small")
     with pytest.raises(NothingToReport, match="nonsense"):
         fleet_report(tmp_path, executor=nonsense(value, MapHost))
-
