@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from gua_report.console.terminal import Progress
@@ -63,15 +65,19 @@ def ask_fleet(
         keeps_length=asked.keeps_length,
         progress=progress,
     )
-    return build_fleet_report(request, find_executor(asked.scheduler))
+    with executor_at(asked.scheduler) as executor:
+        return build_fleet_report(request, executor)
 
 
-def find_executor(scheduler: str | None) -> Executor:
+@contextmanager
+def executor_at(scheduler: str | None) -> Iterator[Executor]:
     """Where hosts are worked on: children of this process, or an existing Dask cluster."""
     if scheduler is None:
         from gua_report.fleet.in_children import map_in_children
 
-        return map_in_children
+        yield map_in_children
+        return
     from gua_report.fleet.on_cluster import Cluster
 
-    return Cluster(scheduler).map
+    with closing(Cluster(scheduler)) as cluster:
+        yield cluster.map

@@ -153,8 +153,8 @@ def _put_together(
         gpus=frames.gpus(total.hosts, config),
         identities=add_columns(frames.identities(people, config), {}),
         heatmap=frames.heatmap(figures["week"]),
-        timeline=pd.DataFrame(columns=["gpu_uuid"]),
-        timeline_holders=pd.DataFrame(columns=["identity"]),
+        timeline=pd.DataFrame(columns=["gpu_uuid", "start_ms", "end_ms"]),  # hosts' own reports have theirs
+        timeline_holders=pd.DataFrame(columns=["gpu_uuid", "identity", "start_ms", "end_ms"]),
         timeline_cell_seconds=0.0,
         trend=frames.trend(figures["trend"], len(total.hosts)),
         identity_days=frames.identity_days(figures["person_days"]),

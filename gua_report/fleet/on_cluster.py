@@ -18,7 +18,6 @@ from gua_sample.errors import GuaError
 HOSTS_PER_TASK = 8
 TASKS_AHEAD = 4  # for each thread of a worker: what is not yet wanted need not be kept
 CONNECT_SECONDS = "30s"
-SECONDS_PER_TASK = 1200.0  # a task of one host, at most
 
 
 class Cluster:
@@ -42,7 +41,7 @@ class Cluster:
         """The outcome for each file, in any order. Each result is released as soon as it is taken."""
         waiting = [list(files[start : start + HOSTS_PER_TASK]) for start in range(0, len(files), HOSTS_PER_TASK)]
         tasks: dict[Any, list[HostFile]] = {}
-        running = self._distributed.as_completed()
+        running = self._distributed.as_completed(loop=self._client.loop)
         while waiting or tasks:
             while waiting and len(tasks) < self._most_tasks():
                 chunk = waiting.pop(0)

@@ -27,7 +27,9 @@ def with_times(report: Report, found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(**{name: [spelled[ms] for ms in column] for name, column in columns.items()})
 
 
-def document(report: Report) -> dict[str, object]:
+def document(report: Report) -> dict[str, object] | None:
+    if report.fleet:
+        return None
     holders: dict[tuple[object, object], list[dict[str, Value]]] = {}
     keys = report.timeline_holders[["gpu_uuid", "start_ms"]].itertuples(index=False, name=None)
     for key, row in zip(keys, records(report.timeline_holders, HOLDER_COLUMNS), strict=True):
