@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import dask
+import distributed  # noqa: F401 # its own settings must be there before any is changed
 import pytest
 
 from gua_report.fleet.host_files import HostFile
@@ -20,12 +21,15 @@ from tests.fleets import add_host, fleet_report, make_fleet
 from tests.redis_server import CERTIFICATE, KEY, free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("default")]
-TLS = {"ca-file": str(CERTIFICATE), "client": {"cert": str(CERTIFICATE), "key": str(KEY)}}
+COMM = "distributed.comm"
+TLS = {f"{COMM}.require-encryption": True, f"{COMM}.tls.ca-file": str(CERTIFICATE)}
+OWN = {f"{COMM}.tls.client.cert": str(CERTIFICATE), f"{COMM}.tls.client.key": str(KEY)}
+ELSEWHERE = CERTIFICATE.with_name("elsewhere.pem"), CERTIFICATE.with_name("elsewhere-key.pem")
 
 
 @pytest.fixture(autouse=True)
 def tls() -> Iterator[None]:
-    with dask.config.set({"distributed.comm.tls": TLS, "distributed.comm.require-encryption": True}):
+    with dask.config.set({**TLS, **OWN}):
         yield
 
 
@@ -67,9 +71,8 @@ def test_a_host_that_takes_all_memory_costs_itself_alone(tmp_path: Path) -> None
 def test_without_the_right_certificate_there_is_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gua_report.fleet.on_cluster.CONNECT_SECONDS", "3s")
     with dask_cluster(tmp_path, workers=1) as scheduler:
-        elsewhere = CERTIFICATE.with_name("elsewhere.pem"), CERTIFICATE.with_name("elsewhere-key.pem")
-        other = {"ca-file": str(CERTIFICATE), "client": {"cert": str(elsewhere[0]), "key": str(elsewhere[1])}}
-        with dask.config.set({"distributed.comm.tls": other}), pytest.raises(GuaError, match="no Dask scheduler"):
+        elsewhere = {f"{COMM}.tls.client.cert": str(ELSEWHERE[0]), f"{COMM}.tls.client.key": str(ELSEWHERE[1])}
+        with dask.config.set(elsewhere), pytest.raises(GuaError, match="no Dask scheduler"):
             Cluster(str(scheduler))
 
 
