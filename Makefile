@@ -90,6 +90,7 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/groups.py
 	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/publish.py
 	$(BIN)/python benchmarks/truth.py
 
 # TRUTH='--seed 1 2 3 --interval 15 --pauses 2:90', or --world FILE
