@@ -28,9 +28,10 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
     if others:
         raise UsageError(f"csv is one table: give exactly one --section, one of {', '.join(SECTIONS)}")
     output = io.StringIO()
-    writer = csv.DictWriter(output, section.COLUMNS, lineterminator="\n")
+    columns = sections.columns_of(section, report)
+    writer = csv.DictWriter(output, columns, lineterminator="\n")
     writer.writeheader()
-    for row in records(section.frame(report), section.COLUMNS):
+    for row in records(section.frame(report), columns):
         writer.writerow({name: _cell(item, options.ascii) for name, item in row.items()})
     return output.getvalue()
 

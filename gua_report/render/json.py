@@ -65,7 +65,9 @@ def _with_cards(report: Report) -> str | None:
 
 
 def _section(module: ModuleType, report: Report) -> object:
-    return module.document(report) if hasattr(module, "document") else records(module.frame(report), module.COLUMNS)
+    if hasattr(module, "document"):
+        return module.document(report)
+    return records(module.frame(report), sections.columns_of(module, report))
 
 
 def _window(window: Window, timezone: str) -> dict[str, str]:
