@@ -5,9 +5,11 @@ The rule of what is over a limit, and the words for it, for reports, gua status 
 
 # No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import NamedTuple
 
 from gua_report.config import Limit, Limits
+from gua_report.console.spelling import MONTHS
 from gua_report.people.identities import apply_mapping, is_person
 from gua_report.window import LEAST_COVERAGE
 from gua_sample.partition_names import DAY_MS
@@ -107,3 +109,9 @@ def tell(standing: Standing, used: Used, week: Week, until: str, who: str | None
 
 def spell_hours(hours: float) -> str:
     return "<0.1" if 0 < hours < 0.05 else f"{hours:,.1f}"
+
+
+def spell_midnight(week: Week) -> str:
+    """The end of a week of closed days: 17 Nov 00:00 UTC."""
+    end = datetime.fromtimestamp(week.end_ms / 1000, timezone.utc)
+    return f"{end:%d} {MONTHS[end.month - 1]} {end:%H:%M} UTC"
