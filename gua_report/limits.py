@@ -15,7 +15,7 @@ from gua_report.window import LEAST_COVERAGE
 from gua_sample.partition_names import DAY_MS
 
 WEEK_MS = 7 * DAY_MS
-OVER, WITHIN, UNSURE = "over", "within", "unknown"
+OVER, UNSURE, WITHIN = VERDICTS = "over", "unknown", "within"  # what is worst comes first
 IDLE_HELD_HOURS, GPU_HOURS = Limit._fields
 KINDS = {IDLE_HELD_HOURS: "idle-held GPU-hours", GPU_HOURS: "GPU-hours"}
 EXACT = 6  # digits: sums of hours are no more exact than that
@@ -87,7 +87,7 @@ def judge(used: Used, limit: Limit, week: Week) -> list[Standing]:
             is_sure = week.is_observed and used.is_whole and round(most[kind], EXACT) <= limit_hours
             verdict = OVER if round(hours, EXACT) > limit_hours else WITHIN if is_sure else UNSURE
             standings.append(Standing(kind, hours, limit_hours, verdict))
-    return sorted(standings, key=lambda one: (one.verdict != OVER, -one.share))
+    return sorted(standings, key=lambda one: (VERDICTS.index(one.verdict), -one.share))
 
 
 def tell(standing: Standing, used: Used, week: Week, until: str, who: str | None = None) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+import time
+from collections.abc import Mapping
 from email.message import EmailMessage
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +43,9 @@ exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
 WIDTH = 72
 MOST_WARNINGS = 10
-REPORT_SECONDS = 600.0  # the unit of contrib/mail gives 15 minutes for everything
+# The unit of contrib/mail gives 15 minutes for everything: for the report, and for all mails together. A mail server that
+# hangs has used up the latter after some of them; then others still get a try.
+REPORT_SECONDS, SENDING_SECONDS, LEAST_SECONDS = 600.0, 240.0, 2.0
 MOST_PAGE_BYTES = 6 << 20  # encoded it is a third more, and many servers take 10 MB
 
 
@@ -84,22 +88,24 @@ def run(options: argparse.Namespace) -> int:
         if terminal.is_terminal(sys.stderr) or console.is_journal():  # cron would mail it once more
             console.complain(PROG, f"error: {error}")
         return post(write_failure(error, to), config.mail, options.dry_run) or getattr(error, "exit_code", 1)
-    status = post_report(made.administrator, to, window, config.mail, options)
-    for group, (parts, problem) in made.groups.items():
+    deadline = time.monotonic() + SENDING_SECONDS
+    status = 0
+    for recipients, parts, problem in [(to, made.administrator, None), *to_heads(made, heads)]:
+        whom = ", ".join(recipients)
         if parts is None:
-            console.complain(PROG, f"error: nothing is sent to {heads[group]}: {problem}")
+            console.complain(PROG, f"error: nothing is sent to {whom}: {printable(problem or '')}")
             status = 1
+        elif quiet and parts.is_clean and not parts.warnings:
+            tell(f"nothing to act on: nothing is sent to {whom}")
         else:
-            status = max(status, post_report(parts, [heads[group]], window, config.mail, options))
+            letter = write_letter(parts, recipients, window)
+            status = max(status, post(letter, config.mail, options.dry_run, deadline - time.monotonic()))
     return status
 
 
-def post_report(made: MailParts, to: list[str], window: Window, mail: Mail, options: argparse.Namespace) -> int:
-    """Send or print one report, unless it is clean and that is a reason not to; return the exit status."""
-    if options.quiet_if_clean is not None and made.is_clean and not made.warnings:
-        tell(f"nothing to act on: nothing is sent to {', '.join(to)}")
-        return 0
-    return post(write_letter(made, to, window), mail, options.dry_run)
+def to_heads(made: Mails, heads: Mapping[str, str]) -> list[tuple[list[str], MailParts | None, str | None]]:
+    """For the head of each group: the address, the parts of the mail, and why there are none."""
+    return [([heads[group]], parts, problem) for group, (parts, problem) in made.groups.items()]
 
 
 def find_recipients(given: list[str] | None, mail: Mail) -> list[str]:
@@ -186,15 +192,15 @@ def sign(more: str = "") -> str:
     return f"\n-- \ngua mail on {host_name()}. {more}".rstrip()
 
 
-def post(letter: Letter, mail: Mail, dry_run: bool) -> int:
+def post(letter: Letter, mail: Mail, dry_run: bool, seconds_left: float = SENDING_SECONDS) -> int:
     """Send the mail, or print it; return the exit status. What can be sent to nobody is printed too."""
     message = build_message(letter, mail.sender)
     if dry_run:
         console.say(PROG, show_message(message))
         return 0
-    from gua_report.mailing.sending import send
+    from gua_report.mailing.sending import SECONDS, send
 
-    failed = send(message, letter.to, mail)
+    failed = send(message, letter.to, mail, min(SECONDS, max(seconds_left, LEAST_SECONDS)))
     for address, why in failed.items():
         console.complain(PROG, f"error: not sent to {address}: {why}")
     if len(failed) == len(letter.to):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gua_report.limits import KINDS, Standing, spell_hours, tell
+from gua_report.limits import KINDS, Standing, Week, spell_hours, tell
 from gua_report.render.blocks import Column, Row
 from gua_report.render.words import clean, is_missing, moment, number, percent
 from gua_report.summary.report import Report
@@ -27,22 +27,26 @@ def columns_with(columns: list[str], limits: pd.DataFrame | None) -> list[str]:
     return columns if limits is None else [*columns, *LIMIT_COLUMNS]
 
 
-def limit_column(frame: pd.DataFrame) -> list[Column]:
+def limit_column(report: Report, frame: pd.DataFrame) -> list[Column]:
     """The column of a table whose rows are those of `add_limits`; none if nobody in it has a limit."""
-    has_limits = TELLING in frame and frame[TELLING].notna().any()
-    return [Column(TITLE, _cell, right=True)] if has_limits else []
+    week = report.week
+    if week is None or TELLING not in frame or not frame[TELLING].notna().any():
+        return []
+    return [Column(TITLE, lambda row: _cell(row, week), right=True)]
 
 
-def _cell(row: Row) -> str:
+def _cell(row: Row, week: Week) -> str:
+    """The share of the limit in whole percent: over 100 if it is over, and never else."""
     share, is_over = row.get(TELLING), row.get("over_limit")
-    if is_missing(share):
+    if share is None or is_missing(share):
         return ""
-    return f"≥ {percent(share)}" if is_missing(is_over) else percent(share) + (" over" if is_over else "")
+    rounded = max(int(share * 100), 101) if is_over is True else min(int(share * 100), 100)
+    return f"≥ {rounded}%" if is_missing(is_over) or not week.is_observed else f"{rounded}%"
 
 
 def caption_of(report: Report, frame: pd.DataFrame) -> str:
     """What the column is based on, to follow a semicolon."""
-    if report.week is None or not limit_column(frame):
+    if report.week is None or not limit_column(report, frame):
         return ""
     at_least = "" if report.week.is_observed else f", {percent(report.week.observed_share)} of which were observed"
     until = moment(report.week.end_ms, report.window.zone)

@@ -245,10 +245,8 @@ def test_a_person_at_a_terminal_is_told_and_cron_is_not(
     monkeypatch.setattr("gua_report.console.terminal.is_terminal", lambda _: True)
     shown = f"{host()}: 0 % idle-held, none held now"
     assert gua_mail(outbox, clean, capfd).journal == f"sent to {ADMINISTRATOR}: {shown}\n"
-    assert (
-        gua_mail(outbox, clean, capfd, "--quiet-if-clean").journal
-        == f"nothing to act on: nothing is sent to {ADMINISTRATOR}\n"
-    )
+    quiet = gua_mail(outbox, clean, capfd, "--quiet-if-clean")
+    assert quiet.journal == f"nothing to act on: nothing is sent to {ADMINISTRATOR}\n"
     failed = gua_mail(outbox, outbox / "nothing", capfd)
     assert failed.journal.endswith(
         f"error: {outbox}/nothing does not exist: give another --data-dir, or install gua first (sudo make install)\n"

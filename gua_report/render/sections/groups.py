@@ -67,7 +67,7 @@ def _columns(report: Report, found: pd.DataFrame) -> list[Column]:
     shown_columns += [figure("share", "idle_held_share", percent), figure("kWh", "energy_kwh")]
     if priced := currency_of(report):
         shown_columns.append(figure(priced, COST))
-    return shown_columns + limit_column(found)
+    return shown_columns + limit_column(report, found)
 
 
 def _caption(report: Report, found: pd.DataFrame) -> str:

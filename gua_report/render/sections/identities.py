@@ -53,7 +53,7 @@ def show(report: Report, options: Options) -> list[Section]:
         shown_columns.append(figure(currency_of(report) or "", COST))
         cost = f"; {currency_of(report)}: of idle-held hours, without energy"
         sums.append(COST)
-    shown_columns += limit_column(found)
+    shown_columns += limit_column(report, found)
     rows = top_and_rest(found, options.top, sums)
     blocks: list[Block] = [Table(shown_columns, rows)] if rows else ["Nobody was seen using a card."]
     if options.pictures and rows:
