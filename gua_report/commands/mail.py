@@ -43,8 +43,8 @@ exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
 WIDTH = 72
 MOST_WARNINGS = 10
-# The unit of contrib/mail gives 15 minutes for everything: for the report, and for all mails together. A mail server that
-# hangs has used up the latter after some of them; then others still get a try.
+# For the report, and for all mails together: the unit of contrib/mail gives 15 minutes. A server that hangs has used up
+# the time of the mails after some of them; then each of the others still gets a short try.
 REPORT_SECONDS, SENDING_SECONDS, LEAST_SECONDS = 600.0, 240.0, 2.0
 MOST_PAGE_BYTES = 6 << 20  # encoded it is a third more, and many servers take 10 MB
 

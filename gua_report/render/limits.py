@@ -6,9 +6,9 @@ import pandas as pd
 
 from gua_report.limits import KINDS, Standing, Week, spell_hours, tell
 from gua_report.render.blocks import Column, Row
-from gua_report.render.words import clean, is_missing, moment, number, percent
+from gua_report.render.words import MISSING, clean, is_missing, moment, number, percent
 from gua_report.summary.report import Report
-from gua_report.summary.week import LIMIT_COLUMNS, find_standings, find_used
+from gua_report.summary.week import LIMIT_COLUMNS, LIMITS, find_standings, find_used
 
 TITLE, TELLING = "of limit", "limit_share"
 
@@ -39,7 +39,8 @@ def _cell(row: Row, week: Week) -> str:
     """The share of the limit in whole percent: over 100 if it is over, and never else."""
     share, is_over = row.get(TELLING), row.get("over_limit")
     if share is None or is_missing(share):
-        return ""
+        has_limit = any(not is_missing(row.get(name)) for name in LIMITS)
+        return MISSING if has_limit else ""
     rounded = max(int(share * 100), 101) if is_over is True else min(int(share * 100), 100)
     return f"≥ {rounded}%" if is_missing(is_over) or not week.is_observed else f"{rounded}%"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gua_report.config import Config
+from gua_report.console.fitting import wrap
 from gua_report.people.wanted import Wanted
 from gua_report.render import OF_PEOPLE, SECTIONS, Options, brief, html, text
 from gua_report.render.attention import LEAST_COVERAGE, MOST_UNKNOWN, has_stopped, reasons
@@ -74,10 +75,11 @@ def _make_group_mail(report: Report, asked: MailRequest, group: str) -> GroupMai
 
 
 def _nobody_seen(report: Report, group: str) -> MailParts:
-    observed = f"{percent(report.coverage_share)} of the time was observed."
     said = f"Nobody of the group {clean(group)} was seen on a card {spell_window(report.window)}."
-    is_clean = report.coverage_share >= LEAST_COVERAGE and not report.warnings
-    return MailParts(f"{_whose(report, group)}: nobody seen on a card", f"{said}\n{observed}\n", "", [], is_clean)
+    said += f" {percent(report.coverage_share)} of the time was observed."
+    lines = "".join(f"{line}\n" for line in wrap(said, brief.WIDTH))
+    is_seen = report.coverage_share >= LEAST_COVERAGE and report.knows_now and not has_stopped(report)
+    return MailParts(f"{_whose(report, group)}: nobody seen on a card", lines, "", [], is_seen and not report.warnings)
 
 
 def _make_mail(report: Report, asked: MailRequest, sections: tuple[str, ...], warnings: list[str]) -> MailParts:

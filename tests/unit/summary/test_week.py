@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from gua_report.config import Config, Limit, Limits, Notes
-from gua_report.people.containers import Container, Known, write_containers
+from gua_report.people.containers import write_containers
 from gua_report.people.wanted import Wanted
 from gua_report.render.attention import reasons
 from gua_report.summary.selection import select
 from gua_report.summary.without_names import number_people, with_groups, without_names
 from gua_report.window import LEAST_COVERAGE
-from gua_sample.containers import LABEL
+from gua_sample.containers import LABEL, Container, Known
 from gua_sample.errors import NothingToReport
 from tests.lab import (
     CONFIG,
@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def by_name(report: Report) -> dict[str, dict[str, Any]]:
     assert report.limits is not None
-    return {row["identity"]: row for row in report.limits.to_dict("records")}
+    return {str(row["identity"]): dict(row) for row in report.limits.to_dict("records")}
 
 
 def stands(report: Report) -> dict[str, tuple[float, object]]:
