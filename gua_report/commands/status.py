@@ -83,6 +83,10 @@ def watch(observer: Observer, options: argparse.Namespace, seconds: float) -> in
 
 def show(observer: Observer, options: argparse.Namespace) -> str:
     scene = mark_meant(observer.look_back(observer.look()), observer.config, observer.complain_once)
+    if observer.config.limits.are_set:
+        from gua_report.live.limits_now import mark_limits
+
+        scene = mark_limits(scene, observer.config, observer.data_dir, observer.complain_once)
     validations = observer.validate(scene)
     sampling = look_at(observer, scene)
     if options.json:

@@ -28,12 +28,12 @@ class Cluster:
             import distributed
         except ImportError as error:
             raise GuaError(f"--scheduler needs Dask ({error}): pip install 'gua[fleet]'") from error
-        self._distributed = distributed
+        self._as_completed: Any = distributed.as_completed
         is_file = os.path.exists(scheduler)
         where = {"scheduler_file": scheduler} if is_file else {"address": scheduler}
         try:
             # Certificates and keys are those of Dask's own configuration: distributed.comm.tls.
-            self._client = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
+            self._client: Any = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
             raise GuaError(f"no Dask scheduler at {scheduler}: {' '.join(str(error).split())}") from error
 
@@ -41,7 +41,7 @@ class Cluster:
         """The outcome for each file, in any order. Each result is released as soon as it is taken."""
         waiting = [list(files[start : start + HOSTS_PER_TASK]) for start in range(0, len(files), HOSTS_PER_TASK)]
         tasks: dict[Any, list[HostFile]] = {}
-        running = self._distributed.as_completed(loop=self._client.loop)
+        running = self._as_completed(loop=self._client.loop)
         while waiting or tasks:
             while waiting and len(tasks) < self._most_tasks():
                 chunk = waiting.pop(0)

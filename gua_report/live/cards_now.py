@@ -4,6 +4,7 @@
 from typing import NamedTuple
 
 from gua_report.config import Config
+from gua_report.limits import Standing, Week
 from gua_report.people.containers import spell
 from gua_report.people.identities import UNATTRIBUTED, UNKNOWN, apply_mapping, resolve
 from gua_report.reservations.cards import CardNow, Holder
@@ -52,6 +53,7 @@ class UserNow(NamedTuple):
     since: Since | None  # of the process that has been idle for longest
     container: Container | None = None  # that the user is, if a container is all that is known of whose it is
     meant: MeantNow | None = None  # if all of their idle processes there are meant
+    standings: tuple[Standing, ...] = ()  # against their limits, the worst first; none if they have no limit
 
     @property
     def who(self) -> str:
@@ -80,6 +82,7 @@ class Scene(NamedTuple):
     cards: list[CardSeen]  # by index
     newest: Newest | None
     files: Files
+    week: Week | None = None  # that limits are held against; None: nobody has one, or they are not known
 
 
 def see_card(

@@ -13,6 +13,7 @@ import pandas as pd
 
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.console.spelling import span_of_days
+from gua_report.limits import WEEK_MS, Week, week_before
 from gua_report.machine.notes import find_notes
 from gua_report.people.containers import find_people
 from gua_report.people.groups import find_memberships
@@ -32,6 +33,7 @@ from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find
 from gua_report.summary.reclaim import CURVE_MS, freed_gpu_hours
 from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
+from gua_report.summary.week import WeekHours, groups_and_limits, people_and_limits, read_week
 from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, zone_name
@@ -135,14 +137,29 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
         facts, people = tables.last_facts(sums.card_facts), report.identities["identity"].tolist()
         hours, problems = reserved_hours(scope, request.told, facts, people)
         report = replace(report, reservations=hours, reservation_problems=problems)
+    if request.config.limits.are_set:
+        report = _with_limits(report, scope, min(outermost_ms), _moment(window, newest))
     report = _with_groups(report, sums) if request.config.groups else report
     return Summed(report, sums, gathered.plan)
+
+
+def _with_limits(report: Report, scope: Scope, first_ms: int, moment: Moment) -> Report:
+    start_ms, end_ms = week_before(report.window.end_ms)
+    if report.requested.start_ms == start_ms:  # the window is the week
+        week = Week(start_ms, end_ms, report.observed_seconds * 1000 / WEEK_MS)
+        found = WeekHours(week, report.identities)
+    else:
+        found = read_week(scope, first_ms, moment)
+    return replace(report, week=found.week, limits=people_and_limits(found, report.config))
 
 
 def _with_groups(report: Report, sums: Rollup) -> Report:
     names = dict.fromkeys(who for frame in report.named_frames.values() for who in frame["identity"].tolist())
     memberships = find_memberships(report.config.groups, names, report.config.people)
-    return replace(report, memberships=memberships, groups=sum_groups(sum_people(sums), memberships, report.config))
+    report = replace(report, memberships=memberships, groups=sum_groups(sum_people(sums), memberships, report.config))
+    if report.week is None or report.limits is None:
+        return report
+    return replace(report, group_limits=groups_and_limits(report.limits, memberships, report.config, report.week))
 
 
 def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
@@ -175,7 +192,7 @@ def _add_up(
         now = read_now(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     notes = find_notes(config, gathered.episodes["identity"].unique().tolist())
-    moment = Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0))
+    moment = _moment(window, newest)
     meant = find_meant(gathered.episodes, notes, moment)
     meant_hours = meant_gpu_hours(scope._replace(plan=plan), identities, gathered.episodes, meant)
     episodes = tables.episodes(with_meant(gathered.episodes, meant, moment), window, newest.seen_ms, facts)
@@ -218,6 +235,10 @@ def _add_up(
         meant_gpu_hours=min(meant_on_cards, float(headline["gpu_hours"][IDLE_HELD])),
         now=with_beginnings(now.processes, episodes) if now else None,
     )
+
+
+def _moment(window: Window, newest: NewestTick) -> Moment:
+    return Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0))
 
 
 def _observed_ms(gaps: pd.DataFrame, window: Window) -> int:

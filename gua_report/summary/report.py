@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from gua_report.config import Config
+from gua_report.limits import Week
 from gua_report.people.containers import spell
 from gua_report.people.groups import Memberships
 from gua_report.summary.newest_failed import NewestFailed
@@ -68,12 +69,15 @@ class Report:
     groups: pd.DataFrame | None = None  # None: no groups are configured
     memberships: Memberships | None = None
     selection: Selection | None = None  # None: the report is of everybody
+    week: Week | None = None  # that limits are held against; None: no limits are configured
+    limits: pd.DataFrame | None = None  # by identity, of everybody who was seen in that week
+    group_limits: pd.DataFrame | None = None  # by group that has a limit
     fleet: Fleet | None = None  # None: the report is of one host
 
     @property
     def named_frames(self) -> dict[str, pd.DataFrame]:
         """The frames that name people, by the name of their field."""
-        fields = ("identities", "identity_days", "timeline_holders", "episodes", "now", "reservations")
+        fields = ("identities", "identity_days", "timeline_holders", "episodes", "now", "reservations", "limits")
         return {name: frame for name in fields if (frame := getattr(self, name)) is not None}
 
     @property

@@ -4,7 +4,8 @@ A new one is a module in this folder, and its name in SECTIONS of gua_report/ren
 
 Each module has
 - `show(report, options)`: the section for people, as blocks; none if there is nothing to say;
-- `frame(report)` and its `COLUMNS`: the section as one table, for CSV; `columns_of(report)` where a fleet has more;
+- `frame(report)` and its `COLUMNS`: the section as one table, for CSV;
+- `columns(report)`: the names of its columns, if they are not always COLUMNS;
 - `document(report)`: the section as a value for JSON, None to leave it out. Without this function the value is the
   table's rows.
 """
@@ -13,21 +14,18 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from gua_report.render import SECTIONS, Options
-
-if TYPE_CHECKING:
-    from gua_report.summary.report import Report
+from gua_report.summary.report import Report
 
 # All are imported at once: a report is rendered in a process that may no longer have the rights to.
 MODULES = {name: importlib.import_module(f"{__name__}.{name}") for name in SECTIONS}
 
 
 def columns_of(module: ModuleType, report: Report) -> list[str]:
-    """The columns of a section's table."""
-    columns: list[str] = module.columns_of(report) if hasattr(module, "columns_of") else module.COLUMNS
-    return columns
+    """The names of the columns of a section's table."""
+    names: list[str] = module.columns(report) if hasattr(module, "columns") else module.COLUMNS
+    return names
 
 
 def chosen(options: Options) -> dict[str, ModuleType]:

@@ -23,7 +23,7 @@ def frame(report: Report) -> pd.DataFrame:
     return report.gaps.assign(**times, seconds=(end - start) / 1000)
 
 
-def columns_of(report: Report) -> list[str]:
+def columns(report: Report) -> list[str]:
     return [*(["host"] if report.fleet else []), *COLUMNS]
 
 

@@ -22,7 +22,7 @@ GOES_ON = Column("", lambda row: "?" if is_missing(row["ongoing"]) else ">" if r
 JOB = Column("job", lambda row: "" if is_missing(row["slurm_job"]) else clean(row["slurm_job"]), least=14)
 
 
-def columns_of(report: Report) -> list[str]:
+def columns(report: Report) -> list[str]:
     return [*(["host"] if report.fleet else []), *COLUMNS]
 
 

@@ -23,7 +23,7 @@ HOST = label("host", "host")
 COLUMNS = CARD + [column for state in STATES for column in (HOURS[state], SHARES[state])] + [COST]
 
 
-def columns_of(report: Report) -> list[str]:
+def columns(report: Report) -> list[str]:
     return [*(["host"] if report.fleet else []), *COLUMNS]
 
 
@@ -39,7 +39,7 @@ def document(report: Report) -> list[dict[str, object]]:
             "states": {state: {"share": row[SHARES[state]], "gpu_hours": row[HOURS[state]]} for state in STATES},
             COST: row[COST],
         }
-        for row in records(report.gpus, columns_of(report))
+        for row in records(report.gpus, columns(report))
     ]
 
 

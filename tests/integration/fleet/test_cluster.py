@@ -78,5 +78,5 @@ def test_without_the_right_certificate_there_is_no_cluster(tmp_path: Path, monke
 
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gua_report.fleet.on_cluster.CONNECT_SECONDS", "1s")
-    with pytest.raises(GuaError, match="no Dask scheduler at tls://127.0.0.1"):
+    with pytest.raises(GuaError, match=r"no Dask scheduler at tls://127\.0\.0\.1"):
         Cluster(f"tls://127.0.0.1:{free_port()}")
