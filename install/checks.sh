@@ -70,7 +70,7 @@ check_extras() {
     case $EXTRAS in
     '' | none | parquet | fleet | fleet,parquet | parquet,fleet) ;;
     redis | redis,parquet | parquet,redis) ;; # of older versions: Redis takes no package any more
-    *) refuse "bad EXTRAS=$EXTRAS: expected parquet, fleet, both with a comma between them, or none" ;;
+    *) refuse "bad EXTRAS=$EXTRAS: expected none, parquet, fleet or parquet,fleet" ;;
     esac
 }
 
