@@ -20,6 +20,7 @@ VERBS = {
     "import": ("gua_report.commands.import_", "take in what another tool, or gua elsewhere, recorded"),
     "export": ("gua_report.commands.export", "what was recorded, as CSV, JSON lines or Parquet"),
     "page": ("gua_report.commands.page", "the report as pages with pictures, for a web server"),
+    "fleet": ("gua_report.commands.fleet", "whether the files of many hosts have arrived, and are good"),
     "mail": ("gua_report.commands.mail", "the report in brief by mail, with its page attached"),
     "demo": ("gua_report.commands.demo", "the report of a made-up laboratory; needs no GPU"),
 }
@@ -41,6 +42,7 @@ examples:
   gua doctor                        why is nothing recorded?
   gua import ~/.gua/gua.db          a gpu-usage-audit database
   gua export --since 1d -o day.csv  every card at every tick
+  gua fleet status /srv/gua         which hosts are late
   gua mail --dry-run                what a mail to the administrator would say
 
 gua VERB --help says more.

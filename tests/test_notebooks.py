@@ -67,7 +67,7 @@ def test_report_and_load_can_be_called_again_and_again(history: Path) -> None:
         "arguments = dict(zip(('start', 'end', 'tz', 'data_dir'), sys.argv[1:]))\n"
         "for _ in range(2):\n"
         "    print(len(gua.report(**arguments).gpus), len(gua.load(**arguments).ticks))\n"
-        "from gua_report.summary.build import Report\n"
+        "from gua_report.summary.report import Report\n"
         "print(callable(gua.report), callable(gua.load))\n"
     )
     command = [sys.executable, "-c", script, *monday(history).values()]

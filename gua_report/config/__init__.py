@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from gua_report.config.checks import check_document
 from gua_report.config.tables import Containers as Containers
 from gua_report.config.tables import Fleet as Fleet
+from gua_report.config.tables import Limit as Limit
+from gua_report.config.tables import Limits as Limits
 from gua_report.config.tables import Mail as Mail
 from gua_report.config.tables import Notes as Notes
 from gua_report.config.tables import Reservations as Reservations
@@ -40,6 +42,8 @@ class Config(NamedTuple):
     notes: Notes = Notes()
     mail: Mail = Mail()
     fleet: Fleet = Fleet()
+    limits: Limits = Limits()
+    hosts: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # group of hosts -> their names, or patterns
 
 
 def load_config(path: str | None) -> Config:
@@ -61,7 +65,14 @@ def load_config(path: str | None) -> Config:
         Notes(**document.get("notes", {})),
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
         Fleet(**document.get("fleet", {})),
+        _read_limits(document.get("limits", {})),
+        {name: tuple(listed) for name, listed in document.get("hosts", {}).items()},
     )
+
+
+def _read_limits(table: dict[str, Any]) -> Limits:
+    by_name = ({name: Limit(**hours) for name, hours in table.get(key, {}).items()} for key in ("people", "groups"))
+    return Limits(Limit(**table.get("everyone", {})), *by_name)
 
 
 def _read(path: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gua_report.config.tables import Limit
 from gua_report.console.addresses import is_address, is_domain, parse_server
 
 
@@ -44,6 +45,10 @@ MEMBERS = Rule(
     'a list of people and of Unix groups, such as ["ada", "@vision"]',
     lambda value: isinstance(value, list) and all(map(is_name, value)),
 )
+HOSTS = Rule(
+    'a list of hosts, or of patterns, such as ["gpu01", "gpu1*"]',
+    lambda value: isinstance(value, list) and all(map(is_name, value)),
+)
 REASON = Rule("a reason in quotes, without control characters", is_name)
 DOMAIN = Rule('a domain such as "lab.example"', lambda value: is_name(value) and is_domain(value))
 ADDRESS = Rule('one address such as "root@localhost"', lambda value: is_name(value) and is_address(value))
@@ -52,6 +57,14 @@ SMTP = Rule(
     lambda value: is_name(value) and parse_server(value) is not None,
 )
 FLAG = Rule("true or false", lambda value: type(value) is bool)
+LIMIT = Rule(
+    "a table with idle_held_hours, gpu_hours or both, each a number of GPU-hours a week above 0",
+    lambda value: (
+        isinstance(value, dict)
+        and bool(value)
+        and all(key in Limit._fields and _is_number(hours) and hours > 0 for key, hours in value.items())
+    ),
+)
 USER = Rule("a name in ASCII, in quotes", lambda value: is_name(value) and value.isascii())
 
 TABLES = {
@@ -62,6 +75,7 @@ TABLES = {
     "containers": {"owner_label": LABEL},
     "fleet": {"publish": FLAG},
     "notes": {"spool": FOLDER},
+    "limits": {"everyone": LIMIT},
     "mail": {
         "domain": DOMAIN,
         "administrator": ADDRESS,
@@ -72,8 +86,18 @@ TABLES = {
         "ca_file": PATH,
     },
 }
-# Tables whose keys are names, so that any key is valid: identities, groups, identities or people, people, groups.
-NAMES = {"people": PERSON, "groups": MEMBERS, "exempt": REASON, "mail.addresses": ADDRESS, "mail.groups": ADDRESS}
+# Tables whose keys are names, so that any key is valid: of identities, of groups, of identities or people, ...
+NAMES = {
+    "people": PERSON,
+    "groups": MEMBERS,
+    "exempt": REASON,
+    "mail.addresses": ADDRESS,
+    "mail.groups": ADDRESS,
+    "hosts": HOSTS,
+    "limits.people": LIMIT,
+    "limits.groups": LIMIT,
+}
+OF_GROUPS = ("mail", "limits")  # tables that have one by name of group
 NEEDED_IN_MAIL = (
     *(("smtp", "from"), ("smtp_user", "smtp"), ("ca_file", "smtp")),
     *(("smtp_user", "password_file"), ("password_file", "smtp_user")),

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gua_report.summary.build import Report
+    from gua_report.summary.report import Report
 
 SECTIONS = (
-    *("headline", "now", "timeline", "trend", "capacity", "gpus", "identities", "groups", "identity_days"),
-    *("heatmap", "episodes", "coverage", "reservations"),
+    *("headline", "now", "timeline", "trend", "capacity", "hosts", "breakdown", "gpus", "identities", "groups"),
+    *("identity_days", "heatmap", "episodes", "coverage", "reservations", "not_used"),
 )
 # Those of a report of some people: all others are of the whole machine.
 OF_PEOPLE = ("now", "identities", "groups", "identity_days", "episodes", "coverage", "reservations")

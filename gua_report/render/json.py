@@ -8,7 +8,7 @@ from types import ModuleType
 from gua_report.render import DEFAULTS, Options, sections
 from gua_report.render.values import iso, records, value
 from gua_report.render.words import clean
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.window import Window
 
 SCHEMA_VERSION = 1
@@ -21,7 +21,8 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "schema_version": SCHEMA_VERSION,
         **({"attention": list(options.attention)} if options.attention else {}),
         **_selection(report),
-        "host": clean(report.host),
+        "host": None if report.fleet else clean(report.host),
+        **_fleet(report),
         "drivers": [clean(version) for version in report.driver_versions],
         "window": _window(report.window, report.timezone),
         "requested_window": _window(report.requested, report.timezone),
@@ -54,6 +55,16 @@ def _selection(report: Report) -> dict[str, object]:
     return {"selection": {"kind": kind, "name": clean(whose.name), "median": median}}
 
 
+def _fleet(report: Report) -> dict[str, object]:
+    """Which hosts it is of, if it is not of one."""
+    fleet = report.fleet
+    if fleet is None:
+        return {}
+    missing, late = ([clean(host) for host in hosts] for hosts in (fleet.missing, fleet.late))
+    hosts = {"expected": fleet.expected, "missing": missing, "late": late, "complete": fleet.is_complete}
+    return {"fleet": {"folder": clean(fleet.folder), **hosts}}
+
+
 def _group_problems(report: Report) -> list[str]:
     return report.memberships.problems if report.memberships else []
 
@@ -65,7 +76,9 @@ def _with_cards(report: Report) -> str | None:
 
 
 def _section(module: ModuleType, report: Report) -> object:
-    return module.document(report) if hasattr(module, "document") else records(module.frame(report), module.COLUMNS)
+    if hasattr(module, "document"):
+        return module.document(report)
+    return records(module.frame(report), sections.columns_of(module, report))
 
 
 def _window(window: Window, timezone: str) -> dict[str, str]:

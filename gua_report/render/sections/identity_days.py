@@ -13,9 +13,9 @@ from gua_report.render.pictures.time_axis import UNIT_NAMES, spell_span
 from gua_report.render.sections.identities import ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS, hours_of
 from gua_report.render.sections.timeline import with_times
 from gua_report.render.words import clean
-from gua_report.summary.build import Report
 from gua_report.summary.cells import choose_cell_ms, find_edges, observed_ms
 from gua_report.summary.over_time import CELLS_MS, MOST_DAYS
+from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
 HOURS = [ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS]
@@ -44,7 +44,8 @@ def _table(report: Report) -> Table:
     cell_ms = choose_cell_ms(report.window.length_ms, CELLS_MS[1:], MOST_DAYS)
     edges = find_edges(report.window, cell_ms)
     added = report.identity_days.groupby("start_ms")[HOURS].sum().reindex(edges[:-1], fill_value=0.0)
-    added[observed_ms(edges[:-1], edges[1:], report.gaps) <= 0] = float("nan")
+    if not report.fleet:  # whose gaps are each host's own
+        added[observed_ms(edges[:-1], edges[1:], report.gaps) <= 0] = float("nan")
     longest = float(added.sum(axis=1).max())
     rows: list[Row] = [
         {"span": spell_span(*span, report.window), **hours}
