@@ -35,7 +35,7 @@ demo: $(RUNS) ## the report of a simulated laboratory; needs no GPU
 # podman with what containers need in a guest: an image is made from busybox, a user's runtime needs a bus and subuids.
 PODMAN = podman runc uidmap netavark busybox-static dbus-user-session
 # Postfix takes the place of another mail program, and asks how to be set up unless it is told not to.
-TEST_PACKAGES = prometheus prometheus-node-exporter redis-server chromium chromium-driver postfix zsh slurm-wlm munge $(PODMAN)
+TEST_PACKAGES = prometheus prometheus-node-exporter redis-server chromium chromium-driver postfix zsh slurm-wlm munge openssh-server rsync $(PODMAN)
 APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends
 test-deps: ## as root: install the servers and the browser that tests use (apt)
 	$(APT_INSTALL) $(TEST_PACKAGES) || { apt-get update --quiet && $(APT_INSTALL) $(TEST_PACKAGES); }
