@@ -19,6 +19,8 @@ from gua_sample.safe_file import check_regular
 
 MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
 MOST_CARDS = 10_000
+# Physical cards with MIG on are in no state, and in a table of their own.
+CARDS = "SELECT uuid FROM card UNION SELECT gpu_uuid FROM unpartitioned_hour"
 
 
 class Look(NamedTuple):
@@ -55,7 +57,7 @@ def look_at(file: HostFile) -> Look | None:
     with open_rollups(file.path) as connection:
         query = "SELECT min(start_ms) FROM span WHERE day_id = ?"
         start_ms = connection.execute(query, (number_of(first),)).fetchone()[0] or 0
-        cards = connection.execute("SELECT DISTINCT uuid FROM card LIMIT ?", (MOST_CARDS + 1,)).fetchall()
+        cards = connection.execute(f"{CARDS} LIMIT ?", (MOST_CARDS + 1,)).fetchall()
         if len(cards) > MOST_CARDS or not 0 <= start_ms <= DAY_MS:
             raise CorruptPartition(f"{file.path} holds what no gua writes")
     policies = Counter(stored.origin.policy for stored in index.values())

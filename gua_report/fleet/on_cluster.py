@@ -15,7 +15,7 @@ from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.in_children import DONE, FAILED, MOST_ANSWER_BYTES, Outcome, Work, work_on
 from gua_sample.errors import GuaError
 
-HOSTS_PER_TASK = 8
+HOSTS_PER_TASK = 2  # a second of work: few enough that no worker waits for another at the end
 TASKS_AHEAD = 4  # for each thread of a worker: what is not yet wanted need not be kept
 CONNECT_SECONDS = "30s"
 

@@ -109,13 +109,15 @@ class FindHours:
 
     def __call__(self, file: HostFile) -> dict[str, list[int]]:
         query = """
-            SELECT DISTINCT h.day_id * 24 + h.hour FROM card_hour h JOIN card c ON c.id = h.card_id
-            WHERE c.uuid = ? AND h.day_id BETWEEN ? AND ?
+            SELECT h.day_id * 24 + h.hour FROM card_hour h JOIN card c ON c.id = h.card_id
+            WHERE c.uuid = :uuid AND h.day_id BETWEEN :first AND :last
+            UNION SELECT day_id * 24 + hour FROM unpartitioned_hour
+            WHERE gpu_uuid = :uuid AND day_id BETWEEN :first AND :last
         """
-        days = (self.first_day, self.last_day)
+        days = {"first": self.first_day, "last": self.last_day}
         with open_rollups(file.path) as connection:
             return {
-                uuid: [int(row[0]) for row in connection.execute(query, (uuid, *days))]
+                uuid: [int(row[0]) for row in connection.execute(query, {"uuid": uuid, **days})]
                 for uuid in self.uuids[file.name]
             }
 

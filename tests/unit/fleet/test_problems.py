@@ -27,7 +27,7 @@ from tests.fleets import (
     make_fleet,
     problems,
 )
-from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, hours, report_of
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, held, hour, hours, report_of, write
 
 
 def details(report: Report, host: str) -> str:
@@ -185,6 +185,18 @@ def test_hours_of_a_card_on_two_hosts_count_for_neither(tmp_path: Path) -> None:
     assert not len(contested)
 
 
+def test_a_host_that_is_there_twice_counts_for_nothing(tmp_path: Path) -> None:
+    for number, host in enumerate(("one", "other")):
+        add_host(tmp_path, host, "small", machine=f"{number:032x}")
+    report = fleet_report(tmp_path)
+    assert set(hours(report).values()) == {0.0}
+    assert report.capacity["energy_kwh"].sum() == 0
+    assert report.reclaim_curve["freed_gpu_hours"].sum() == 0
+    assert report.unpartitioned["gpu_hours"].sum() == 0
+    assert not len(report.identities)
+    assert not len(report.episodes)
+
+
 def test_a_reinstalled_host_counts_apart_from_what_it_was(tmp_path: Path) -> None:
     add_host(tmp_path, "gpu07", "lab1")
     add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
@@ -232,9 +244,9 @@ RENAMED = ("UPDATE card SET uuid = 'unknown:index-' || id", "DELETE FROM unparti
 def test_what_is_beside_a_file_is_not_read(tmp_path: Path) -> None:
     make_fleet(tmp_path, "small")
     whole = fleet_report(tmp_path)
-    for name in ("samples", "edges"):
-        (tmp_path / "small" / name).mkdir()
-        os.mkfifo(tmp_path / "small" / name / "2026-11-16.sqlite")
+    write(tmp_path / "small", hour(held(index=5), start_ms=START_MS + DAY_MS))  # ticks of that day, which differ
+    (tmp_path / "small" / "edges").mkdir()
+    os.mkfifo(tmp_path / "small" / "edges" / "2026-11-16.sqlite")
     (tmp_path / "small" / "containers.json").write_text("nonsense")
     report = fleet_report(tmp_path)
     assert hours(report) == hours(whole)
