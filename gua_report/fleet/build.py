@@ -11,6 +11,7 @@ import pandas as pd
 from gua_report.config import Config
 from gua_report.console.spelling import first_of, span_of_days
 from gua_report.fleet import frames, suspicions
+from gua_report.fleet.contested import Contested, FindHours, find_contested, find_shared_cards, tell_contested
 from gua_report.fleet.host_files import expected_hosts, list_hosts
 from gua_report.fleet.host_part import MapHost
 from gua_report.fleet.hosts_table import break_down, hosts_table
@@ -68,7 +69,7 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
     work = MapHost(
         window, common, config.policy, dict(config.people), exempt, request.reclaim_after_ms, newest_days, contested
     )
-    problems = [*looked.problems, *suspicions.tell_contested(contested)]
+    problems = [*looked.problems, *tell_contested(contested)]
     total = nothing()
     for outcome in tracked_outcomes(executor(looked.files, work), len(looked.files), progress):
         problem = outcome.problem
@@ -99,16 +100,16 @@ def _choose_window(request: FleetRequest, looks: Iterable[Look], now_ms: int) ->
     return window._replace(start_ms=start, end_ms=end)
 
 
-def _find_contested(looked: Looked, window: Window, executor: Executor) -> dict[str, dict[str, list[int]]]:
+def _find_contested(looked: Looked, window: Window, executor: Executor) -> Contested:
     """The hours of this window and of the one before for which several hosts claim one card."""
-    shared = suspicions.find_shared_cards(looked.looks.values())
+    shared = find_shared_cards(looked.looks.values())
     if not shared:
         return {}
-    work = suspicions.FindHours(shared, window.start_ms // DAY_MS, (window.end_ms - 1) // DAY_MS)
+    work = FindHours(shared, window.start_ms // DAY_MS, (window.end_ms - 1) // DAY_MS)
     files = [file for file in looked.files if file.name in shared]
     hours = {outcome.file.name: outcome.value for outcome in executor(files, work) if outcome.problem is None}
     with understanding():
-        return suspicions.find_contested(hours)
+        return find_contested(hours)
 
 
 def _left_out(name: str, lost: Sequence[tuple[str, list[str]]], doubtful: list[str]) -> Iterator[Problem]:

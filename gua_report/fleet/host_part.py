@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import DEFAULT_CURRENCY, Config, Notes
+from gua_report.fleet.contested import Contested, uncontested_episodes, without_contested
 from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.parts import (
     EPISODE_COLUMNS,
@@ -53,7 +54,7 @@ class MapHost:
     exempt: dict[str, str]
     reclaim_after_ms: tuple[int, ...]
     newest_days: dict[str, str]  # by name of the file
-    contested: dict[str, dict[str, list[int]]]  # by name and uuid: hours that several hosts claim a card for
+    contested: Contested
 
     def __call__(self, file: HostFile) -> list[Any]:
         """The host's part in its JSON form. Raises GuaError."""
@@ -64,10 +65,12 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     """Map a host's file to its part of the report."""
     contested = work.contested.get(file.name, {})
     config = Config(work.policy, None, None, DEFAULT_CURRENCY, work.people, exempt=work.exempt, notes=NO_SPOOL)
-    request = Request(work.window, config, work.reclaim_after_ms, None, None, lambda sums: _without(sums, contested))
+    request = Request(
+        work.window, config, work.reclaim_after_ms, None, None, lambda sums: without_contested(sums, contested)
+    )
     summed = sum_rollups(file.path, request)
     gaps = _mark(summed.report.gaps, work.newest_days[file.name], work.window)
-    episodes = _uncontested(_name(summed.report.episodes, file.host), contested)
+    episodes = uncontested_episodes(_name(summed.report.episodes, file.host), contested)
     sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host))
     figures = {
         **_sum_states(sums.cards),
@@ -83,33 +86,6 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     rows = [[file.name, *gap] for gap in gaps.itertuples(index=False, name=None)]
     listed = [[file.name, *map(_plain, row)] for row in _list(episodes)]
     return Part([_host(file, summed, gaps)], figures, listed, sorted(rows, key=rank_of_gap)[:MOST_LISTED])
-
-
-def _without(sums: Rollup, contested: Mapping[str, Iterable[int]]) -> Rollup:
-    """The sums without the hours for which another host claims the same card."""
-    if not contested:
-        return sums
-    claimed = {(uuid, hour * HOUR_MS) for uuid, hours in contested.items() for hour in hours}
-
-    def rest(frame: pd.DataFrame) -> pd.DataFrame:
-        keys = zip(frame["gpu_uuid"].tolist(), (frame["hour_ms"] // HOUR_MS * HOUR_MS).tolist(), strict=True)
-        return frame[[key not in claimed for key in keys]]
-
-    return sums._replace(
-        cards=rest(sums.cards),
-        identities=rest(sums.identities),
-        holds=_cut_holds(sums.holds, claimed),
-        unpartitioned=rest(sums.unpartitioned) if len(sums.unpartitioned) else sums.unpartitioned,
-    )
-
-
-def _cut_holds(holds: pd.DataFrame, claimed: set[tuple[str, int]]) -> pd.DataFrame:
-    rows = []
-    for uuid, start_ms, end_ms, share in holds.itertuples(index=False, name=None):
-        for hour_ms in range(start_ms // HOUR_MS * HOUR_MS, end_ms, HOUR_MS):
-            if (uuid, hour_ms) not in claimed:
-                rows.append((uuid, max(start_ms, hour_ms), min(end_ms, hour_ms + HOUR_MS), share))
-    return pd.DataFrame(rows, columns=holds.columns)
 
 
 def _mark(gaps: pd.DataFrame, newest_day: str, window: Window) -> pd.DataFrame:
@@ -206,14 +182,6 @@ def _notes(summed: Summed) -> list[str]:
     return [note for note in summed.report.notes if not note.startswith("left out")][:MOST_NOTES]
 
 
-def _uncontested(episodes: pd.DataFrame, contested: Mapping[str, Iterable[int]]) -> pd.DataFrame:
-    """The episodes without those on a card that another host claims meanwhile."""
-    if not contested:
-        return episodes
-    times = zip(episodes["gpu_uuid"], episodes["start_ms"], episodes["end_ms"], strict=True)
-    return episodes[[not _meets(contested.get(uuid, ()), start, end) for uuid, start, end in times]]
-
-
 def _list(episodes: pd.DataFrame) -> Iterable[tuple[Any, ...]]:
     """The first episodes, as rows."""
     names = [name for name in EPISODE_COLUMNS if name != "host"]
@@ -221,10 +189,6 @@ def _list(episodes: pd.DataFrame) -> Iterable[tuple[Any, ...]]:
     for name in ("gpu_index", "mig_index"):
         found[name] = pd.Series([_number(value) for value in found[name]], found.index, dtype=object)
     return found.itertuples(index=False, name=None)
-
-
-def _meets(hours: Iterable[int], start_ms: int, end_ms: int) -> bool:
-    return any(start_ms < (hour + 1) * HOUR_MS and end_ms > hour * HOUR_MS for hour in hours)
 
 
 def _host(file: HostFile, summed: Summed, gaps: pd.DataFrame) -> HostSums:

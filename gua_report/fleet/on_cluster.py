@@ -28,12 +28,13 @@ class Cluster:
             import distributed
         except ImportError as error:
             raise GuaError(f"--scheduler needs Dask ({error}): pip install 'gua[fleet]'") from error
+        client: Any = distributed.Client
         self._as_completed: Any = distributed.as_completed
         is_file = os.path.exists(scheduler)
         where = {"scheduler_file": scheduler} if is_file else {"address": scheduler}
         try:
             # Certificates and keys are those of Dask's own configuration: distributed.comm.tls.
-            self._client: Any = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
+            self._client: Any = client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
             raise GuaError(f"no Dask scheduler at {scheduler}: {' '.join(str(error).split())}") from error
 

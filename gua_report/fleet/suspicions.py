@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from gua_report.console.spelling import first_of
-from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.look import Look
-from gua_report.rollups.index import open_rollups
 from gua_report.window import midnight_ms
 from gua_sample.console import plural
 from gua_sample.partition_names import DAY_MS
@@ -18,7 +15,6 @@ from gua_sample.partition_names import DAY_MS
 # Hosts roll up at 00:20 to 00:40 UTC, and then are collected. By six o'clock, yesterday has to be there.
 COLLECTED_BY_MS = 6 * 3_600_000
 CLOCK_OFF_MS = 300_000
-NO_CARD = "unknown:"  # what the uuid of a card begins with that could not tell it
 MOST_SHOWN = 3
 
 LATE, CLOCK, SAME_MACHINE, SAME_CARD = "late", "clock", "same machine", "same card"
@@ -85,67 +81,4 @@ def _same_machines(looks: Sequence[Look]) -> list[Problem]:
         for name in some if len(some) > 1 else ():
             others = first_of([other for other in some if other != name], MOST_SHOWN)
             problems.append(Problem(name, SAME_MACHINE, f"the same machine as {others}", False))
-    return problems
-
-
-def find_shared_cards(looks: Iterable[Look]) -> dict[str, list[str]]:
-    """The uuids of cards that several files have, for each of these files."""
-    times = Counter(uuid for look in looks for uuid in set(look.uuids))
-    found: dict[str, list[str]] = {}
-    for look in looks:
-        shared = [uuid for uuid in look.uuids if times[uuid] > 1 and not uuid.startswith(NO_CARD)]
-        if shared:
-            found[look.name] = shared
-    return found
-
-
-@dataclass(frozen=True)
-class FindHours:
-    """The work of finding the hours (since 1970) in which a file has some cards."""
-
-    uuids: dict[str, list[str]]  # by name of the file
-    first_day: int  # the number of the first and of the last day that matter
-    last_day: int
-
-    def __call__(self, file: HostFile) -> dict[str, list[int]]:
-        query = """
-            SELECT h.day_id * 24 + h.hour FROM card_hour h JOIN card c ON c.id = h.card_id
-            WHERE c.uuid = :uuid AND h.day_id BETWEEN :first AND :last
-            UNION SELECT day_id * 24 + hour FROM unpartitioned_hour
-            WHERE gpu_uuid = :uuid AND day_id BETWEEN :first AND :last
-        """
-        days = {"first": self.first_day, "last": self.last_day}
-        with open_rollups(file.path) as connection:
-            return {
-                uuid: [int(row[0]) for row in connection.execute(query, {"uuid": uuid, **days})]
-                for uuid in self.uuids[file.name]
-            }
-
-
-def find_contested(hours: dict[str, dict[str, Any]]) -> dict[str, dict[str, list[int]]]:
-    """The hours for which several files claim one card, by name of the file and uuid. `hours`: all that each claims."""
-    claims = Counter((uuid, hour) for cards in hours.values() for uuid, some in cards.items() for hour in some)
-    contested: dict[str, dict[str, list[int]]] = {}
-    for name, cards in hours.items():
-        for uuid, some in cards.items():
-            if own := [hour for hour in some if claims[uuid, hour] > 1]:
-                contested.setdefault(name, {})[uuid] = own
-    return contested
-
-
-def tell_contested(contested: dict[str, dict[str, list[int]]]) -> list[Problem]:
-    """A problem for each host with such hours, which count for none of them."""
-    claims: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for name, cards in contested.items():
-        for uuid, hours in cards.items():
-            for hour in hours:
-                claims[uuid, hour].append(name)
-    problems = []
-    for name, cards in contested.items():
-        also = dict.fromkeys(other for uuid, hours in cards.items() for hour in hours for other in claims[uuid, hour])
-        others = first_of([other for other in also if other != name], MOST_SHOWN)
-        total = sum(map(len, cards.values()))
-        what = f"{plural(len(cards), 'card')} of it ({first_of(list(cards), 1)})"
-        detail = f"{what} claimed by {others} too: {plural(total, 'hour')} of that count for neither"
-        problems.append(Problem(name, SAME_CARD, detail, True))
     return problems
