@@ -21,6 +21,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "schema_version": SCHEMA_VERSION,
         **({"attention": list(options.attention)} if options.attention else {}),
         **_selection(report),
+        **_week(report),
         "host": clean(report.host),
         "drivers": [clean(version) for version in report.driver_versions],
         "window": _window(report.window, report.timezone),
@@ -52,6 +53,15 @@ def _selection(report: Report) -> dict[str, object]:
     }
     kind = "group" if whose.is_group else "person"
     return {"selection": {"kind": kind, "name": clean(whose.name), "median": median}}
+
+
+def _week(report: Report) -> dict[str, object]:
+    """The week that limits are held against, if there are any."""
+    week, zone = report.week, report.window.zone
+    if week is None:
+        return {}
+    share = value("share", week.observed_share)
+    return {"week": {"from": iso(week.start_ms, zone), "to": iso(week.end_ms, zone), "observed_share": share}}
 
 
 def _group_problems(report: Report) -> list[str]:
