@@ -83,9 +83,8 @@ def test_every_column_of_a_report_is_documented(history: Path, name: str) -> Non
 
 def test_every_plain_value_of_a_report_is_documented(history: Path) -> None:
     fields = {field.name for field in dataclasses.fields(notebook.report(**monday(history)))}
-    assert sorted(documented("Plain values")) == sorted(
-        fields - {*REPORT_FRAMES, "reservations", "groups", "limits", "group_limits"}
-    )
+    if_configured = {"reservations", "groups", "limits", "group_limits"}
+    assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES} - if_configured)
 
 
 def test_every_column_of_the_reservations_is_documented(history: Path, tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.lab import DAY_MS, MONDAY_MS, Job, busy, free, held, series, write
+from gua_report.commands.demo import simulate
+from gua_sample.simulate_plan import EXAMPLE_END_MS
+from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, Job, busy, free, held, series, write
 from tests.rolling import run
 
 ALICE, BOB = Job(100, "alice"), Job(200, "bob")
+ticks = partial(series, every_ms=600_000, interval_ms=600_000)
 WINDOW = ("--to", "2026-11-23", "--tz", "UTC")
 PEOPLE = "[limits.everyone]\nidle_held_hours = 20\n"
 GROUP = '[groups]\nus = ["alice", "bob"]\n[limits.groups.us]\ngpu_hours = 150\n'
@@ -20,9 +24,8 @@ GROUP = '[groups]\nus = ["alice", "bob"]\n[limits.groups.us]\ngpu_hours = 150\n'
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A week: alice holds a card for a day, then bob works for the rest of it, and it is free in the last hour."""
     folder = tmp_path_factory.mktemp("data")
-    every = {"every_ms": 600_000, "interval_ms": 600_000}
-    ticks = series(MONDAY_MS, 144, held(ALICE), **every) + series(MONDAY_MS + DAY_MS, 858, busy(BOB), **every)
-    write(folder, ticks + series(MONDAY_MS + 7 * DAY_MS - 3_600_000, 6, free(), **every))
+    write(folder, ticks(MONDAY_MS, 144, held(ALICE)) + ticks(MONDAY_MS + DAY_MS, 858, busy(BOB)))
+    write(folder, ticks(MONDAY_MS + 7 * DAY_MS - HOUR_MS, 6, free()))
     return folder
 
 
@@ -38,7 +41,7 @@ def test_a_week_with_somebody_over_a_limit_is_not_clean(data: Path, tmp_path: Pa
     assert report(data, tmp_path, "", *quiet) == (0, "")
     assert report(data, tmp_path, "[limits.everyone]\nidle_held_hours = 24.1\n", *quiet) == (0, "")
     _, output = report(data, tmp_path, PEOPLE, *quiet)
-    assert json.loads(output)["attention"] == ["1 person over a limit (alice 24.0 of 20 idle-held GPU-hours)"]
+    assert json.loads(output)["attention"] == ["1 person over a limit (alice 23.8 of 20 idle-held GPU-hours)"]
 
 
 def test_a_group_over_a_limit_is_found_though_the_section_of_groups_is_not_shown(data: Path, tmp_path: Path) -> None:
@@ -69,18 +72,14 @@ def test_ones_own_report_has_a_sentence_whatever_the_window(data: Path, tmp_path
 def test_a_container_or_unit_named_in_the_config_has_a_limit_too(tmp_path: Path) -> None:
     data = tmp_path / "data"
     unit = Job(300, "root", uid=0, cgroup="/system.slice/ollama.service")
-    write(data, series(MONDAY_MS, 7 * 144, held(unit), every_ms=600_000, interval_ms=600_000))
+    write(data, ticks(MONDAY_MS, 7 * 144, held(unit)))
     config = PEOPLE + '[limits.people."unit:ollama.service"]\ngpu_hours = 100\n'
     _, output = report(data, tmp_path, config, "--section", "identities", "--json")
     (row,) = json.loads(output)["identities"]
     assert (row["identity"], row["over_limit"], row["limit_idle_held_gpu_hours"]) == ("unit:ollama.service", True, None)
 
 
-def test_status_marks_who_is_over_by_the_closed_days(data: Path, tmp_path: Path) -> None:
-    """The made-up laboratory, on a history of its own."""
-    from gua_report.commands.demo import simulate
-    from gua_sample.simulate_plan import EXAMPLE_END_MS
-
+def test_status_marks_who_is_over_by_the_closed_days(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     simulate(str(folder), 0, EXAMPLE_END_MS - 2 * DAY_MS, EXAMPLE_END_MS)
     assert run("rollup", folder)[0] == 0
