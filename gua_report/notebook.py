@@ -13,8 +13,9 @@ import pandas as pd
 from gua_report.config import load_config
 from gua_report.console.arguments import check_exists
 from gua_report.people.containers import COLUMNS, People, find_people, tell
-from gua_report.summary.build import Report, build_report
+from gua_report.summary.build import build_report
 from gua_report.summary.no_report import nothing
+from gua_report.summary.report import Report
 from gua_report.ticks.arrays import Booleans
 from gua_report.ticks.classify import Classified
 from gua_report.ticks.history import History

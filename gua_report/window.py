@@ -13,6 +13,7 @@ from gua_sample.settings import duration_ms
 
 HOUR_MS = 3_600_000
 DEFAULT_SINCE = "7d"
+LEAST_COVERAGE = 0.95  # the share of a time from which on it counts as observed
 
 
 def is_day(text: str) -> bool:

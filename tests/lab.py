@@ -16,8 +16,8 @@ import pytest
 
 from gua_report.config import Config
 from gua_report.summary.build import RECLAIM_AFTER_MS
-from gua_report.summary.build import Report as Report
 from gua_report.summary.build import build_report as build_report
+from gua_report.summary.report import Report as Report
 from gua_report.window import Window
 from gua_sample import store
 from gua_sample.policy import DEFAULT, STATES

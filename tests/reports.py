@@ -9,16 +9,18 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from gua_report.config import Config
+from gua_report.limits import Week, week_before
 from gua_report.people.containers import People
 from gua_report.people.groups import NO_GROUP, Memberships
 from gua_report.people.wanted import Wanted
-from gua_report.summary.build import Report
 from gua_report.summary.groups import GROUP_COLUMNS
 from gua_report.summary.meant import COLUMNS as MEANT
 from gua_report.summary.named_frames import add_columns, name_containers
 from gua_report.summary.now import NOW_COLUMNS
+from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
 from gua_report.summary.selection import select
+from gua_report.summary.week import LIMIT_COLUMNS
 from gua_report.window import HOUR_MS, Window
 from gua_sample.containers import LABEL, MOUNT, Container, Known
 from gua_sample.policy import DEFAULT, STATES
@@ -332,6 +334,26 @@ def grouped_report() -> Report:
         config=report.config._replace(groups={name: tuple(some) for name, some in groups.items()}),
         groups=frame,
         memberships=Memberships(of, ("@odd",), [problem]),
+    )
+
+
+def limited_report() -> Report:
+    """The grouped report with limits: of two people, one of them over, and of the groups; the week was seen in part."""
+    rows = [
+        (HOSTILE[0], 101.5, 61.5, 0.0, 13.9, 20.0, 200.0, 3.075, True),
+        (HOSTILE[1], 54.5, 40.0, 2.5, 0.0, 50.0, 200.0, 0.8, None),
+        ("(unattributed)", 30.0, 30.0, 0.0, 0.0, NAN, NAN, NAN, None),
+        (HOSTILE[3], 48.03, 0.03, 0.0, 0.0, 50.0, 200.0, 0.24, None),
+    ]
+    groups = [
+        ("<b>vision</b>", 156.0, 101.5, 2.5, 13.9, NAN, 100.0, 1.56, True),
+        ("@odd", *[NAN] * 4, 10.0, NAN, NAN, None),
+    ]
+    return replace(
+        grouped_report(),
+        week=Week(*week_before(END_MS), 0.9),
+        limits=pd.DataFrame(rows, columns=["identity", *LIMIT_COLUMNS]),
+        group_limits=pd.DataFrame(groups, columns=["group", *LIMIT_COLUMNS]),
     )
 
 

@@ -41,7 +41,7 @@ LAB_END_MS = NOON_MS
 KEEP_LAST_TWO = CONFIG._replace(retention=Retention(raw_days=3))
 FRAMES = (
     *("headline", "before", "capacity", "unpartitioned", "reclaim", "reclaim_curve", "gpus", "identities", "groups"),
-    *("identity_days", "heatmap", "timeline", "timeline_holders", "trend", "episodes", "gaps"),
+    *("limits", "identity_days", "heatmap", "timeline", "timeline_holders", "trend", "episodes", "gaps"),
 )
 FIGURES = ("driver_versions", "newest_ms", "window", "meant_gpu_hours")
 TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.commands import demo
-from gua_report.live import cards_now
+from gua_report.live import observer
 from gua_report.live.json import SCHEMA_VERSION
 from gua_sample import policy, schema
 from gua_sample.partition_names import DAY_MS
@@ -75,10 +75,10 @@ def test_every_key_of_the_status_is_documented_and_no_other(day: Path) -> None:
 
 def test_the_page_of_the_status_tells_its_limits() -> None:
     page = (ROOT / "docs" / "status.md").read_text()
-    assert f"no more than {cards_now.LOOK_BACK_DAYS} days" in page
-    assert cards_now.LOOK_BACK_SECONDS == 0.5
+    assert f"no more than {observer.LOOK_BACK_DAYS} days" in page
+    assert observer.LOOK_BACK_SECONDS == 0.5
     assert "no more than half a second" in page
-    assert f"does not answer within {cards_now.DRIVER_TIMEOUT.rstrip('s')} s" in page
+    assert f"does not answer within {observer.DRIVER_TIMEOUT.rstrip('s')} s" in page
     assert f"no more than {policy.DEFAULT.process_memory_mib:g} MiB" in page
 
 

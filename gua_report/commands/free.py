@@ -6,7 +6,8 @@ import argparse
 import os
 
 from gua_report.console.arguments import positive
-from gua_report.live.cards_now import CardSeen, Observer, Scene, add_options
+from gua_report.live.cards_now import CardSeen, Scene
+from gua_report.live.observer import Observer, add_options
 from gua_report.live.text import spell_since
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
 from gua_report.reservations.cards import AVAILABLE, UNUSED, Validation

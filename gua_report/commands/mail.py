@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+import time
+from collections.abc import Mapping
 from email.message import EmailMessage
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gua_report.console import terminal
 from gua_report.console.addresses import is_address
@@ -19,7 +21,7 @@ from gua_sample.rights import check_folder
 
 if TYPE_CHECKING:
     from gua_report.config import Config, Mail
-    from gua_report.render.mail import MailParts
+    from gua_report.render.mail import MailParts, Mails
     from gua_report.window import Window
 
 PROG = "gua mail"
@@ -29,17 +31,21 @@ that says the most important. A report that fails is mailed as a failure."""
 EPILOG = """\
 examples:
   gua mail --dry-run                  see what would be sent
-  gua mail                            to [mail] administrator in gua.toml
+  gua mail                            to those in [mail] of gua.toml: the
+                                      administrator, and heads of groups
   gua mail --to ada@lab.example --to ben@lab.example
   gua mail --since 30d --quiet-if-clean 4h
 
+The head of a group ([mail.groups]) gets the report of its people alone.
 It is sent by the machine's sendmail, or by the server in [mail] smtp. What
 can't be sent is printed. contrib/mail has a timer, and a line for cron.
 exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
 WIDTH = 72
 MOST_WARNINGS = 10
-REPORT_SECONDS = 600.0  # the unit of contrib/mail gives 15 minutes for everything
+# For the report, and for all mails together: the unit of contrib/mail gives 15 minutes. A server that hangs has used up
+# the time of the mails after some of them; then each of the others still gets a short try.
+REPORT_SECONDS, SENDING_SECONDS, LEAST_SECONDS = 600.0, 240.0, 2.0
 MOST_PAGE_BYTES = 6 << 20  # encoded it is a third more, and many servers take 10 MB
 
 
@@ -52,7 +58,7 @@ def build_parser() -> console.Parser:
     from gua_report.window import DEFAULT_SINCE
 
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
-    whom = "whom to send it to; may be repeated (default [mail] administrator in the config)"
+    whom = "whom to send it to, instead of those in [mail] of the config; may be repeated"
     parser.add_argument("--to", metavar="ADDRESS", action="append", help=whom)
     parser.add_argument("--since", metavar="D", help=f"how far back, or a time (default {DEFAULT_SINCE})")
     parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
@@ -75,16 +81,31 @@ def run(options: argparse.Namespace) -> int:
     quiet = options.quiet_if_clean is not None
     longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
     data_dir = settings.data_dir(options.data_dir)
+    heads = {} if options.to else dict(config.mail.groups)
     try:
-        made = make(data_dir, config, window, longest_ms)
+        made = make(data_dir, config, window, longest_ms, tuple(heads))
     except (GuaError, ReadingFailed) as error:
         if terminal.is_terminal(sys.stderr) or console.is_journal():  # cron would mail it once more
             console.complain(PROG, f"error: {error}")
         return post(write_failure(error, to), config.mail, options.dry_run) or getattr(error, "exit_code", 1)
-    if quiet and made.is_clean and not made.warnings:
-        tell("nothing to act on: nothing is sent")
-        return 0
-    return post(write_letter(made, to, window), config.mail, options.dry_run)
+    deadline = time.monotonic() + SENDING_SECONDS
+    status = 0
+    for recipients, parts, problem in [(to, made.administrator, None), *to_heads(made, heads)]:
+        whom = ", ".join(recipients)
+        if parts is None:
+            console.complain(PROG, f"error: nothing is sent to {whom}: {printable(problem or '')}")
+            status = 1
+        elif quiet and parts.is_clean and not parts.warnings:
+            tell(f"nothing to act on: nothing is sent to {whom}")
+        else:
+            letter = write_letter(parts, recipients, window)
+            status = max(status, post(letter, config.mail, options.dry_run, deadline - time.monotonic()))
+    return status
+
+
+def to_heads(made: Mails, heads: Mapping[str, str]) -> list[tuple[list[str], MailParts | None, str | None]]:
+    """For the head of each group: the address, the parts of the mail, and why there are none."""
+    return [([heads[group]], parts, problem) for group, (parts, problem) in made.groups.items()]
 
 
 def find_recipients(given: list[str] | None, mail: Mail) -> list[str]:
@@ -100,22 +121,44 @@ def find_recipients(given: list[str] | None, mail: Mail) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def make(data_dir: str, config: Config, window: Window, longest_ms: int) -> MailParts:
-    """The parts of the mail. Raises GuaError, or ReadingFailed, if there is no report."""
+def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups: tuple[str, ...]) -> Mails:
+    """The parts of the mails. Raises GuaError, or ReadingFailed, if there is no report."""
     opening = check_folder(data_dir)
     check_exists(data_dir)
     # Imported here: pandas takes longer than all the rest, and usage errors don't need it.
     from gua_report.machine.as_owner import ask_apart
     from gua_report.machine.child import understanding
-    from gua_report.render.mail import MailParts, MailRequest, make_mail
+    from gua_report.render.mail import MailRequest, make_mails
     from gua_report.summary.reserved_hours import read_told
 
-    asked = MailRequest(data_dir, config, window, longest_ms, read_told(config, window.start_ms))
+    asked = MailRequest(data_dir, config, window, longest_ms, read_told(config, window.start_ms), groups)
     with understanding():
-        made = MailParts(*ask_apart(data_dir, lambda: make_mail(asked), REPORT_SECONDS))
-        if not all(isinstance(text, str) for text in (*made[:3], *made.warnings)):
-            raise TypeError
-    return made._replace(warnings=[*([opening] if opening else []), *made.warnings])
+        made = check_mails(ask_apart(data_dir, lambda: make_mails(asked), REPORT_SECONDS), groups)
+    warnings = [*([opening] if opening else []), *made.administrator.warnings]
+    return made._replace(administrator=made.administrator._replace(warnings=warnings))
+
+
+def check_mails(answer: Any, groups: tuple[str, ...]) -> Mails:
+    """What a child has answered. Raises TypeError, ValueError or LookupError if that is not what was asked for."""
+    from gua_report.render.mail import GroupMail, Mails
+
+    administrator, by_group = answer
+    found = {group: GroupMail(*by_group[group]) for group in groups}
+    for group, (parts, problem) in found.items():
+        if parts is not None:
+            found[group] = GroupMail(check_parts(parts), None)
+        elif not isinstance(problem, str):
+            raise TypeError(group)
+    return Mails(check_parts(administrator), found)
+
+
+def check_parts(answer: Any) -> MailParts:
+    from gua_report.render.mail import MailParts
+
+    made = MailParts(*answer)
+    if not all(isinstance(text, str) for text in (*made[:3], *made.warnings)):
+        raise TypeError("no text")
+    return made
 
 
 def write_letter(made: MailParts, to: list[str], window: Window) -> Letter:
@@ -125,6 +168,8 @@ def write_letter(made: MailParts, to: list[str], window: Window) -> Letter:
     if len(made.warnings) > MOST_WARNINGS:
         warnings.append(f"and {console.plural(len(made.warnings) - MOST_WARNINGS, 'more warning')}\n")
     text = made.text + "".join(["\n", *warnings] if warnings else [])
+    if not made.page:
+        return Letter(to, made.subject, text + sign())
     if len(made.page) > MOST_PAGE_BYTES:
         text += sign("Its page is too large for a mail: gua report --format html.")
         return Letter(to, made.subject, text, has_tables=True)
@@ -147,15 +192,15 @@ def sign(more: str = "") -> str:
     return f"\n-- \ngua mail on {host_name()}. {more}".rstrip()
 
 
-def post(letter: Letter, mail: Mail, dry_run: bool) -> int:
+def post(letter: Letter, mail: Mail, dry_run: bool, seconds_left: float = SENDING_SECONDS) -> int:
     """Send the mail, or print it; return the exit status. What can be sent to nobody is printed too."""
     message = build_message(letter, mail.sender)
     if dry_run:
         console.say(PROG, show_message(message))
         return 0
-    from gua_report.mailing.sending import send
+    from gua_report.mailing.sending import SECONDS, send
 
-    failed = send(message, letter.to, mail)
+    failed = send(message, letter.to, mail, min(SECONDS, max(seconds_left, LEAST_SECONDS)))
     for address, why in failed.items():
         console.complain(PROG, f"error: not sent to {address}: {why}")
     if len(failed) == len(letter.to):

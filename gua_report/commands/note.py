@@ -15,8 +15,8 @@ from gua_report.config import Config, load_config
 from gua_report.console import fitting
 from gua_report.console.arguments import add_place
 from gua_report.console.spelling import to_ascii
-from gua_report.live.cards_now import DRIVER_TIMEOUT, Observer
 from gua_report.live.holdings import About, Holdings
+from gua_report.live.observer import DRIVER_TIMEOUT, Observer
 from gua_report.live.text import screen_width, spell_until
 from gua_report.machine.notes import read_slots
 from gua_report.people.until import parse_until

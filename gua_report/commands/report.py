@@ -102,7 +102,7 @@ def build_parser() -> console.Parser:
 
 def run(options: argparse.Namespace) -> int:
     from gua_report import render
-    from gua_report.config import RECLAIM_AFTER, Reservations, load_config
+    from gua_report.config import RECLAIM_AFTER, load_config
     from gua_report.render.attention import LONG_EPISODE
     from gua_report.window import parse_window
 
@@ -115,15 +115,13 @@ def run(options: argparse.Namespace) -> int:
         sections, options.top, find_width(options), options.ascii, find_color(options), brief=options.brief
     )
     window = parse_window(options.since, options.start, options.end, options.tz)
-    if "reservations" not in sections:
-        config = config._replace(reservations=Reservations())  # reading them takes a while
-    if "groups" not in sections and options.group is None:
-        config = config._replace(groups={})  # the directory of users may take a while
+    quiet = options.quiet_if_clean is not None
+    says_what_to_act_on = quiet or options.brief or name == "html"
+    config = leave_out(config, options, sections, says_what_to_act_on)
     given = {"utilization_percent": options.util_threshold, "process_memory_mib": options.memory_threshold}
     thresholds = {name: value for name, value in given.items() if value is not None}
     config = config._replace(policy=config.policy._replace(**thresholds))
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
-    quiet = options.quiet_if_clean is not None
     longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
     data_dir = find_history(PROG, options.data_dir)
 
@@ -142,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
     def make() -> dict[str, Any]:
         report = build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told)
         report = select(report, wanted) if wanted else report
-        attention = tuple(reasons(report, longest_ms)) if quiet or options.brief or name == "html" else ()
+        attention = tuple(reasons(report, longest_ms)) if says_what_to_act_on else ()
         # Rendered even if nothing is printed: an error must show in a clean week too.
         text = renderer(report, display._replace(attention=attention))
         problems = [*report.people_problems, *(report.memberships.problems if report.memberships else [])]
@@ -189,6 +187,22 @@ def find_sections(options: argparse.Namespace, format_name: str, config: Config)
     left_out = {"groups"} if options.group is None else set()
     left_out |= set() if is_configured(config) else {"reservations"}
     return tuple(section for section in known if not of_some or section not in left_out)
+
+
+def leave_out(
+    config: Config, options: argparse.Namespace, sections: tuple[str, ...], says_what_to_act_on: bool
+) -> Config:
+    """The configuration without what takes a while, and what this report does not show."""
+    from gua_report.config import Limits, Reservations
+
+    if "reservations" not in sections:
+        config = config._replace(reservations=Reservations())
+    if not says_what_to_act_on and not {"identities", "groups"}.intersection(sections):
+        config = config._replace(limits=Limits())  # their week may have to be read as well
+    has_group_limits = says_what_to_act_on and options.who is None and config.limits.groups
+    if "groups" not in sections and options.group is None and not has_group_limits:
+        config = config._replace(groups={})  # the directory of users may be slow
+    return config
 
 
 def find_width(options: argparse.Namespace) -> int:

@@ -8,8 +8,9 @@ import time
 
 from gua_report.console import terminal
 from gua_report.live import text
-from gua_report.live.cards_now import Observer, Scene, add_options
+from gua_report.live.cards_now import Scene
 from gua_report.live.meant_now import mark_meant
+from gua_report.live.observer import Observer, add_options
 from gua_report.live.sampling import Sampling, look_at_sampling
 from gua_sample import console, settings
 from gua_sample.errors import DriverError, UsageError
@@ -82,6 +83,10 @@ def watch(observer: Observer, options: argparse.Namespace, seconds: float) -> in
 
 def show(observer: Observer, options: argparse.Namespace) -> str:
     scene = mark_meant(observer.look_back(observer.look()), observer.config, observer.complain_once)
+    if observer.config.limits.are_set:
+        from gua_report.live.limits_now import mark_limits
+
+        scene = mark_limits(scene, observer.config, observer.data_dir, observer.complain_once)
     validations = observer.validate(scene)
     sampling = look_at(observer, scene)
     if options.json:

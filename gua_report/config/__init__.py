@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from gua_report.config.checks import check_document
 from gua_report.config.tables import Containers as Containers
+from gua_report.config.tables import Limit as Limit
+from gua_report.config.tables import Limits as Limits
 from gua_report.config.tables import Mail as Mail
 from gua_report.config.tables import Notes as Notes
 from gua_report.config.tables import Reservations as Reservations
@@ -38,6 +40,7 @@ class Config(NamedTuple):
     containers: Containers = Containers()
     notes: Notes = Notes()
     mail: Mail = Mail()
+    limits: Limits = Limits()
 
 
 def load_config(path: str | None) -> Config:
@@ -58,7 +61,13 @@ def load_config(path: str | None) -> Config:
         Containers(**document.get("containers", {})),
         Notes(**document.get("notes", {})),
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
+        _read_limits(document.get("limits", {})),
     )
+
+
+def _read_limits(table: dict[str, Any]) -> Limits:
+    by_name = ({name: Limit(**hours) for name, hours in table.get(key, {}).items()} for key in ("people", "groups"))
+    return Limits(Limit(**table.get("everyone", {})), *by_name)
 
 
 def _read(path: str | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gua_report.config.rules import NAMES, NEEDED_IN_MAIL, PERSON, TABLES, Rule, is_name
+from gua_report.config.rules import NAMES, NEEDED_IN_MAIL, OF_GROUPS, PERSON, TABLES, Rule, is_name
 from gua_sample.errors import UsageError
 
 LONGEST_SHOWN_VALUE = 60
@@ -23,6 +23,8 @@ def check_document(document: dict[str, Any], path: str) -> None:
             raise _unknown(path, "table" if isinstance(content, dict) else "key", table, content, [*TABLES, *NAMES])
         (_check_names if table in NAMES else _check_table)(table, content, path)
     _check_mail(document.get("mail", {}), path)
+    for table in OF_GROUPS:
+        _check_groups(table, document, path)
 
 
 def _check_table(table: str, content: Any, path: str) -> None:
@@ -61,6 +63,15 @@ def _check_mail(mail: dict[str, Any], path: str) -> None:
     for key, other in NEEDED_IN_MAIL:
         if key in mail and other not in mail:
             raise UsageError(f"{path}: [mail] has {key!r} but no {other!r}: add it")
+
+
+def _check_groups(table: str, document: dict[str, Any], path: str) -> None:
+    """Raise UsageError for a group that something is set for, and that nobody is said to be in."""
+    for group in document.get(table, {}).get("groups", {}):
+        if group not in document.get("groups", {}):
+            raise UsageError(
+                f"{path}: {_shown('', group)} in [{table}.groups] is no group: add it to [groups], or correct its name"
+            )
 
 
 def _unknown(path: str, kind: str, key: str, value: object, known: list[str]) -> UsageError:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gua_report.config.tables import Limit
 from gua_report.console.addresses import is_address, is_domain, parse_server
 
 
@@ -51,6 +52,14 @@ SMTP = Rule(
     'a URL such as "smtp://mail.lab.example:587" or "smtps://mail.lab.example:465", without a login',
     lambda value: is_name(value) and parse_server(value) is not None,
 )
+LIMIT = Rule(
+    "a table with idle_held_hours, gpu_hours or both, each a number of GPU-hours a week above 0",
+    lambda value: (
+        isinstance(value, dict)
+        and bool(value)
+        and all(key in Limit._fields and _is_number(hours) and hours > 0 for key, hours in value.items())
+    ),
+)
 USER = Rule("a name in ASCII, in quotes", lambda value: is_name(value) and value.isascii())
 
 TABLES = {
@@ -60,6 +69,7 @@ TABLES = {
     "reservations": {"file": FILE, "folder": FOLDER, "redis": REDIS},
     "containers": {"owner_label": LABEL},
     "notes": {"spool": FOLDER},
+    "limits": {"everyone": LIMIT},
     "mail": {
         "domain": DOMAIN,
         "administrator": ADDRESS,
@@ -70,8 +80,17 @@ TABLES = {
         "ca_file": PATH,
     },
 }
-# Tables whose keys are names, so that any key is valid: identities, groups, identities or people, people, groups.
-NAMES = {"people": PERSON, "groups": MEMBERS, "exempt": REASON, "mail.addresses": ADDRESS, "mail.groups": ADDRESS}
+# Tables whose keys are names, so that any key is valid: of identities, of groups, of identities or people, ...
+NAMES = {
+    "people": PERSON,
+    "groups": MEMBERS,
+    "exempt": REASON,
+    "mail.addresses": ADDRESS,
+    "mail.groups": ADDRESS,
+    "limits.people": LIMIT,
+    "limits.groups": LIMIT,
+}
+OF_GROUPS = ("mail", "limits")  # tables that have one by name of group
 NEEDED_IN_MAIL = (
     *(("smtp", "from"), ("smtp_user", "smtp"), ("ca_file", "smtp")),
     *(("smtp_user", "password_file"), ("password_file", "smtp_user")),

@@ -33,6 +33,25 @@ class Notes(NamedTuple):
     spool: str = NOTES_SPOOL
 
 
+class Limit(NamedTuple):
+    """GPU-hours a week that should not be exceeded; None: no limit."""
+
+    idle_held_hours: float | None = None
+    gpu_hours: float | None = None  # of all states
+
+
+class Limits(NamedTuple):
+    """Who should not exceed which hours. Nothing is enforced."""
+
+    everyone: Limit = Limit()  # of each person, as far as they have none of their own
+    people: Mapping[str, Limit] = MappingProxyType({})
+    groups: Mapping[str, Limit] = MappingProxyType({})  # of all people of a group together
+
+    @property
+    def are_set(self) -> bool:
+        return self != Limits()
+
+
 class Mail(NamedTuple):
     """How mail leaves this machine, and who has which address; what is None or missing is not guessed."""
 

@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+from gua_report.limits import Week
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling
 from gua_report.people.containers import COLUMNS, tell
@@ -31,6 +32,7 @@ def render(scene: Scene, policy: Policy, validations: dict[str, Validation], sam
             "newest_tick_error": sampling.newest_error,
             "is_alive": sampling.is_alive,
         },
+        "limits": week(scene.week) if scene.week else None,
         "gpus": [card(seen, validations.get(seen.card.facts.uuid), now_ms) for seen in scene.cards],
     }
     return json.dumps(document, indent=2)
@@ -68,7 +70,12 @@ def user(one: UserNow, now_ms: int) -> dict[str, Any]:
         **since(one.since, now_ms, "idle_"),
         **container(one.name, one.container),
         "meant": one.meant._asdict() if one.meant else None,
+        "limits": [standing._asdict() for standing in one.standings],
     }
+
+
+def week(found: Week) -> dict[str, Any]:
+    return {"from_ms": found.start_ms, "until_ms": found.end_ms, "observed_share": found.observed_share}
 
 
 def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:

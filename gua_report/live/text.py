@@ -10,6 +10,7 @@ from datetime import datetime, tzinfo
 from gua_report.console import fitting, terminal
 from gua_report.console.fitting import columns
 from gua_report.console.spelling import MONTHS, WEEKDAYS, duration, gpu, to_ascii
+from gua_report.limits import OVER, Week, spell_midnight
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.sampling import Sampling, sampling_text
 from gua_report.reservations.cards import Validation
@@ -27,6 +28,7 @@ SHOWN_PROCESSES = 2
 LONGEST_MODEL = 26
 LONGEST_COMMAND, SHORTEST_COMMAND = 15, 6
 HEADER = ["gpu", "model", "state", "for", "GiB", "util", "who"]
+OVER_LIMIT = "over limit"
 RIGHT = ("for", "GiB", "util")
 
 
@@ -71,8 +73,18 @@ def render(scene: Scene, validations: dict[str, Validation], sampling: Sampling,
         lines += below + details(seen, now_ms, style)
         if validation := validations.get(seen.card.facts.uuid):
             lines += fold(validation.text, style)
+    if scene.week is not None:
+        lines += ["", *(style.fit(line, style.width) for line in tell_week(scene.week))]
     last = style.clean(sampling_text(sampling, now_ms))
     return "\n".join([*lines, "", last if sampling.is_alive else style.paint(last, "33")])
+
+
+def tell_week(week: Week) -> list[str]:
+    """What marks of limits are based on, and what they leave open."""
+    lines = [f"Limits: GPU-hours of the 7 days up to {spell_midnight(week)}, closed days alone"]
+    if not week.is_observed:
+        lines.append(f"{INDENT}{week.observed_share:.0%} of these are known: who is not marked may be over a limit too")
+    return lines
 
 
 def title(scene: Scene) -> str:
@@ -150,10 +162,12 @@ def fold(text: str, style: Style) -> list[str]:
 
 
 def spell_user(user: UserNow, now_ms: int) -> str:
-    if not user.is_idle:
-        return user.who
-    idle = f"idle {spell_since(user.since, now_ms)}" if user.since else "idle"
-    return f"{user.who} ({idle}{spell_meant(user.meant, now_ms)})"
+    """The name, and what is to be said of the user: `ada (over limit, idle 4m)`."""
+    said = [OVER_LIMIT] if any(one.verdict == OVER for one in user.standings) else []
+    if user.is_idle:
+        idle = f"idle {spell_since(user.since, now_ms)}" if user.since else "idle"
+        said.append(f"{idle}{spell_meant(user.meant, now_ms)}")
+    return f"{user.who} ({', '.join(said)})" if said else user.who
 
 
 def spell_meant(meant: MeantNow | None, now_ms: int) -> str:

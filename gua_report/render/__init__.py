@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gua_report.summary.build import Report
+    from gua_report.summary.report import Report
 
 SECTIONS = (
     *("headline", "now", "timeline", "trend", "capacity", "gpus", "identities", "groups", "identity_days"),

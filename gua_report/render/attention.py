@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gua_report.console.spelling import duration, first_of
+from gua_report.window import LEAST_COVERAGE as LEAST_COVERAGE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gua_report.summary.build import Report
+    from gua_report.summary.report import Report
 
 LONG_EPISODE = "1h"  # default for the least length of an idle-held episode to act on
-LEAST_COVERAGE = 0.95
 MOST_UNKNOWN = 0.05  # of a card's own time
 MOST_NAMED = 3
 # If the newest tick is older than this at the end of the window, the sampler seems to have stopped.
@@ -21,7 +21,7 @@ STALE_MS = 300_000
 WHAT_COUNTS = (
     f"an idle-held episode of D or more (default {LONG_EPISODE}) that is not meant, less than {LEAST_COVERAGE:.0%}% of"
     f" the time observed, a card unknown for over {MOST_UNKNOWN:.0%}% of its time, a partition that can't be read, a"
-    " sampler that has stopped, or that it is not known who holds what right now"
+    " sampler that has stopped, a person or group over a limit, or that it is not known who holds what right now"
 )
 
 
@@ -31,6 +31,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     The window begins no earlier than the first tick of the history, so a fresh install is not called unobserved.
     """
     # Imported here because it loads pandas, and --help needs the constants above.
+    from gua_report.render.limits import find_over
     from gua_report.render.sections.episodes import unknown_now
     from gua_report.render.words import clean, count, gpu, moment, percent
 
@@ -49,6 +50,12 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
         # What is not named is counted in the same unit as what is.
         holders = f" by {count(len(who), 'holder')}" if len(who) > MOST_NAMED else ""
         found.append(f"{episodes}{holders}{_named(who)}")
+    people, groups = find_over(report)
+    if people:
+        over = "1 person" if len(people) == 1 else f"{len(people):,} people"
+        found.append(f"{over} over a limit{_named(people)}")
+    if groups:
+        found.append(f"{count(len(groups), 'group')} over a limit{_named(groups)}")
     if report.coverage_share < LEAST_COVERAGE:
         gaps_ms = (report.gaps["end_ms"] - report.gaps["start_ms"]).groupby(report.gaps["kind"]).sum()
         why = gaps_ms.sort_values(ascending=False, kind="stable").items()

@@ -13,7 +13,7 @@ SHOWN_STATES = (IDLE_HELD, ACTIVE, TRULY_IDLE, UNKNOWN)  # as people see them: w
 LEGEND = {**{state: state for state in SHOWN_STATES}, UNOBSERVED: "not observed"}
 
 if TYPE_CHECKING:
-    from gua_report.summary.build import Report
+    from gua_report.summary.report import Report
 
 
 class Bar(NamedTuple):

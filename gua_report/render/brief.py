@@ -8,7 +8,7 @@ from gua_report.render import Options
 from gua_report.render.attention import LEAST_COVERAGE
 from gua_report.render.blocks import Section
 from gua_report.render.page import Page, build_page
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 
 SECTIONS = ("headline", "identities", "coverage")
 OF_PEOPLE = ("now", "identities", "coverage")  # instead, in a report of some people

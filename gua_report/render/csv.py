@@ -12,7 +12,7 @@ import io
 from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, SECTIONS, Options, sections
 from gua_report.render.values import Value, records
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.errors import UsageError
 
 DEFAULT_SECTION = "gpus"
@@ -28,9 +28,10 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
     if others:
         raise UsageError(f"csv is one table: give exactly one --section, one of {', '.join(SECTIONS)}")
     output = io.StringIO()
-    writer = csv.DictWriter(output, section.COLUMNS, lineterminator="\n")
+    columns = sections.columns_of(section, report)
+    writer = csv.DictWriter(output, columns, lineterminator="\n")
     writer.writeheader()
-    for row in records(section.frame(report), section.COLUMNS):
+    for row in records(section.frame(report), columns):
         writer.writerow({name: _cell(item, options.ascii) for name, item in row.items()})
     return output.getvalue()
 

@@ -9,7 +9,7 @@ from gua_report.render.page import Page, build_page
 from gua_report.render.pictures.drawing import draw
 from gua_report.render.style import FRAGMENT_STYLE, PAGE_STYLE
 from gua_report.render.words import percent
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.policy import STATES
 
 # What the page gets by with; a server may send the same.

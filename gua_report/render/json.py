@@ -8,7 +8,7 @@ from types import ModuleType
 from gua_report.render import DEFAULTS, Options, sections
 from gua_report.render.values import iso, records, value
 from gua_report.render.words import clean
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.window import Window
 
 SCHEMA_VERSION = 1
@@ -21,6 +21,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "schema_version": SCHEMA_VERSION,
         **({"attention": list(options.attention)} if options.attention else {}),
         **_selection(report),
+        **_week(report),
         "host": clean(report.host),
         "drivers": [clean(version) for version in report.driver_versions],
         "window": _window(report.window, report.timezone),
@@ -54,6 +55,15 @@ def _selection(report: Report) -> dict[str, object]:
     return {"selection": {"kind": kind, "name": clean(whose.name), "median": median}}
 
 
+def _week(report: Report) -> dict[str, object]:
+    """The week that limits are held against, if there are any."""
+    week, zone = report.week, report.window.zone
+    if week is None:
+        return {}
+    share = value("share", week.observed_share)
+    return {"week": {"from": iso(week.start_ms, zone), "to": iso(week.end_ms, zone), "observed_share": share}}
+
+
 def _group_problems(report: Report) -> list[str]:
     return report.memberships.problems if report.memberships else []
 
@@ -65,7 +75,9 @@ def _with_cards(report: Report) -> str | None:
 
 
 def _section(module: ModuleType, report: Report) -> object:
-    return module.document(report) if hasattr(module, "document") else records(module.frame(report), module.COLUMNS)
+    if hasattr(module, "document"):
+        return module.document(report)
+    return records(module.frame(report), sections.columns_of(module, report))
 
 
 def _window(window: Window, timezone: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, State, 
 from gua_report.render.brief import build_brief_page
 from gua_report.render.page import build_page
 from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 
 BAR_CELLS, SMALL_BAR_CELLS = 60, 12
 ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})  # &#64;: nobody must be notified

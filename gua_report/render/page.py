@@ -12,7 +12,7 @@ from gua_report.render.attention import STALE_MS
 from gua_report.render.blocks import Section
 from gua_report.render.sections.episodes import unknown_now
 from gua_report.render.words import clean, count, moment, percent
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.window import show
 
 

@@ -9,7 +9,8 @@ from gua_report.config import Config
 from gua_report.render import GROUPS, NONE, Options
 from gua_report.render.attention import LONG_EPISODE, reasons
 from gua_report.render.html import render, render_empty
-from gua_report.summary.build import Report, build_report
+from gua_report.summary.build import build_report
+from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import Told
 from gua_report.summary.without_names import number_people, with_groups, without_names
 from gua_report.window import Window

@@ -23,7 +23,7 @@ from gua_report.render.blocks import (
 from gua_report.render.brief import build_brief_page
 from gua_report.render.page import build_page
 from gua_report.render.words import WEEKDAYS
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
 GLYPHS = {ACTIVE: "█", IDLE_HELD: "▓", TRULY_IDLE: "░", UNKNOWN: "·"}

@@ -13,7 +13,7 @@ Value: TypeAlias = "str | int | float | bool | None"
 
 # Decimal digits by the end of a column's name; the first match counts.
 DIGITS = {"share": 6, "hours": 4, "gpus": 4, "kwh": 4, "cost": 4, "seconds": 3, "mib": 1}
-BOOLEAN = ("ongoing", "meant_now")
+BOOLEAN = ("ongoing", "meant_now", "over_limit")
 WHOLE = ("index", "mig_index", "gpu_index", "pid", "people", "weekday", "hour")
 
 

@@ -1,20 +1,21 @@
-"""Building a report from the rollups of a window's days. Renderers need nothing else."""
+"""Building a report from the rollups of a window's days."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from gua_report.config import RECLAIM_AFTER, Config
 from gua_report.console.spelling import span_of_days
+from gua_report.limits import WEEK_MS, Week, week_before
 from gua_report.machine.notes import find_notes
-from gua_report.people.containers import find_people, spell
-from gua_report.people.groups import Memberships, find_memberships
+from gua_report.people.containers import find_people
+from gua_report.people.groups import find_memberships
 from gua_report.rollups.hourly_sums import Rollup
 from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
@@ -23,99 +24,28 @@ from gua_report.summary.groups import sum_groups
 from gua_report.summary.intervals import overlap
 from gua_report.summary.meant import Moment, find_meant, meant_card_hours, meant_gpu_hours, with_meant
 from gua_report.summary.named_frames import name_containers
-from gua_report.summary.newest_failed import NewestFailed, NewestTick, look_at_newest
+from gua_report.summary.newest_failed import NewestTick, look_at_newest
 from gua_report.summary.no_report import never_saw_cards, nothing, unreadable
 from gua_report.summary.now import read_now, with_beginnings
 from gua_report.summary.over_time import over_time
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.reclaim import CURVE_MS, freed_gpu_hours
+from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
+from gua_report.summary.week import WeekHours, groups_and_limits, people_and_limits, read_week
 from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
-from gua_report.window import Window, midnight_ms, show, zone_name
-from gua_sample.containers import Container
+from gua_report.window import Window, midnight_ms, zone_name
 from gua_sample.errors import CorruptPartition, GuaError, NothingToReport
 from gua_sample.partition_names import day_of
-from gua_sample.policy import IDLE_HELD, Policy
+from gua_sample.policy import IDLE_HELD
 from gua_sample.settings import duration_ms
-
-if TYPE_CHECKING:
-    from gua_report.summary.selection import Selection
 
 # `gua rollup` may remove partitions that a report is about to read: then the report starts again.
 ATTEMPTS = 5
 # The window before is compared with if at least this share of it was observed.
 LEAST_OBSERVED_BEFORE = 0.9
 RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
-
-
-@dataclass(frozen=True, repr=False)
-class Report:
-    """A report. Each frame has one row per item that it is named after; docs/notebooks.md describes the columns."""
-
-    host: str
-    driver_versions: list[str]
-    requested: Window
-    window: Window  # starts no earlier than the oldest sample
-    timezone: str
-    newest_ms: int  # the newest tick of all, in the window or not
-    policy: Policy
-    config: Config
-    headline: pd.DataFrame  # by state: share, gpu_hours
-    before: pd.DataFrame | None  # the headline of the window before, if enough of that was observed
-    before_observed_share: float  # of the window before
-    capacity: pd.DataFrame  # by state: gpu_hours, equivalent_gpus, energy_kwh, cost
-    unpartitioned: pd.DataFrame  # by physical card with MIG on: what no instance covers, which is in none of the states
-    energy_known_share: float | None
-    reclaim: pd.DataFrame  # after_seconds, freed_gpu_hours
-    gpus: pd.DataFrame
-    identities: pd.DataFrame
-    heatmap: pd.DataFrame
-    timeline: pd.DataFrame  # by card and cell: seconds in each state
-    timeline_holders: pd.DataFrame  # by card, cell and identity
-    timeline_cell_seconds: float
-    trend: pd.DataFrame  # by hour, day, week or month, as the window is long
-    identity_days: pd.DataFrame
-    reclaim_curve: pd.DataFrame  # as reclaim, for many times
-    episodes: pd.DataFrame
-    gaps: pd.DataFrame
-    coverage_share: float
-    observed_seconds: float
-    from_ticks_seconds: float
-    from_rollups_seconds: float
-    warnings: list[str]  # partitions that were skipped
-    notes: list[str] = field(default_factory=list)  # figures that are not exact, and why
-    reservations: pd.DataFrame | None = None  # None: no source of them is configured
-    reservation_problems: list[str] = field(default_factory=list)
-    newest_failed: NewestFailed | None = None  # None: the newest tick saw cards
-    unknown_now: list[str] = field(default_factory=list)  # uuids of cards whose state the newest tick does not tell
-    instant_only: list[str] = field(default_factory=list)  # uuids of cards that were read at instants alone
-    containers: dict[str, Container] = field(default_factory=dict)  # by identity: those that are known
-    people_problems: list[str] = field(default_factory=list)  # names that are missing, and why
-    meant_gpu_hours: float = 0.0  # idle-held hours of cards on which all that is held is meant
-    now: pd.DataFrame | None = None  # by process, at the tick that tells who holds what; None: no tick does
-    groups: pd.DataFrame | None = None  # None: no groups are configured
-    memberships: Memberships | None = None
-    selection: Selection | None = None  # None: the report is of everybody
-
-    @property
-    def named_frames(self) -> dict[str, pd.DataFrame]:
-        """The frames that name people, by the name of their field."""
-        fields = ("identities", "identity_days", "timeline_holders", "episodes", "now", "reservations")
-        return {name: frame for name in fields if (frame := getattr(self, name)) is not None}
-
-    @property
-    def knows_now(self) -> bool:
-        """Whether it is known who holds what at the newest tick."""
-        return self.newest_failed is None or self.newest_failed.is_near
-
-    def who(self, identity: str) -> str:
-        """The name that people are shown for an identity of the report, not clean: `ada? (docker: train-resnet)`."""
-        return spell(identity, self.containers.get(identity))
-
-    def __repr__(self) -> str:
-        start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
-        return f"<Report of {self.host}, {start} to {end} {self.timezone}>"
 
 
 class Request(NamedTuple):
@@ -189,13 +119,28 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
         facts, people = tables.last_facts(sums.card_facts), report.identities["identity"].tolist()
         hours, problems = reserved_hours(scope, request.told, facts, people)
         report = replace(report, reservations=hours, reservation_problems=problems)
+    if request.config.limits.are_set:
+        report = _with_limits(report, scope, min(outermost_ms), _moment(window, newest))
     return _with_groups(report, sums) if request.config.groups else report
+
+
+def _with_limits(report: Report, scope: Scope, first_ms: int, moment: Moment) -> Report:
+    start_ms, end_ms = week_before(report.window.end_ms)
+    if report.requested.start_ms == start_ms:  # the window is the week
+        week = Week(start_ms, end_ms, report.observed_seconds * 1000 / WEEK_MS)
+        found = WeekHours(week, report.identities)
+    else:
+        found = read_week(scope, first_ms, moment)
+    return replace(report, week=found.week, limits=people_and_limits(found, report.config))
 
 
 def _with_groups(report: Report, sums: Rollup) -> Report:
     names = dict.fromkeys(who for frame in report.named_frames.values() for who in frame["identity"].tolist())
     memberships = find_memberships(report.config.groups, names, report.config.people)
-    return replace(report, memberships=memberships, groups=sum_groups(sums, memberships, report.config))
+    report = replace(report, memberships=memberships, groups=sum_groups(sums, memberships, report.config))
+    if report.week is None or report.limits is None:
+        return report
+    return replace(report, group_limits=groups_and_limits(report.limits, memberships, report.config, report.week))
 
 
 def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
@@ -228,7 +173,7 @@ def _add_up(
         now = read_now(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     notes = find_notes(config, gathered.episodes["identity"].unique().tolist())
-    moment = Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0))
+    moment = _moment(window, newest)
     meant = find_meant(gathered.episodes, notes, moment)
     meant_hours = meant_gpu_hours(scope._replace(plan=plan), identities, gathered.episodes, meant)
     episodes = tables.episodes(with_meant(gathered.episodes, meant, moment), window, newest.seen_ms, facts)
@@ -271,6 +216,10 @@ def _add_up(
         meant_gpu_hours=min(meant_on_cards, float(headline["gpu_hours"][IDLE_HELD])),
         now=with_beginnings(now.processes, episodes) if now else None,
     )
+
+
+def _moment(window: Window, newest: NewestTick) -> Moment:
+    return Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0))
 
 
 def _observed_ms(gaps: pd.DataFrame, window: Window) -> int:

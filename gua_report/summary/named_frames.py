@@ -11,7 +11,7 @@ from gua_report.people.containers import COLUMNS, People, tell
 from gua_sample.containers import Container
 
 if TYPE_CHECKING:
-    from gua_report.summary.build import Report
+    from gua_report.summary.report import Report
 
 
 def name_containers(report: Report, people: People) -> Report:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from gua_report.people.identities import is_person
 from gua_report.people.wanted import Wanted
-from gua_report.summary.build import Report
 from gua_report.summary.no_report import spell_window
+from gua_report.summary.report import Report
 from gua_sample.console import plural
 from gua_sample.errors import GuaError, NothingToReport
 
@@ -39,22 +39,27 @@ def select(report: Report, wanted: Wanted) -> Report:
     is_group = wanted.people is None
     people = _find_members(report, wanted.name) if wanted.people is None else list(wanted.people)
     frames = {name: frame[frame["identity"].isin(people)] for name, frame in report.named_frames.items()}
-    if not any(map(len, frames.values())):
+    if not any(len(frame) for name, frame in frames.items() if name != "limits"):  # those are not of the window
         who = f"nobody of the group {wanted.name!r}" if is_group else f"nobody of the name {wanted.name!r}"
         raise NothingToReport(f"{who} was seen {spell_window(report.window)}: give a longer --since, or another name")
-    groups, members = report.groups, report.memberships
+    members = report.memberships
     median = None if is_group else _find_median(report.identities, people)
     if members is not None:
         members = members._replace(of={who: members.of[who] for who in people if who in members.of}, problems=[])
     return replace(
         report,
         **{name: frame.reset_index(drop=True) for name, frame in frames.items()},  # type: ignore[arg-type]
-        groups=groups[groups["group"] == wanted.name] if groups is not None and is_group else None,
+        groups=_row_of(report.groups, wanted.name) if is_group else None,
+        group_limits=_row_of(report.group_limits, wanted.name) if is_group else None,
         memberships=members,
         containers={who: one for who, one in report.containers.items() if who in people},
         reservation_problems=count_problems(report),
         selection=Selection(wanted.name, is_group, wanted.is_reader, median),
     )
+
+
+def _row_of(groups: pd.DataFrame | None, name: str) -> pd.DataFrame | None:
+    return None if groups is None else groups[groups["group"] == name]
 
 
 def _find_members(report: Report, group: str) -> list[str]:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from gua_report.people.groups import NO_GROUP, Memberships
 from gua_report.people.identities import NOBODY
-from gua_report.summary.build import Report
 from gua_report.summary.named_frames import add_columns
+from gua_report.summary.report import Report
 from gua_report.summary.selection import count_problems
 from gua_report.summary.tables import IDENTITY_COLUMNS, sort_identities
 
@@ -38,10 +38,13 @@ def without_names(report: Report, names: Mapping[str, str]) -> Report:
     for field in frames.keys() & {"episodes", "now"}:
         frames[field] = frames[field].assign(pid=None, command=None)
     frames["episodes"] = frames["episodes"].assign(slurm_job=None, meant_reason=None)
+    frames["limits"] = None  # a limit of one's own tells who one is
     frames |= {field: add_columns(frames[field], {}) for field in ("identities", "episodes")}
     return replace(
         report,
         **frames,
+        week=None,
+        group_limits=None,
         groups=None,
         memberships=None,
         warnings=[TELLING.sub("...", text) for text in report.warnings],

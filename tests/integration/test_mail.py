@@ -245,7 +245,8 @@ def test_a_person_at_a_terminal_is_told_and_cron_is_not(
     monkeypatch.setattr("gua_report.console.terminal.is_terminal", lambda _: True)
     shown = f"{host()}: 0 % idle-held, none held now"
     assert gua_mail(outbox, clean, capfd).journal == f"sent to {ADMINISTRATOR}: {shown}\n"
-    assert gua_mail(outbox, clean, capfd, "--quiet-if-clean").journal == "nothing to act on: nothing is sent\n"
+    quiet = gua_mail(outbox, clean, capfd, "--quiet-if-clean")
+    assert quiet.journal == f"nothing to act on: nothing is sent to {ADMINISTRATOR}\n"
     failed = gua_mail(outbox, outbox / "nothing", capfd)
     assert failed.journal.endswith(
         f"error: {outbox}/nothing does not exist: give another --data-dir, or install gua first (sudo make install)\n"
@@ -256,7 +257,7 @@ def test_of_many_warnings_the_first_are_mailed_and_the_others_counted(
     clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = ["subject", "text\n", "<p>", [f"skipped: {number}" for number in range(1000)], False]
-    monkeypatch.setattr("gua_report.render.mail.make_mail", lambda _: parts)
+    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [parts, {}])
     body = gua_mail(outbox, clean, capfd).body
     assert body.startswith("text\n\nWarning: skipped: 0\nWarning: skipped: 1\n")
     assert "\nWarning: skipped: 9\nand 990 more warnings\n\n-- \n" in body
@@ -340,7 +341,7 @@ def test_a_bug_is_mailed_too(
 def test_nonsense_from_the_child_that_reads_is_mailed_as_a_failure(
     sent: object, outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gua_report.render.mail.make_mail", lambda _: sent)
+    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [sent, {}])
     got = gua_mail(outbox, clean, capfd)
     assert (got.status, got.journal) == (1, "")
     assert "sends nonsense" in got.body
@@ -350,7 +351,7 @@ def test_what_a_child_sends_that_somebody_has_taken_control_of_adds_no_header(
     outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = ["lab\r\nBcc: eve@evil.example", "\x1b[2J\r\n.\r\n\ud800", "<p>\ud800", ["\nBcc: x"], False]
-    monkeypatch.setattr("gua_report.render.mail.make_mail", lambda _: parts)
+    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [parts, {}])
     sent = gua_mail(outbox, clean, capfd)
     assert (sent.status, sent.journal, sent.recipients) == (0, "", [ADMINISTRATOR])
     assert sent.subject == r"lab\r\nBcc: eve@evil.example"

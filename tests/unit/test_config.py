@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gua_report import config
-from gua_report.config import Config, Containers, Mail, Notes, Reservations, Retention, load_config
+from gua_report.config import Config, Containers, Limit, Limits, Mail, Notes, Reservations, Retention, load_config
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -73,6 +73,13 @@ def test_every_key_is_read(load: Load) -> None:
         "Bob Müller" = "bob@elsewhere.example"
         [mail.groups]
         vision = "head.of.vision@lab.example"
+        [limits.everyone]
+        idle_held_hours = 20
+        gpu_hours = 100.5
+        [limits.people."Bob Müller"]
+        idle_held_hours = 40
+        [limits.groups.vision]
+        gpu_hours = 500
         """
     ) == Config(
         Policy(5.0, 200.5, 2048.0),
@@ -97,6 +104,7 @@ def test_every_key_is_read(load: Load) -> None:
             {"Bob Müller": "bob@elsewhere.example"},
             {"vision": "head.of.vision@lab.example"},
         ),
+        Limits(Limit(20, 100.5), {"Bob Müller": Limit(40)}, {"vision": Limit(gpu_hours=500)}),
     )
 
 
@@ -104,6 +112,7 @@ def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
     assert load("") == DEFAULTS
     assert load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n") == DEFAULTS
     assert load("[mail]\n[mail.addresses]\n[mail.groups]\n") == DEFAULTS
+    assert load("[limits]\n[limits.people]\n[limits.groups]\n") == DEFAULTS
     assert load("policy.process_memory_mib = 0") == DEFAULTS._replace(policy=DEFAULT._replace(process_memory_mib=0.0))
 
 
@@ -218,6 +227,17 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
         ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\nsmtp_user = 'gua'", ["'smtp_user' but no 'password_file'"]),
         ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\npassword_file = '/p'", ["'password_file' but no 'smtp_user'"]),
         ("[mail]\nsmtp_user = 'gua'\npassword_file = '/p'", ["[mail] has 'smtp_user' but no 'smtp': add it"]),
+        ("[mail.groups]\nvision = 'a@b'", ["'vision' in [mail.groups] is no group: add it to [groups]"]),
+        ("[groups]\nv = []\n[limits.groups.vision]\ngpu_hours = 1", ["'vision' in [limits.groups] is no group"]),
+        ("[limits]\neveryone = 20", ["'everyone' = 20 in [limits]", "a table with idle_held_hours, gpu_hours or both"]),
+        ("[limits.everyone]", ["'everyone' = {} in [limits]", "a table with idle_held_hours"]),
+        ("[limits.everyone]\ngpu_hours = 0", ["{'gpu_hours': 0}", "a number of GPU-hours a week above 0"]),
+        ("[limits.everyone]\ngpu_hours = true", ["{'gpu_hours': True}", "a number of GPU-hours"]),
+        ("[limits.everyone]\ngpu_hours = nan", ["{'gpu_hours': nan}", "a number of GPU-hours"]),
+        ("[limits.people.ada]\nhours = 1", ["'ada' = {'hours': 1} in [limits.people]", "a table with idle_held_hours"]),
+        ("[limits.people]\nada = 20", ["'ada' = 20 in [limits.people]", "a table with idle_held_hours"]),
+        ("[limits.ada]\ngpu_hours = 1", ["unknown key in [limits], 'ada'", "expected one of everyone, people, groups"]),
+        ("[limits]\ngroups = 'x'", ["limits.groups = 'x'", "expected a table, [limits.groups]"]),
     ],
 )
 def test_a_wrong_value_names_itself_and_what_was_expected(load: Load, text: str, said: list[str]) -> None:

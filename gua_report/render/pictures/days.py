@@ -9,9 +9,9 @@ from gua_report.render.pictures.bar_chart import Bars, Series, bar_chart
 from gua_report.render.pictures.scene import UNOBSERVED, Scene, Span
 from gua_report.render.pictures.time_axis import UNIT_NAMES, spell_span, time_axis
 from gua_report.render.words import amount, clean, short
-from gua_report.summary.build import Report
 from gua_report.summary.cells import choose_cell_ms, find_edges, observed_ms
 from gua_report.summary.over_time import CELLS_MS, MOST_DAYS
+from gua_report.summary.report import Report
 from gua_sample.policy import IDLE_HELD
 
 HELD = "idle_held_gpu_hours"

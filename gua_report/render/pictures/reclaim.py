@@ -6,7 +6,7 @@ from gua_report.console.spelling import duration
 from gua_report.render.blocks import Picture
 from gua_report.render.pictures.bar_chart import Bars, Series, bar_chart
 from gua_report.render.pictures.scene import Axis, Scene, Span
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.policy import IDLE_HELD
 
 MARKED_SECONDS = (0, 600, 1800, 5400, 14_400, 43_200)  # others have no text on the axis

@@ -12,8 +12,8 @@ from gua_report.render.blocks import Row as TableRow
 from gua_report.render.pictures.scene import UNOBSERVED, Cell, Row, Scene, Span
 from gua_report.render.pictures.time_axis import UNIT_NAMES, TimeAxis, spell_span, time_axis
 from gua_report.render.words import amount, clean, gpu, number, percent
-from gua_report.summary.build import Report
 from gua_report.summary.cells import MINUTE_MS
+from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 

@@ -7,9 +7,9 @@ from gua_report.render.blocks import Row as TableRow
 from gua_report.render.pictures.scene import UNOBSERVED, Cell, Row, Scene
 from gua_report.render.pictures.time_axis import UNIT_NAMES, TimeAxis, spell_span, time_axis
 from gua_report.render.words import amount, percent
-from gua_report.summary.build import Report
 from gua_report.summary.cells import choose_cell_ms
 from gua_report.summary.over_time import CELLS_MS, MOST_BARS
+from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
 from gua_sample.policy import IDLE_HELD
 

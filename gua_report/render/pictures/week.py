@@ -6,7 +6,7 @@ from gua_report.render.blocks import Picture
 from gua_report.render.pictures.bar_chart import Bars, Series, bar_chart
 from gua_report.render.pictures.scene import UNOBSERVED, Axis, Scene, Span
 from gua_report.render.words import WEEKDAYS, is_missing, percent, short
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE
 
 AXIS = Axis(0, 24, [(hour, f"{hour:02}") for hour in range(0, 24, 3)])

@@ -10,7 +10,7 @@ from gua_report.render.blocks import STATE, Block, Column, Section, Table, figur
 from gua_report.render.pictures.reclaim import reclaim_picture
 from gua_report.render.values import by_state, records, value
 from gua_report.render.words import amount, clean, gpu, is_missing, number, percent
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.policy import IDLE_HELD, UNPARTITIONED
 
 COLUMNS = ["state", "gpu_hours", "equivalent_gpus", "energy_kwh", "cost", "currency"]

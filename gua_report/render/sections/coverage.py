@@ -10,7 +10,7 @@ from gua_report.render.blocks import Block, Column, Section, Table, figure, labe
 from gua_report.render.sections.gpus import names_of
 from gua_report.render.values import iso, records, value
 from gua_report.render.words import clean, count, is_missing, moment, percent
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 
 COLUMNS = ["from", "to", "seconds", "kind"]
 

@@ -12,7 +12,7 @@ from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Row, Section, Table, figure, label, people_of
 from gua_report.render.values import iso
 from gua_report.render.words import clean, gib, gpu, is_missing, moment, number
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 
 COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start", "end", "seconds"]
 COLUMNS += ["peak_memory_mib", "ongoing", *CONTAINER_COLUMNS]

@@ -9,7 +9,7 @@ from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Column, Section, 
 from gua_report.render.sections.capacity import currency_of
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, percent
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.policy import STATES
 
 CARD = ["uuid", "index", "mig_index", "name", "gpu_hours"]

@@ -7,29 +7,36 @@ import pandas as pd
 from gua_report.people.groups import NO_GROUP
 from gua_report.render import Options
 from gua_report.render.blocks import Block, Column, Section, Table, bar_of, figure, label
+from gua_report.render.limits import add_limits, caption_of, columns_with, limit_column
 from gua_report.render.sections.capacity import currency_of
 from gua_report.render.sections.identities import ACTIVE_HOURS, COST, HELD_HOURS, UNKNOWN_HOURS, hours_of
 from gua_report.render.values import records
 from gua_report.render.words import MISSING, clean, is_missing, number, percent
-from gua_report.summary.build import Report
 from gua_report.summary.groups import GROUP_COLUMNS as COLUMNS
+from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
 NAME, TITLE = "groups", "Groups, by idle-held GPU-hours"
 
 
 def frame(report: Report) -> pd.DataFrame:
-    return pd.DataFrame(columns=COLUMNS) if report.groups is None else report.groups
+    if report.groups is None:
+        return pd.DataFrame(columns=COLUMNS)
+    return add_limits(report.groups, report.group_limits)
+
+
+def columns(report: Report) -> list[str]:
+    return columns_with(COLUMNS, report.group_limits)
 
 
 def document(report: Report) -> list[dict[str, object]] | None:
-    return None if report.groups is None else [dict(row) for row in records(report.groups, COLUMNS)]
+    return None if report.groups is None else [dict(row) for row in records(frame(report), columns(report))]
 
 
 def show(report: Report, options: Options) -> list[Section]:
     """The section; if no groups are configured, only when it was requested explicitly."""
-    found, members = report.groups, report.memberships
-    if found is None or members is None:
+    found, members = frame(report), report.memberships
+    if report.groups is None or members is None:
         if options.is_whole:
             return []
         return [Section(NAME, TITLE, "None are configured: see [groups] in gua.toml.", [])]
@@ -43,12 +50,12 @@ def show(report: Report, options: Options) -> list[Section]:
         people = "1 person is" if several == 1 else f"{several:,} people are"
         blocks.append(f"{people} in more than one group: who is in two counts in both.")
     blocks += [f"Warning: {clean(problem)}" for problem in members.problems]
-    return [Section(NAME, TITLE, _caption(report), blocks)]
+    return [Section(NAME, TITLE, _caption(report, found), blocks)]
 
 
 def _columns(report: Report, found: pd.DataFrame) -> list[Column]:
     longest = float(found["gpu_hours"].max())
-    columns = [
+    shown_columns = [
         label("group", "group"),
         figure("people", "people", lambda value: MISSING if is_missing(value) else f"{int(value):,}"),
         Column("", lambda row: bar_of(hours_of(row), longest), may_go=True),
@@ -56,14 +63,14 @@ def _columns(report: Report, found: pd.DataFrame) -> list[Column]:
         figure(ACTIVE, ACTIVE_HOURS),
     ]
     if (found[UNKNOWN_HOURS] > 0).any():
-        columns.append(figure(UNKNOWN, UNKNOWN_HOURS))
-    columns += [figure("share", "idle_held_share", percent), figure("kWh", "energy_kwh")]
+        shown_columns.append(figure(UNKNOWN, UNKNOWN_HOURS))
+    shown_columns += [figure("share", "idle_held_share", percent), figure("kWh", "energy_kwh")]
     if priced := currency_of(report):
-        columns.append(figure(priced, COST))
-    return columns
+        shown_columns.append(figure(priced, COST))
+    return shown_columns + limit_column(report, found)
 
 
-def _caption(report: Report) -> str:
+def _caption(report: Report, found: pd.DataFrame) -> str:
     held = number(report.policy.process_memory_mib)
     parts = [
         f"GPU-hours of those in it, on any card, a shared one in full; idle-held: over {held} MiB and no work done",
@@ -73,4 +80,4 @@ def _caption(report: Report) -> str:
     if currency := currency_of(report):
         energy = " and their energy" if report.config.price_per_kwh is not None else ""
         parts.append(f"{currency}: of idle-held hours{energy}")
-    return "; ".join(parts) + "."
+    return "; ".join(parts) + caption_of(report, found) + "."

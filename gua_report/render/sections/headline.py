@@ -13,7 +13,7 @@ from gua_report.render.sections.episodes import table_of_episodes, table_of_mean
 from gua_report.render.sections.gpus import names_of, no_card
 from gua_report.render.values import Value, by_state, value
 from gua_report.render.words import amount, clean, is_missing, moment, number, percent, points
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN, Policy
 
 COLUMNS = ["state", "share", "gpu_hours", "change_share"]

@@ -8,7 +8,7 @@ from gua_report.render import Options
 from gua_report.render.blocks import Block, Heatmap, Section
 from gua_report.render.pictures.week import week_pictures
 from gua_report.render.words import clean, is_missing, number
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 
 COLUMNS = ["weekday", "hour", "active_share", "free_gpus"]
 

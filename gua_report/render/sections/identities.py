@@ -8,10 +8,11 @@ from gua_report.people.containers import COLUMNS as CONTAINER_COLUMNS
 from gua_report.people.identities import UNATTRIBUTED
 from gua_report.render import Options
 from gua_report.render.blocks import Bar, Block, Column, Row, Section, Table, bar_of, figure, people_of
+from gua_report.render.limits import add_limits, caption_of, columns_with, limit_column, tell_limits
 from gua_report.render.pictures.people import people_picture
 from gua_report.render.sections.capacity import currency_of
 from gua_report.render.words import amount, clean, is_missing, number, percent, points
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.summary.tables import IDENTITY_COLUMNS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
@@ -21,15 +22,19 @@ COST, MEANT_HOURS = "idle_held_cost", "meant_gpu_hours"
 
 
 def frame(report: Report) -> pd.DataFrame:
-    return report.identities
+    return add_limits(report.identities, report.limits)
+
+
+def columns(report: Report) -> list[str]:
+    return columns_with(COLUMNS, report.limits)
 
 
 def show(report: Report, options: Options) -> list[Section]:
-    found, policy = report.identities, report.policy
+    found, policy = frame(report), report.policy
     sums = [ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS]
     # One scale for all, that of the longest bar; what stands for several people has none.
     longest = float(found.head(options.top)[sums].sum(axis=1).max()) if len(found) else 0.0
-    columns = [
+    shown_columns = [
         people_of(report),
         *([] if options.pictures else [Column("", lambda row: _bar(row, longest), may_go=True)]),
         figure(IDLE_HELD, HELD_HOURS),
@@ -37,28 +42,29 @@ def show(report: Report, options: Options) -> list[Section]:
     ]
     meant = ""
     if (found[MEANT_HOURS] > 0).any():
-        columns.insert(-1, figure("meant", MEANT_HOURS))
+        shown_columns.insert(-1, figure("meant", MEANT_HOURS))
         meant = "; meant: of idle-held, on purpose by a note, or exempt"
         sums.append(MEANT_HOURS)
     if (found[UNKNOWN_HOURS] > 0).any():
-        columns.append(figure(UNKNOWN, UNKNOWN_HOURS))
-    columns.append(Column("idle-held share", _held_share, right=True))
+        shown_columns.append(figure(UNKNOWN, UNKNOWN_HOURS))
+    shown_columns.append(Column("idle-held share", _held_share, right=True))
     cost = ""
     if found[COST].notna().any():
-        columns.append(figure(currency_of(report) or "", COST))
+        shown_columns.append(figure(currency_of(report) or "", COST))
         cost = f"; {currency_of(report)}: of idle-held hours, without energy"
         sums.append(COST)
+    shown_columns += limit_column(report, found)
     rows = top_and_rest(found, options.top, sums)
-    blocks: list[Block] = [Table(columns, rows)] if rows else ["Nobody was seen using a card."]
+    blocks: list[Block] = [Table(shown_columns, rows)] if rows else ["Nobody was seen using a card."]
     if options.pictures and rows:
         shown = [{**row, "identity": clean(report.who(row["identity"]))} for row in rows[: options.top]]
         blocks.insert(0, people_picture(shown))
     if (found["identity"] == UNATTRIBUTED).any():
         hidden = number(policy.unattributed_memory_mib)
         blocks.append(f"{UNATTRIBUTED}: over {hidden} MiB in use that no process shows.")
-    blocks += _compare(report)
+    blocks += [*_compare(report), *tell_limits(report)]
     held = f"Idle-held: over {number(policy.process_memory_mib)} MiB and no work done"
-    caption = f"GPU-hours on all cards; a shared one counts for each. {held}{meant}{cost}."
+    caption = f"GPU-hours on all cards; a shared one counts for each. {held}{meant}{cost}{caption_of(report, found)}."
     whose = report.selection
     one = whose.name if whose and not whose.is_group else None
     title = f"§4 Hours of {clean(one)}" if one else "§4 Top identities, by idle-held GPU-hours"

@@ -13,9 +13,9 @@ from gua_report.render.pictures.time_axis import UNIT_NAMES, spell_span
 from gua_report.render.sections.identities import ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS, hours_of
 from gua_report.render.sections.timeline import with_times
 from gua_report.render.words import clean
-from gua_report.summary.build import Report
 from gua_report.summary.cells import choose_cell_ms, find_edges, observed_ms
 from gua_report.summary.over_time import CELLS_MS, MOST_DAYS
+from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
 HOURS = [ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS]

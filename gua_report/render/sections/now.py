@@ -11,8 +11,8 @@ from gua_report.render.sections.episodes import unknown_now
 from gua_report.render.sections.gpus import names_of
 from gua_report.render.values import iso, records
 from gua_report.render.words import clean, gib, gpu, is_missing, moment
-from gua_report.summary.build import Report
 from gua_report.summary.now import NOW_COLUMNS
+from gua_report.summary.report import Report
 from gua_sample.held_words import spell_since, tell_held
 from gua_sample.policy import IDLE_HELD
 

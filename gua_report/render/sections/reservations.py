@@ -9,7 +9,7 @@ from gua_report.render.blocks import Block, Column, Row, Section, Table, figure,
 from gua_report.render.sections.identities import top_and_rest
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, number, percent
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS as COLUMNS
 from gua_report.summary.reserved_hours import SUMS
 

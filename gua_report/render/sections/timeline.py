@@ -9,7 +9,7 @@ from gua_report.render.blocks import Block, Section
 from gua_report.render.pictures.timeline import timeline_picture
 from gua_report.render.values import Value, iso, records, value
 from gua_report.render.words import clean
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 
 SECONDS = ["active_seconds", "idle_held_seconds", "truly_idle_seconds", "unknown_seconds"]
 COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "start", "end", *SECONDS]

@@ -9,7 +9,7 @@ from gua_report.render.blocks import Section
 from gua_report.render.pictures.trend import trend_picture
 from gua_report.render.sections.timeline import with_times
 from gua_report.render.words import clean
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 
 HOURS = ["active_gpu_hours", "idle_held_gpu_hours", "truly_idle_gpu_hours", "unknown_gpu_hours"]
 COLUMNS = ["start", "end", "observed_seconds", *HOURS]

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gua_report.live import text
-from gua_report.live.cards_now import CardSeen, Since, find_lasting, see_card
+from gua_report.live.cards_now import CardSeen, Since, see_card
 from gua_report.live.json import process
 from gua_report.live.last_tick import fill_in, read_recent
+from gua_report.live.observer import find_lasting
 from gua_report.ticks.newest import list_history
 from gua_report.ticks.open_partition import open_partition
 from gua_sample import look_back as looking

@@ -10,7 +10,7 @@ import pytest
 from gua_report.console.fitting import columns
 from gua_report.render import Options, renderer
 from gua_report.render.attention import reasons
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
 from tests.reports import END_MS, empty_report, episode_frame, identity_frame, small_report
 

@@ -28,8 +28,8 @@ from gua_report.render import FORMATS, OF_PEOPLE, SECTIONS, Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.blocks import spread
 from gua_report.render.words import amount, percent, points
-from gua_report.summary.build import Report
 from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, STATES

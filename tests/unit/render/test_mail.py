@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gua_report.render import mail
-from gua_report.render.mail import MailRequest, make_mail, subject_of
-from gua_report.summary.build import Report, build_report
+from gua_report.render.mail import MailRequest, make_mails, subject_of
+from gua_report.summary.build import build_report
 from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.report import Report
 from gua_sample.records import Tick
 from tests.lab import (
     CONFIG,
@@ -124,7 +125,7 @@ def test_text_page_and_subject_are_of_one_report(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(mail, "build_report", build)
     write(tmp_path, [*minutes(0, 120, held(), interval_ms=MINUTE_MS)])
     asked = MailRequest(str(tmp_path), CONFIG, window(MONDAY_MS, MONDAY_MS + 2 * HOUR_MS), HOUR_MS, None)
-    made = make_mail(asked)
+    made = make_mails(asked).administrator
     assert len(built) == 1
     assert made.subject.endswith(": 100 % idle-held, 1 held now")
     assert made.text.startswith("To act on: 1 idle-held episode of 1h or more (alice 2h)\n")
@@ -132,7 +133,7 @@ def test_text_page_and_subject_are_of_one_report(tmp_path: Path, monkeypatch: py
     assert "<!DOCTYPE html>" in made.page
     assert "To act on: 1 idle-held episode" in made.page
     assert (made.warnings, made.is_clean) == ([], False)
-    assert make_mail(asked._replace(longest_ms=3 * HOUR_MS)).is_clean
+    assert make_mails(asked._replace(longest_ms=3 * HOUR_MS)).administrator.is_clean
 
 
 def test_what_is_not_known_now_is_not_counted() -> None:

@@ -15,7 +15,7 @@ import pytest
 from gua_report.render import FORMATS, Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.csv import FORMULA
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.summary.without_names import number_people, without_names
 from gua_report.window import HOUR_MS
 from tests.reports import END_MS, NAN, episode_frame, meant_report, small_report

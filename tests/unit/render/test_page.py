@@ -12,7 +12,7 @@ from gua_report.render.attention import reasons
 from gua_report.render.blocks import SHOWN_STATES
 from gua_report.render.html import fragment
 from gua_report.render.style import PAGE_STYLE
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
 from gua_sample.policy import ACTIVE, STATES, TRULY_IDLE
 from tests.odd_reports import CARDS, ODD_REPORTS, PEOPLE

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gua_report.commands import demo
 from gua_report.render import Options, renderer
 from gua_report.render.pictures.drawing import GAP_PX, LABEL_PX, NUMBER_PX
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES
 from gua_sample.simulate_plan import EXAMPLE_END_MS

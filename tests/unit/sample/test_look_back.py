@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gua_report.live.cards_now import find_lasting
+from gua_report.live.observer import find_lasting
 from gua_sample import look_back as looking
 from gua_sample import past_ticks
 from gua_sample.idleness import NOTHING, Carried, Key, Rules, Runs, follow_idle, runs_now, sight_of

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gua_report.config import Reservations
 from gua_report.render import Options, renderer
 from gua_report.reservations.reservation import Reservation
-from gua_report.summary.build import Report
+from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS, SUMS
 from gua_report.upkeep.nightly import Upkeep
 from gua_sample.policy import ACTIVE, IDLE_HELD
