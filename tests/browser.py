@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +77,9 @@ def running(folder: Path) -> Iterator[Browser]:
     for flag in (*FLAGS, f"--user-data-dir={folder}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    # Crash reports of Chromium are in the home folder, wherever its data are.
+    service = Service("/usr/bin/chromedriver", env={**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)})
+    driver = webdriver.Chrome(options=options, service=service)
     driver.set_script_timeout(SCRIPT_SECONDS)
     try:
         yield Browser(driver)

@@ -44,10 +44,12 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def reservations(tmp_path: Path) -> Path:
-    """A config with one, and with a group."""
+    """A config with one, with a group, and with limits."""
     (tmp_path / "reservations.csv").write_text("gpu,user,from,to,note\n0,ivo,2026-11-09,2026-11-10,\n")
     config = tmp_path / "gua.toml"
     config.write_text(f'[reservations]\nfile = "{tmp_path / "reservations.csv"}"\n[groups]\nus = ["ivo"]\n')
+    with config.open("a") as file:
+        file.write("[limits.everyone]\ngpu_hours = 100\n[limits.groups.us]\nidle_held_hours = 20\n")
     return config
 
 

@@ -83,7 +83,8 @@ def test_every_column_of_a_report_is_documented(history: Path, name: str) -> Non
 
 def test_every_plain_value_of_a_report_is_documented(history: Path) -> None:
     fields = {field.name for field in dataclasses.fields(notebook.report(**monday(history)))}
-    assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES, "reservations", "groups"})
+    if_configured = {"reservations", "groups", "limits", "group_limits"}
+    assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES} - if_configured)
 
 
 def test_every_column_of_the_reservations_is_documented(history: Path, tmp_path: Path) -> None:
@@ -104,6 +105,18 @@ def test_every_column_of_the_groups_is_documented(history: Path, tmp_path: Path)
     assert report.groups["group"].tolist() == ["us"]
     assert notebook.report(**monday(history)).groups is None
     assert "Groups, by idle-held GPU-hours" in report._repr_html_()
+
+
+def test_every_column_of_the_limits_is_documented(history: Path, tmp_path: Path) -> None:
+    groups = '[groups]\nus = ["alice"]\n[limits.groups.us]\ngpu_hours = 1\n'
+    (tmp_path / "gua.toml").write_text(groups + "[limits.everyone]\ngpu_hours = 1.5\n")
+    report = notebook.report(**monday(history), config=str(tmp_path / "gua.toml"))
+    assert report.limits is not None
+    assert names(report.limits) == documented("report.limits")
+    assert report.group_limits is not None
+    assert names(report.group_limits) == documented("report.group_limits")
+    assert report.group_limits["over_limit"].tolist() == [True]
+    assert "of limit" in report._repr_html_()
 
 
 @pytest.mark.parametrize("name", notebook.Frames._fields)

@@ -21,6 +21,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "schema_version": SCHEMA_VERSION,
         **({"attention": list(options.attention)} if options.attention else {}),
         **_selection(report),
+        **_week(report),
         "host": None if report.fleet else clean(report.host),
         **_fleet(report),
         "drivers": [clean(version) for version in report.driver_versions],
@@ -63,6 +64,15 @@ def _fleet(report: Report) -> dict[str, object]:
     missing, late = ([clean(host) for host in hosts] for hosts in (fleet.missing, fleet.late))
     hosts = {"expected": fleet.expected, "missing": missing, "late": late, "complete": fleet.is_complete}
     return {"fleet": {"folder": clean(fleet.folder), **hosts}}
+
+
+def _week(report: Report) -> dict[str, object]:
+    """The week that limits are held against, if there are any."""
+    week, zone = report.week, report.window.zone
+    if week is None:
+        return {}
+    share = value("share", week.observed_share)
+    return {"week": {"from": iso(week.start_ms, zone), "to": iso(week.end_ms, zone), "observed_share": share}}
 
 
 def _group_problems(report: Report) -> list[str]:

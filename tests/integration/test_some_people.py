@@ -53,6 +53,8 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f'"unit:{OTHERS}" = "{OTHERS}-7"\n[exempt]\n"unit:{OTHERS}" = "why"\n'  # a clash, which is told
         f'[groups]\nvision = ["ada", "zoe"]\nboth = ["ben", "box", "ada"]\nempty = ["zoe"]\n'
         f'{OTHERS} = ["{OTHERS}-1"]\n{OTHERS}2 = ["@{OTHERS}"]\nunknown = ["ada", "@no-such-group"]\n'
+        f"[limits.everyone]\ngpu_hours = 1\n[limits.people.{OTHERS}-1]\ngpu_hours = 2\n"
+        f"[limits.groups.{OTHERS}]\ngpu_hours = 1\n[limits.groups.vision]\ngpu_hours = 1\n"
     )
     return folder
 

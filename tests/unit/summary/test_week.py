@@ -60,7 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def by_name(report: Report) -> dict[str, dict[str, Any]]:
     assert report.limits is not None
-    return {str(row["identity"]): dict(row) for row in report.limits.to_dict("records")}
+    rows: list[dict[Any, Any]] = report.limits.to_dict("records")
+    return {row["identity"]: row for row in rows}
 
 
 def stands(report: Report) -> dict[str, tuple[float, object]]:
