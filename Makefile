@@ -98,7 +98,7 @@ truth: $(STAMP) ## how true the hours are: a week of which all is known; TRUTH=-
 	$(BIN)/python benchmarks/truth.py $(TRUTH)
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
-# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group INTERVAL=15s
+# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|fleet|none READERS=everyone|group INTERVAL=15s
 # CONTAINERS=yes|no (a root service asks Docker and podman for the names of containers; default no) PURGE=1.
 # As install.sh has the defaults, which differ for users, and make hands it what is set, nothing is repeated here.
 install: ## as root: sample this machine from now on; again to upgrade

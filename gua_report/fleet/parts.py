@@ -34,7 +34,7 @@ KEYS = {
     "drivers": 1,
     "notes": 1,
 }
-MOST_LISTED = 200  # episodes, and gaps: so many of a host and of all hosts
+MOST_LISTED = 100  # episodes, and gaps: so many of a host and of all hosts
 # The columns of episodes, with the types of their values; that of None may be missing too.
 EPISODE_COLUMNS = {
     "host": (str,),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from gua_report.fleet.parts import MOST_LISTED
 from gua_report.summary.report import Report
 from gua_sample.policy import STATES
 from tests.fleets import END_MS, HOSTS, START_MS, fleet_report, make_fleet
@@ -92,7 +93,7 @@ def test_episodes_are_the_hosts_longest_in_one_order(fleet: Report, own: dict[st
     ]
     rows.sort(key=lambda row: (not row[0], -row[1], *row[2:]))
     found = fleet.episodes[["ongoing", "seconds", "host", "gpu_uuid", "pid"]].itertuples(index=False, name=None)
-    assert [tuple(row) for row in found] == rows[:200]
+    assert [tuple(row) for row in found] == rows[:MOST_LISTED]
     assert fleet.fleet is not None
     assert fleet.fleet.episodes == len(rows)
 

@@ -311,6 +311,12 @@ def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypa
     assert "RecursionError" in str(found["bug"].problem)
 
 
+def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_children, "MOST_ANSWER_BYTES", 1000)
+    with pytest.raises(NothingToReport, match="more people and cards than any host"):
+        fleet_report(make_fleet(tmp_path, "small"))
+
+
 def nonsense(value: Any, kind: type) -> Any:
     """An executor whose children send this in place of what they found."""
 
