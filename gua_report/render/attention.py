@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gua_report.console.spelling import duration, first_of
 from gua_report.window import LEAST_COVERAGE as LEAST_COVERAGE
@@ -33,7 +33,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     # Imported here because it loads pandas, and --help needs the constants above.
     from gua_report.render.limits import find_over
     from gua_report.render.sections.episodes import unknown_now
-    from gua_report.render.words import clean, count, moment, percent
+    from gua_report.render.words import card, clean, count, moment, percent
 
     found = _about_hosts(report)
     if unknown := unknown_now(report):
@@ -65,7 +65,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     dark = report.gpus[report.gpus["unknown_share"] > MOST_UNKNOWN]
     if len(dark):
         worst = dark.sort_values("unknown_share", ascending=False, kind="stable").to_dict("records")
-        cards = [f"{_card(row)} {percent(row['unknown_share'])}" for row in worst]
+        cards = [f"{card(row)} {percent(row['unknown_share'])}" for row in worst]
         found.append(f"{count(len(dark), 'card')} unknown for over {MOST_UNKNOWN:.0%} of the time{_named(cards)}")
     if report.warnings:  # one for each skipped partition
         found.append(f"{count(len(report.warnings), 'partition')} not readable")
@@ -88,12 +88,6 @@ def _about_hosts(report: Report) -> list[str]:
     if rest := sorted(left_out - {*fleet.missing, *fleet.late}):
         found.append(f"not all of {count(len(rest), 'host')} could be used{_named(rest)}")
     return [clean(line) for line in found]
-
-
-def _card(row: dict[Any, Any]) -> str:
-    from gua_report.render.words import clean, gpu
-
-    return f"{clean(row['host'])} " * ("host" in row) + f"GPU {gpu(row['index'], row['mig_index'])}"
 
 
 def _not_meant(report: Report) -> pd.DataFrame:

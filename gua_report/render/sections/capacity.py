@@ -6,10 +6,10 @@ import pandas as pd
 
 from gua_report.console.spelling import duration
 from gua_report.render import Options
-from gua_report.render.blocks import STATE, Block, Column, Row, Section, Table, figure, in_order
+from gua_report.render.blocks import STATE, Block, Column, Section, Table, figure, in_order
 from gua_report.render.pictures.reclaim import reclaim_picture
 from gua_report.render.values import by_state, records, value
-from gua_report.render.words import amount, clean, gpu, is_missing, number, percent
+from gua_report.render.words import amount, card, clean, is_missing, number, percent
 from gua_report.summary.report import Report
 from gua_sample.policy import IDLE_HELD, UNPARTITIONED
 
@@ -71,16 +71,11 @@ def _show_unpartitioned(report: Report, top: int) -> list[Block]:
     if not len(cards):
         return []
     columns = [
-        Column(UNPARTITIONED, lambda row: _spell_card(row) if "index" in row else "all"),
+        Column(UNPARTITIONED, lambda row: card(row) if "index" in row else "all"),
         figure("GPU-hours", "gpu_hours"),
         figure("GPUs", "equivalent_gpus"),
     ]
     return [Table(columns, [*([_unpartitioned(report)] * (len(cards) > 1)), *cards.head(top).to_dict("records")])]
-
-
-def _spell_card(row: Row) -> str:
-    host = f"{clean(row['host'])} " if "host" in row else ""
-    return f"{host}GPU {gpu(row['index'], None)}"
 
 
 def currency_of(report: Report) -> str | None:

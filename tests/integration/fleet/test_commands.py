@@ -45,6 +45,13 @@ def test_a_complete_fleet_ends_well(folder: Path) -> None:
     assert "2026-11-16 00:00 to 2026-11-18 00:00 UTC" in output
 
 
+def test_a_window_since_a_time_begins_then(folder: Path) -> None:
+    status, output, _ = gua("report", "--fleet", folder, "--since", "2026-11-17", "--json")
+    assert status == 0
+    window = json.loads(output)["window"]
+    assert (window["from"], window["to"]) == ("2026-11-17T00:00:00+00:00", "2026-11-18T00:00:00+00:00")
+
+
 def test_an_incomplete_fleet_is_reported_with_exit_status_1(folder: Path) -> None:
     (folder / "gone").mkdir()
     status, output, errors = gua("report", "--fleet", folder, "--since", "2d", "--by", "model")
