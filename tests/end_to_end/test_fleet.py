@@ -149,6 +149,25 @@ def test_a_key_from_another_address_is_no_key(guest: Guest) -> None:
     assert_refused(done, "Permission denied")
 
 
+def test_of_a_history_for_a_group_the_copy_is_for_that_group_too(guest: Guest) -> None:
+    """As with READERS=group; the unit's sandbox does not let it change who owns a file."""
+    guest.run("chmod", "750", "/var/lib/gua")
+    guest.run("rm", "-r", str(Path(PUBLISHED).parent))
+    closed = (ROOT / "systemd" / "gua-readers.conf").read_text()
+    guest.write("/etc/systemd/system/gua-rollup.service.d/gua-readers.conf", closed)
+    guest.run("systemctl", "daemon-reload")
+    guest.run("systemctl", "start", "gua-rollup.service")
+    assert guest.run("stat", "-c", "%U %G %a", str(Path(PUBLISHED).parent)).stdout == "gua gua 750\n"
+    assert guest.run("stat", "-c", "%U %G %a", PUBLISHED).stdout == "gua gua 640\n"
+    done = as_collector(guest, "gua-collect", "/etc/gua/fleet-hosts", FLEET)
+    assert done.returncode == 1
+    page = (ROOT / "docs" / "fleet.md").read_text()
+    (join,) = re.findall(r"`sudo (usermod -aG gua gua-fleet)`", page)
+    follow(guest, join)
+    assert as_collector(guest, "gua-collect", "/etc/gua/fleet-hosts", FLEET).returncode == 0
+    assert collected(guest, "lab1") == published(guest)
+
+
 def test_a_link_in_place_of_the_copy_leads_nowhere(guest: Guest) -> None:
     """Its owner could point it at anything that the account can read."""
     guest.run("sh", "-c", f"cd {Path(PUBLISHED).parent} && rm rollups.sqlite && ln -s /etc/passwd rollups.sqlite")
