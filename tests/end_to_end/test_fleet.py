@@ -20,7 +20,7 @@ from tests.repository import ROOT
 pytestmark = [pytest.mark.timeout(400), pytest.mark.needs("sshd", "rsync", "rrsync")]
 
 PUBLISHED = "/var/lib/gua/publish/rollups.sqlite"
-FLEET = "/var/lib/gua-collect/hosts"
+FLEET = "/srv/gua"
 PULL, PUSH, SHARED = "Pull", "Push", "A shared folder"
 HOSTS = "127.0.0.1 lab1 lab2 collector hangs refuses\n"
 SSH_CONFIG = "Host hangs\n  Port 2222\nHost refuses\n  Port 2223\n"
@@ -149,6 +149,25 @@ def test_a_key_from_another_address_is_no_key(guest: Guest) -> None:
     assert_refused(done, "Permission denied")
 
 
+def test_of_a_history_for_a_group_the_copy_is_for_that_group_too(guest: Guest) -> None:
+    """As with READERS=group; the unit's sandbox does not let it change who owns a file."""
+    guest.run("chmod", "750", "/var/lib/gua")
+    guest.run("rm", "-r", str(Path(PUBLISHED).parent))
+    closed = (ROOT / "systemd" / "gua-readers.conf").read_text()
+    guest.write("/etc/systemd/system/gua-rollup.service.d/gua-readers.conf", closed)
+    guest.run("systemctl", "daemon-reload")
+    guest.run("systemctl", "start", "gua-rollup.service")
+    assert guest.run("stat", "-c", "%U %G %a", str(Path(PUBLISHED).parent)).stdout == "gua gua 750\n"
+    assert guest.run("stat", "-c", "%U %G %a", PUBLISHED).stdout == "gua gua 640\n"
+    done = as_collector(guest, "gua-collect", "/etc/gua/fleet-hosts", FLEET)
+    assert done.returncode == 1
+    page = (ROOT / "docs" / "fleet.md").read_text()
+    (join,) = re.findall(r"`sudo (usermod -aG gua gua-fleet)`", page)
+    follow(guest, join)
+    assert as_collector(guest, "gua-collect", "/etc/gua/fleet-hosts", FLEET).returncode == 0
+    assert collected(guest, "lab1") == published(guest)
+
+
 def test_a_link_in_place_of_the_copy_leads_nowhere(guest: Guest) -> None:
     """Its owner could point it at anything that the account can read."""
     guest.run("sh", "-c", f"cd {Path(PUBLISHED).parent} && rm rollups.sqlite && ln -s /etc/passwd rollups.sqlite")
@@ -238,7 +257,7 @@ def test_what_the_key_of_a_host_can_not_do(pushing: Guest) -> None:
 def test_into_a_shared_folder_a_host_writes_its_own_folder_alone(pushing: Guest) -> None:
     uid = pushing.run("id", "-u", "gua").stdout.strip()
     (commands,) = blocks(SHARED)
-    follow(pushing, commands.replace("1701", uid) + "install -d -o daemon -m 755 /srv/fleet/lab2\n")
+    follow(pushing, commands.replace("1701", uid) + "install -d -o daemon -m 755 /srv/gua/lab2\n")
     pushing.run("mkdir", "/net")
     pushing.run("mount", "--bind", "/srv", "/net")
     page = (ROOT / "docs" / "fleet.md").read_text().split(f"\n### {SHARED}\n")[1]
@@ -248,12 +267,12 @@ def test_into_a_shared_folder_a_host_writes_its_own_folder_alone(pushing: Guest)
     pushing.run("systemctl", "daemon-reload")
     pushing.write("/etc/gua/fleet-push.env", target + "\n")
     pushing.run("systemctl", "start", "gua-push.service")
-    assert pushing.path("/srv/fleet/lab1/rollups.sqlite").read_bytes() == published(pushing)
-    assert pushing.run("ls", "-A", "/srv/fleet/lab1").stdout == "rollups.sqlite\n"
+    assert pushing.path("/srv/gua/lab1/rollups.sqlite").read_bytes() == published(pushing)
+    assert pushing.run("ls", "-A", "/srv/gua/lab1").stdout == "rollups.sqlite\n"
     pushing.write("/etc/gua/fleet-push.env", target.replace("lab1", "lab2") + "\n")
-    pushing.write("/etc/systemd/system/gua-push.service.d/override.conf", "[Service]\nReadWritePaths=/net/fleet\n")
+    pushing.write("/etc/systemd/system/gua-push.service.d/override.conf", "[Service]\nReadWritePaths=/net/gua\n")
     pushing.run("systemctl", "daemon-reload")
     assert pushing.run("systemctl", "start", "gua-push.service", check=False).returncode != 0
-    done = pushing.run("sh", "-c", "echo mine >/srv/fleet/lab2/rollups.sqlite", user="gua", check=False)
+    done = pushing.run("sh", "-c", "echo mine >/srv/gua/lab2/rollups.sqlite", user="gua", check=False)
     assert done.returncode != 0
-    assert pushing.run("ls", "-A", "/srv/fleet/lab2", "/srv/fleet").stdout.count("rollups.sqlite") == 0
+    assert pushing.run("ls", "-A", "/srv/gua/lab2", "/srv/gua").stdout.count("rollups.sqlite") == 0
