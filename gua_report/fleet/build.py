@@ -61,6 +61,7 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
     if not looked.files:
         raise StoreError("nothing can be used: " + _spell(looked.problems))
     window = _choose_window(request, looked.looks.values(), now_ms)
+    looked = _leave_others(looked, window)
     contested = _find_contested(looked, window, executor)
     first_ms = min(look.first_ms for look in looked.looks.values())
     common = window._replace(start_ms=max(window.start_ms, min(first_ms, window.end_ms - 1)))
@@ -100,16 +101,29 @@ def _choose_window(request: FleetRequest, looks: Iterable[Look], now_ms: int) ->
     return window._replace(start_ms=start, end_ms=end)
 
 
+def _leave_others(looked: Looked, window: Window) -> Looked:
+    """Leave out the files that have no day of the window: nothing is missed of them, unless they are late."""
+    files, problems = [], []
+    for file in looked.files:
+        look = looked.looks[file.name]
+        if look.first_ms < window.end_ms and end_ms(look) > window.start_ms:
+            files.append(file)
+        elif file.name == file.host:
+            detail = f"no day in the window: it has {look.first_day} to {look.newest_day}"
+            problems.append(Problem(file.name, suspicions.NO_DAY, detail, False))
+    if not files:
+        raise NothingToReport(f"nothing of any host {spell_window(window)}: {_spell([*problems, *looked.problems])}")
+    return looked._replace(files=files, problems=[*looked.problems, *problems])
+
+
 def _find_contested(looked: Looked, window: Window, executor: Executor) -> Contested:
-    """The hours of this window and of the one before for which several hosts claim one card."""
+    """The hours of the window for which several hosts claim one card."""
     shared = find_shared_cards(looked.looks.values())
     if not shared:
         return {}
     work = FindHours(shared, window.start_ms // DAY_MS, (window.end_ms - 1) // DAY_MS)
     files = [file for file in looked.files if file.name in shared]
-    hours = {outcome.file.name: outcome.value for outcome in executor(files, work) if outcome.problem is None}
-    with understanding():
-        return find_contested(hours)
+    return find_contested({outcome.file.name: outcome.value for outcome in executor(files, work)})
 
 
 def _left_out(name: str, lost: Sequence[tuple[str, list[str]]], doubtful: list[str]) -> Iterator[Problem]:

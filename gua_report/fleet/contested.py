@@ -57,7 +57,8 @@ class FindHours:
 
 
 def find_contested(hours: dict[str, dict[str, Any]]) -> Contested:
-    """The hours for which several files claim one card, by name of the file and uuid. `hours`: all that each claims."""
+    """The hours for which several files claim one card. `hours` are all that each claims: nonsense is no claim."""
+    hours = {name: cards for name, cards in hours.items() if _is_claim(cards)}
     claims = Counter((uuid, hour) for cards in hours.values() for uuid, some in cards.items() for hour in some)
     contested: Contested = {}
     for name, cards in hours.items():
@@ -65,6 +66,13 @@ def find_contested(hours: dict[str, dict[str, Any]]) -> Contested:
             if own := [hour for hour in some if claims[uuid, hour] > 1]:
                 contested.setdefault(name, {})[uuid] = own
     return contested
+
+
+def _is_claim(cards: Any) -> bool:
+    """Whether a child's answer is hours by uuid; it is None where a file could not be read."""
+    if not isinstance(cards, dict):
+        return False
+    return all(isinstance(hours, list) and all(type(hour) is int for hour in hours) for hours in cards.values())
 
 
 def tell_contested(contested: Contested) -> list[Problem]:

@@ -85,7 +85,9 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     }
     rows = [[file.name, *gap] for gap in gaps.itertuples(index=False, name=None)]
     listed = [[file.name, *map(_plain, row)] for row in _list(episodes)]
-    return Part([_host(file, summed, gaps)], figures, listed, sorted(rows, key=rank_of_gap)[:MOST_LISTED])
+    return Part(
+        [_host(file, summed, gaps, bool(contested))], figures, listed, sorted(rows, key=rank_of_gap)[:MOST_LISTED]
+    )
 
 
 def _mark(gaps: pd.DataFrame, newest_day: str, window: Window) -> pd.DataFrame:
@@ -191,7 +193,7 @@ def _list(episodes: pd.DataFrame) -> Iterable[tuple[Any, ...]]:
     return found.itertuples(index=False, name=None)
 
 
-def _host(file: HostFile, summed: Summed, gaps: pd.DataFrame) -> HostSums:
+def _host(file: HostFile, summed: Summed, gaps: pd.DataFrame, is_contested: bool) -> HostSums:
     report, sums, plan = summed
     window = report.window
     first, last = day_of(window.start_ms), day_of(window.end_ms - 1)
@@ -200,7 +202,10 @@ def _host(file: HostFile, summed: Summed, gaps: pd.DataFrame) -> HostSums:
         if first <= day <= last:
             lost.setdefault(reason, []).append(day)
     observed_ms = window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
-    before = None if report.before is None else [_ms(report.before["gpu_hours"][state]) for state in STATES]
+    # Whose cards they were in the window before is not looked into.
+    before = (
+        None if report.before is None or is_contested else [_ms(report.before["gpu_hours"][state]) for state in STATES]
+    )
     return HostSums(
         file.name,
         window.start_ms,

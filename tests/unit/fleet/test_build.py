@@ -10,7 +10,7 @@ import pytest
 from gua_report.fleet.parts import MOST_LISTED
 from gua_report.summary.report import Report
 from gua_sample.policy import STATES
-from tests.fleets import END_MS, HOSTS, START_MS, fleet_report, make_fleet
+from tests.fleets import END_MS, HOSTS, START_MS, change, fleet_report, make_fleet
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, report_of
 
 MS = 1.01 / HOUR_MS  # a millisecond, in hours
@@ -116,6 +116,16 @@ def test_the_window_before_is_compared_with_if_hosts_have_it(folder: Path) -> No
     for state in STATES:
         total = sum(before["gpu_hours"][state] for before in known)
         assert second.before["gpu_hours"][state] == pytest.approx(total, abs=3 * MS)
+
+
+def test_time_before_the_first_tick_of_a_host_was_not_observed(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1", "lab2")
+    change(tmp_path / "lab2" / "rollups.sqlite", "DELETE FROM day WHERE day = '2026-11-16'")
+    trend = fleet_report(tmp_path).trend
+    days = trend.groupby(trend["start_ms"] // DAY_MS)["observed_seconds"].sum()
+    length = days.iloc[1]
+    assert days.tolist() == pytest.approx([length / 2, length], rel=0.01)
+    assert length == pytest.approx(86_400, rel=0.01)
 
 
 def test_groups_of_people_add_up_across_hosts(folder: Path) -> None:

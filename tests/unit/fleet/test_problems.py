@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gua_report.fleet import in_children
+from gua_report.fleet.contested import FindHours
 from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.in_children import Outcome, map_in_children
 from gua_report.render import Options, renderer
@@ -208,6 +209,22 @@ def test_a_reinstalled_host_counts_apart_from_what_it_was(tmp_path: Path) -> Non
     assert (report.fleet.expected, report.fleet.missing) == (1, [])
 
 
+def test_a_file_without_a_day_in_the_window_is_not_missed(tmp_path: Path) -> None:
+    add_host(tmp_path, "gpu07", "lab1")
+    path = add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
+    change(path, "DELETE FROM day WHERE day = '2026-11-17'")
+    change(add_host(tmp_path, "new", "lab2"), "DELETE FROM day WHERE day = '2026-11-16'")
+    second = fleet_report(tmp_path, start_ms=START_MS + DAY_MS)
+    assert second.fleet is not None
+    assert second.fleet.hosts["host"].tolist() == ["gpu07", "new"]
+    assert is_complete(second)
+    first = fleet_report(tmp_path, end_ms=START_MS + DAY_MS)
+    assert problems(first) == {"new": ["no day yet"]}
+    assert is_complete(first)
+    with pytest.raises(NothingToReport, match="nothing of any host from 2026-11-14"):
+        fleet_report(tmp_path, start_ms=START_MS - 2 * DAY_MS, end_ms=START_MS - DAY_MS)
+
+
 def test_an_earlier_file_of_a_host_is_never_late(tmp_path: Path) -> None:
     add_host(tmp_path, "gpu07", "lab1")
     path = add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
@@ -337,6 +354,13 @@ def nonsense(value: Any, kind: type) -> Any:
             yield Outcome(outcome.file, value) if type(work).__name__ == kind.__name__ else outcome
 
     return run
+
+
+def test_a_claim_that_makes_no_sense_is_no_claim(tmp_path: Path) -> None:
+    for number, host in enumerate(("one", "other")):
+        add_host(tmp_path, host, "small", machine=f"{number:032x}")
+    for value in (17, {"GPU-0": 3}, {"GPU-0": ["x"]}):
+        assert problems(fleet_report(tmp_path, executor=nonsense(value, FindHours))) == {}
 
 
 @pytest.mark.parametrize("value", [17, "x", [], [[], {}, [], []], [["small", 1, 2]], {"a": 1}])
