@@ -57,7 +57,7 @@ torture: $(STAMP) ## kill, starve and feed nonsense to every command; TORTURE=--
 
 # Whatever does not depend on how pandas works needs to run but once. The longest come first.
 PANDAS_2 = $(VENV)-pandas-2
-OF_PANDAS = integration/test_commands.py $(addprefix unit/,rollups upkeep summary render ticks reservations people) \
+OF_PANDAS = integration/test_commands.py $(addprefix unit/,rollups upkeep summary render ticks reservations people fleet) \
 	unit/test_notebook.py test_json_docs.py test_notebooks.py
 test-pandas-2: $(PANDAS_2)/.pandas-2 ## run the report's tests with pandas 2
 	$(PANDAS_2)/bin/python -m pytest $(PARALLEL) $(OF_PANDAS:%=tests/%)

@@ -67,6 +67,8 @@ def _header_of_fleet(report: Report, fleet: Fleet) -> list[str]:
         f"{cards}, {count(versions, 'driver version')}",
         f"{start} to {end} {clean(report.timezone)}, {observed} of each host observed",
     ]
+    if report.window.start_ms > report.requested.start_ms:
+        lines.append(f"Asked for since {show(report.requested.start_ms, zone)}; the oldest sample is younger.")
     if fleet.missing:
         named = clean(first_of(fleet.missing, MOST_NAMED))
         lines.append(f"Not in this report: {len(fleet.missing):,} of {count(fleet.expected, 'host')} ({named}).")
