@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from gua_report.config.check import check
 from gua_report.config.tables import Containers as Containers
+from gua_report.config.tables import Hook as Hook
 from gua_report.config.tables import Mail as Mail
 from gua_report.config.tables import Notes as Notes
+from gua_report.config.tables import Remind as Remind
 from gua_report.config.tables import Reservations as Reservations
 from gua_report.config.tables import Retention as Retention
 from gua_report.console.bounded_file import read_bounded
@@ -38,6 +40,8 @@ class Config(NamedTuple):
     containers: Containers = Containers()
     notes: Notes = Notes()
     mail: Mail = Mail()
+    remind: Remind = Remind()
+    hook: Hook = Hook()
 
 
 def load_config(path: str | None) -> Config:
@@ -58,7 +62,13 @@ def load_config(path: str | None) -> Config:
         Containers(**document.get("containers", {})),
         Notes(**document.get("notes", {})),
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
+        Remind(**{key: _frozen(value) for key, value in document.get("remind", {}).items()}),
+        Hook(**document.get("hook", {})),
     )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _read(path: str | None) -> dict[str, Any]:
