@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
 
 def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
     """Look, and send what is due if that is asked for."""
-    from gua_report.summary.last_week import read_week  # with pandas, which usage errors don't need
+    from gua_report.summary.last_week import NO_WEEK, read_week  # with pandas, which usage errors don't need
 
     zone, after = parse_zone(options.tz), options.after or config.remind.after
     words = load_templates(config.remind.templates)
@@ -122,7 +122,7 @@ def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
     with open_log(data_dir, REMIND_LOG) if options.send else nullcontext() as log:
         told = read_log(data_dir, REMIND_LOG, watch.observer.now_ms())
         sight = watch.look()
-        week = read_week(data_dir, config, sight.now_ms, zone)
+        week = read_week(data_dir, config, sight.now_ms, zone) if sight.held else NO_WEEK
         doubts, pause = [*sight.doubts, *told.problems, *week.doubts], None
         is_trial = options.to is not None
         if not is_trial:

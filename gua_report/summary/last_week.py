@@ -30,6 +30,9 @@ class LastWeek(NamedTuple):
     gaps: list[str]  # that too little of the last day was observed
 
 
+NO_WEEK = LastWeek(None, [], [])
+
+
 def read_week(data_dir: str, config: Config, now_ms: int, zone: tzinfo) -> LastWeek:
     """What the report says of the last days, from a child with no more rights than the folder's owner."""
     window = Window(now_ms - DAYS * DAY_MS, now_ms, zone)

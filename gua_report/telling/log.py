@@ -17,6 +17,7 @@ from gua_report.machine.as_owner import ask_as_owner
 from gua_report.machine.child import understanding
 from gua_report.telling.watch import Episode
 from gua_sample.errors import CorruptPartition, StoreError
+from gua_sample.notes import LATEST_MS
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import DAY_MS
 from gua_sample.processes import printable
@@ -119,7 +120,12 @@ def _parse_line(line: bytes) -> Act:
     texts = [one for one in (id_, who, to, text) if one is not None]
     if not all(isinstance(one, str) for one in texts) or id_ is None or who is None:
         raise ValueError("no texts")
-    if type(ts_ms) is not int or outcome not in (BEGUN, DONE, FAILED, UNSURE) or type(is_trial) is not bool:
+    if (
+        type(ts_ms) is not int
+        or not 0 <= ts_ms <= LATEST_MS
+        or outcome not in (BEGUN, DONE, FAILED, UNSURE)
+        or type(is_trial) is not bool
+    ):
         raise ValueError("no act")
     return Act(id_, ts_ms, who, to, episodes, is_trial, outcome, text)
 
