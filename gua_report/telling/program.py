@@ -64,7 +64,7 @@ class _Output:
         self._thread.start()
 
     def _read(self) -> None:
-        with suppress(OSError, ValueError):
+        with suppress(OSError), self._pipe:
             while part := os.read(self._pipe.fileno(), 65536):
                 self._begin = (self._begin + part)[:MOST_BYTES]
 
