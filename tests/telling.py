@@ -63,6 +63,7 @@ class Desk:
         monkeypatch.setattr(snapshot, "machine", self.source)
         monkeypatch.setattr("gua_report.live.cards_now.Observer.now_ms", lambda _: self.now_ms)
         monkeypatch.setattr(persons, "user_ids", self.user_ids)
+        monkeypatch.setattr("gua_sample.notes.user_ids", self.user_ids)
 
     def configure(self, more: str = "", mail: str = CONFIG) -> None:
         text = f'{mail}{more}\n[notes]\nspool = "{self.spool}"\n'

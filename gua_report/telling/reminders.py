@@ -44,8 +44,9 @@ def make_plan(
     before = Before([act for act in acts if not act.is_trial], now_ms, zone)
     reminders: list[Reminder] = []
     held_back: list[HeldBack] = []
-    for who in dict.fromkeys(one.who for one in held if one.who not in persons.others):
-        found = _find(who, [one for one in held if one.who == who], persons, before, mail)
+    theirs = [one for one in held if persons.has(one) or one.who in persons.unanswered]
+    for who in dict.fromkeys(one.who for one in theirs):
+        found = _find(who, [one for one in theirs if one.who == who], persons, before, mail)
         if isinstance(found, Reminder) and found.to in {one.to for one in reminders}:
             found = HeldBack(who, TOLD_TODAY)
         if isinstance(found, Reminder):
@@ -56,7 +57,7 @@ def make_plan(
     if too_many:
         held_back += [HeldBack(who, TOO_MANY) for who in too_many]
         reminders = []
-    others = [one for one in held if one.who in persons.others and not before.was_told(ADMINISTRATOR, one)]
+    others = [one for one in held if one not in theirs and not before.was_told(ADMINISTRATOR, one)]
     to = mail.administrator
     is_free = to is not None and to not in {one.to for one in reminders} and not before.is_today(ADMINISTRATOR, to)
     return Plan(reminders, held_back, others, too_many, to if (others or too_many) and is_free else None)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gua_report.console.spelling import duration
 from gua_report.live.cards_now import CardSeen, Observer, ProcessNow, Scene
 from gua_report.live.meant_now import mark_meant
+from gua_sample.identity import find_person
 from gua_sample.policy import IDLE_HELD, UNKNOWN
 from gua_sample.processes import CLOCK_TICKS_PER_SECOND
 from gua_sample.records import Boot
@@ -38,6 +39,7 @@ class Held(NamedTuple):
     command: str
     slurm_job: str | None
     uid: int | None
+    person_uid: int | None  # of the person whose process it is, as the kernel tells; None: a container's, or not known
     start_clock_ticks: int  # as /proc/PID/stat has it, since the boot
 
 
@@ -104,7 +106,7 @@ def _lasts(one: ProcessNow, now_ms: int, after_ms: int) -> bool:
 
 
 def _describe(scene: Scene, seen: CardSeen, one: ProcessNow) -> Held:
-    facts, boot = seen.card.facts, scene.tick.boot
+    facts, boot, process = seen.card.facts, scene.tick.boot, scene.tick.processes[one.pid]
     assert one.start_time_ms is not None  # see _lasts
     assert one.since is not None
     return Held(
@@ -116,7 +118,8 @@ def _describe(scene: Scene, seen: CardSeen, one: ProcessNow) -> Held:
         one.memory_mib,
         one.command,
         one.slurm_job,
-        scene.tick.processes[one.pid].uid,
+        process.uid,
+        find_person(process.uid, process.login_uid, process.cgroup),
         clock_ticks(one.start_time_ms, boot),
     )
 

@@ -34,7 +34,7 @@ def held_by(who: str = "ada", pid: int = 4711, gpu: str = "1", **more: Any) -> H
     since_ms = NOON_MS - 2 * HOUR_MS - 900_000
     memory_mib, command, slurm_job = facts["memory_mib"], facts["command"], facts["slurm_job"]
     episode = Episode("boot-1", f"GPU-{gpu}", pid, 5)
-    return Held(episode, who, gpu, "A100", since_ms, memory_mib, command, slurm_job, 1001, 1)
+    return Held(episode, who, gpu, "A100", since_ms, memory_mib, command, slurm_job, 1001, 1001, 1)
 
 
 def occasion(*templates: str, **more: Any) -> Occasion:
