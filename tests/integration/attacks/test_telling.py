@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,7 +160,12 @@ def test_a_note_about_a_colleague_neither_keeps_a_mail_from_them_nor_is_told_in_
     desk.write(held(job("alice")), held(job("carol", 200), index=1))
     desk.spool.chmod(0o1733)
     process = {"pid": 100, "start_time_ms": 5000}
-    abouts = ({"identity": "alice"}, {"gpu_uuids": ["GPU-0"]}, {"processes": [process]}, {"gpu_uuids": ["GPU-1"]})
+    abouts: tuple[dict[str, Any], ...] = (
+        {"identity": "alice"},
+        {"gpu_uuids": ["GPU-0"]},
+        {"processes": [process]},
+        {"gpu_uuids": ["GPU-1"]},
+    )
     for slot, about in enumerate(abouts):
         note = content(desk.now_ms - HOUR_MS, desk.now_ms + DAY_MS, **about, reason="fired")
         put(desk.spool, f"{EVE}.{slot}", note, EVE)
@@ -202,7 +208,7 @@ def test_an_owner_or_a_name_that_the_folder_claims_is_believed_about_their_own_u
 LINKS: list[Callable[[Path, Path], object]] = [
     lambda path, victim: path.symlink_to(victim),
     lambda path, victim: os.link(victim, path),
-    lambda path, victim: (victim.unlink(), os.mkfifo(path), victim.write_text("of root's")),
+    lambda path, victim: os.mkfifo(path),
     lambda path, victim: path.mkdir(),
 ]
 

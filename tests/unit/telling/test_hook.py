@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -20,6 +21,7 @@ from gua_sample.processes import CLOCK_TICKS_PER_SECOND, describe
 from gua_sample.records import Boot
 from tests.lab import HOUR_MS, busy, held, lost
 from tests.machine import one_line
+from tests.repository import DOCS
 from tests.telling import Desk, is_private, job
 from tests.users import SOMEBODY, needs_root
 
@@ -173,6 +175,16 @@ def test_without_a_hook_there_is_a_line_that_says_so(desk: Desk) -> None:
     )
 
 
+@needs_root
+def test_the_facts_are_as_documented(desk: Desk, target: Path) -> None:
+    desk.write(ALICE)
+    desk.hook()
+    (told,) = facts(target)
+    page = (DOCS / "people.md").read_text().split("\n## A hook")[1].split("\n## ")[0]
+    documented = re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\|([^|]*)\|", page, re.MULTILINE)))
+    assert set(told) == set(documented)
+
+
 # Whose program it is.
 
 
@@ -192,7 +204,7 @@ def test_a_program_of_roots_is_trusted(roots_folder: Path) -> None:
         lambda path: path.unlink(),
         lambda path: (path.unlink(), path.symlink_to("/bin/true")),
         lambda path: (path.unlink(), path.mkdir()),
-        lambda path: (path.unlink(), os.mkfifo(path)),
+        lambda path: [path.unlink(), os.mkfifo(path)],
         lambda path: path.parent.chmod(0o1777),
         lambda path: path.parent.chmod(0o775),
         lambda path: os.chown(path.parent, SOMEBODY, 0),

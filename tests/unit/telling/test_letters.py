@@ -86,7 +86,8 @@ def test_several_are_added_up_in_the_subject_and_too_many_are_counted() -> None:
 
 
 def test_hours_that_are_not_known_are_left_out_and_no_zero() -> None:
-    for hours in (None, {}):
+    unknown: tuple[dict[str, float] | None, ...] = (None, {})
+    for hours in unknown:
         _, text = write(held_by(), about=occasion(hours=hours))
         assert "GPU-hours" not in text
         assert "\n\n\n" not in text

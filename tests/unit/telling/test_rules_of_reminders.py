@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import smtplib
 from datetime import timezone
 
 import pytest
@@ -15,10 +16,14 @@ from gua_report.telling import log, persons, watch
 from gua_report.telling.reminders import MOST_REMINDERS
 from gua_report.telling.working_time import why_not_now
 from gua_sample.partition_names import DAY_MS
+from tests.json_keys import key_paths
 from tests.lab import HOUR_MS, Gpu, busy, held, lost, write
 from tests.lab import tick as one_tick
 from tests.machine import one_line
+from tests.mail_server import ELSEWHERE, mail_server
 from tests.notes import content, put
+from tests.redis_server import CERTIFICATE
+from tests.repository import DOCS
 from tests.telling import ADMINISTRATOR, CONFIG, TUESDAY_NOON_MS, Desk, is_private, job
 
 ALICE = held(job("alice"))
@@ -189,7 +194,7 @@ def test_without_a_log_there_is_no_mail(desk: Desk, kind: str) -> None:
 
 def test_what_can_not_be_written_down_whole_is_not_sent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.write(ALICE)
-    monkeypatch.setattr(log.os, "fsync", _no_space)
+    monkeypatch.setattr("gua_report.telling.log.os.fsync", _no_space)
     done = desk.remind("--send")
     assert (done.status, desk.recipients()) == (1, [])
     assert "No space left on device" in done.errors
@@ -497,3 +502,82 @@ def test_wrong_usage_is_one_line_and_no_mail(desk: Desk, options: list[str], sai
     assert (done.status, done.out) == (2, "")
     assert one_line(done.errors)
     assert said in done.errors
+
+
+# By SMTP with TLS, and what is checked beforehand.
+
+
+def configure_server(desk: Desk, url: str) -> None:
+    login = f'from = "gua@lab.example"\nsmtp = "{url}"\nca_file = "{CERTIFICATE}"\n'
+    desk.configure(mail=CONFIG + login)
+
+
+def test_a_server_that_refuses_one_address_gets_the_others_and_is_tried_again(desk: Desk) -> None:
+    desk.write(ALICE, held(job("bob", 200), index=1))
+    with mail_server(answers={"alice@lab.example": "550 no such user"}) as server:
+        configure_server(desk, server.url)
+        done = desk.remind("--send")
+        assert (done.status, done.out) == (1, "sent 1, failed 1\n")
+        assert "not sent to alice@lab.example: " in done.errors
+        assert "550 no such user" in done.errors
+    with mail_server() as server:
+        configure_server(desk, server.url)
+        assert desk.remind("--send").out == "sent 1, held back 1 (told today: bob)\n"
+        (received,) = server.received
+        assert (received.recipients, received.is_encrypted) == (["alice@lab.example"], True)
+
+
+def test_a_server_with_a_bad_certificate_or_none_at_all_is_told_nothing_and_tried_again(desk: Desk) -> None:
+    desk.write(ALICE)
+    with mail_server(certificate=ELSEWHERE) as server:
+        configure_server(desk, server.url)
+        done = desk.remind("--send")
+        assert (done.status, server.received) == (1, [])
+        assert "has a certificate that is not trusted" in done.errors
+    assert "can't be reached" in desk.remind("--send").errors
+    assert [act["outcome"] for act in desk.log()] == [log.BEGUN, log.FAILED] * 2
+
+
+def test_a_server_that_falls_silent_after_the_mail_began_may_have_taken_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write(ALICE)
+    monkeypatch.setattr("gua_report.mailing.smtp.smtplib.SMTP.sendmail", _disconnect)
+    with mail_server() as server:
+        configure_server(desk, server.url)
+        assert desk.remind("--send").status == 1
+    assert [act["outcome"] for act in desk.log()] == [log.BEGUN, log.UNSURE]
+    assert desk.remind("--send").out == "sent 0, held back 1 (told today: alice)\n"
+
+
+def _disconnect(*_: object) -> None:
+    raise smtplib.SMTPServerDisconnected("Connection unexpectedly closed")
+
+
+def test_check_finds_what_is_missing_and_says_when_nothing_is(desk: Desk) -> None:
+    assert desk.remind("--check") == (0, "templates, addresses and the way to send mail look good\n", "")
+    template = desk.folder / "remind.txt"
+    template.write_text("Hello $persom")
+    desk.configure(f'[remind]\ntemplates = ["{template}"]', mail="")
+    (desk.outbox / "sendmail").unlink()
+    done = desk.remind("--check")
+    assert (done.status, done.out) == (1, "")
+    said = done.errors.splitlines()
+    assert len(said) == 4
+    for part, line in zip(
+        ("$persom has no meaning", "nobody has an address", "no administrator", "no sendmail"), said, strict=True
+    ):
+        assert part in line
+    desk.write(ALICE)
+    assert desk.remind("--send").status == 2  # nor is anything sent with a bad template
+
+
+def test_the_json_is_as_documented(desk: Desk) -> None:
+    desk.configure(mail=f'{CONFIG}[mail.addresses]\nbob = "alice@lab.example"\n')
+    desk.write(ALICE, held(job("bob", 200), index=1), held(job("gdm", 300), index=2))
+    found = json.loads(desk.remind("--json").out)
+    page = (DOCS / "people.md").read_text().split("### JSON of gua remind")[1].split("\n## ")[0]
+    documented = re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\|([^|]*)\|", page, re.MULTILINE)))
+    others = found.pop("others")
+    assert set(key_paths(found)) | {"others", "reminders", "held_back"} == set(documented)
+    assert others[0].keys() == found["reminders"][0]["held"][0].keys()
