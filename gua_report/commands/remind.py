@@ -36,12 +36,12 @@ Tell people by mail what they hold without work, for longer than [remind] after
 in gua.toml. Without --send it only prints what it would send."""
 EPILOG = f"""\
 examples:
-  gua remind                       who would be told, and in which words
+  sudo gua remind                  who would be told, and in which words
   gua remind --check               whether templates and addresses are good
-  gua remind --send --to me@lab.example    try it: all of it goes to you
+  sudo gua remind --send --to me@lab.example     all of it goes to you
   sudo gua remind --send           send it
   sudo gua remind --log            who was told when
-  gua remind --json | jq '.reminders[].who'
+  sudo gua remind --json | jq '.reminders[].who'
 
 Nobody gets more than one mail a day, nor one about the same within 7 days. What
 is meant (gua note, [exempt]) is left out, and so are containers, services and

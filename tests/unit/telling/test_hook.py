@@ -188,6 +188,11 @@ def test_the_facts_are_as_documented(desk: Desk, target: Path) -> None:
 # Whose program it is.
 
 
+def put_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @needs_root
 def test_a_program_of_roots_is_trusted(roots_folder: Path) -> None:
     check_target(str(write_program(roots_folder / "good", KEEP)))
@@ -204,7 +209,7 @@ def test_a_program_of_roots_is_trusted(roots_folder: Path) -> None:
         lambda path: path.unlink(),
         lambda path: (path.unlink(), path.symlink_to("/bin/true")),
         lambda path: (path.unlink(), path.mkdir()),
-        lambda path: [path.unlink(), os.mkfifo(path)],
+        put_pipe,
         lambda path: path.parent.chmod(0o1777),
         lambda path: path.parent.chmod(0o775),
         lambda path: os.chown(path.parent, SOMEBODY, 0),
