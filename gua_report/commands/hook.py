@@ -154,7 +154,7 @@ def report(options: argparse.Namespace, program: str, doubts: list[str], sight: 
         runs = [{"facts": one.facts, "outcome": one.outcome, "status": one.status, "said": one.said} for one in ran]
         document = {"schema_version": SCHEMA_VERSION, "run": program, "doubts": doubts, "runs": runs}
         console.say(PROG, json.dumps(document, indent=2))
-    else:
+    elif ran or options.dry_run or not console.is_journal():  # in which a normal run leaves no line
         lines = [spell(one, sight) for one in ran]
         first = f"{'would run' if options.dry_run else 'ran'} {program} for {console.plural(len(ran), 'process', 'es')}"
         console.say(PROG, "\n".join(printable(line) for line in [*lines, first]))

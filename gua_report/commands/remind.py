@@ -51,6 +51,9 @@ exit status: 0 done, 1 failed, or held back in doubt, 2 wrong usage.
 """
 SCHEMA_VERSION = 1
 SHOWN_NAMES = 5
+NOBODY_LEFT = (
+    "too many to tell, and nobody to tell that: administrator is not set in [mail], or got a mail today; see gua remind"
+)
 BETWEEN = f"\n{'=' * 72}\n"  # after each mail that is shown
 
 
@@ -106,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     for one in failed:
         console.complain(PROG, f"error: not sent to {one.to}: {one.why}")
     if done.plan.too_many and done.plan.summary_to is None:
-        console.complain(PROG, "error: there are too many to tell, and nobody else to: set administrator in [mail]")
+        console.complain(PROG, f"error: {NOBODY_LEFT}")
     return 1 if done.doubts or failed or done.plan.too_many else 0
 
 

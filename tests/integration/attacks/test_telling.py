@@ -228,6 +228,17 @@ def test_what_gua_plants_in_the_place_of_a_log_costs_root_nothing_and_runs_nothi
     assert (desk.recipients(), kept(target)) == ([], [])
 
 
+def test_a_file_of_roots_that_lies_in_the_place_of_a_log_is_not_written_to(desk: Desk, target: Path) -> None:
+    desk.write(held(job("alice")))
+    give(desk.data_dir, GUA)
+    desk.spool.chmod(0o1733)
+    path = desk.data_dir / HOOK_LOG
+    path.touch(0o600)
+    done = gua(desk, "hook")
+    assert (done.returncode, kept(target), path.read_text()) == (1, [], "")
+    assert HOOK_LOG in done.stderr
+
+
 def test_logs_that_root_begins_belong_to_the_folders_owner(desk: Desk, target: Path) -> None:
     desk.write(held(job("alice")))
     give(desk.data_dir, GUA)

@@ -11,6 +11,7 @@ from datetime import timezone
 
 import pytest
 
+from gua_report.commands import remind
 from gua_report.config import Remind
 from gua_report.telling import log, persons, watch
 from gua_report.telling.reminders import MOST_REMINDERS
@@ -115,6 +116,26 @@ def test_a_mail_that_took_long_makes_it_look_again_before_the_next(desk: Desk, m
     monkeypatch.setattr(watch, "see", lambda *some: looks.append(desk.now_ms) or see(*some))  # type: ignore[func-returns-value]
     assert desk.remind("--send").out == "sent 2\n"
     assert len(looks) == 3
+
+
+def test_a_process_whose_start_is_not_known_may_be_another_one(desk: Desk) -> None:
+    desk.write(held(job("alice", start_time_ms=None)))
+    assert desk.remind("--send") == (0, "sent 0\n", "")
+
+
+def test_just_before_a_mail_boot_pid_and_start_are_compared_again(desk: Desk) -> None:
+    desk.write(ALICE)
+    options = remind.build_parser().parse_args(
+        ["--data-dir", str(desk.data_dir), "--config", str(desk.folder / "gua.toml")]
+    )
+    seen = watch.Watch(options, 2 * HOUR_MS)
+    (one,) = seen.look().held
+    assert seen.is_still_so(one)
+    desk.gone = {100}
+    assert not seen.is_still_so(one)
+    desk.gone = set()
+    desk.boot = desk.boot._replace(id="boot-2")
+    assert not seen.is_still_so(one)
 
 
 # 3. One mail a person and day, the same again after 7 days; written down before; no log, no mail; two runs send once.
@@ -260,6 +281,14 @@ def test_a_card_that_is_unknown_tells_nothing_of_anybody(desk: Desk) -> None:
     assert (done.out, desk.recipients()) == ("sent 1, not known of GPU 0\n", ["bob@lab.example"])
 
 
+def test_who_idles_on_a_card_that_is_unknown_is_not_told(desk: Desk) -> None:
+    """A process's own utilization may be known where the card's is not."""
+    jobs = (job("alice", sm_percent=0), job("bob", 200, sm_percent=0))
+    desk.write(Gpu(0, None, jobs))
+    done = desk.remind("--send")
+    assert (done.out, desk.recipients()) == ("sent 0, not known of GPU 0\n", [])
+
+
 def test_nobody_is_told_if_a_day_of_the_history_can_not_be_read(desk: Desk) -> None:
     desk.write(ALICE)
     sorted((desk.data_dir / "samples").iterdir())[0].write_text("garbage, more than sixteen bytes of it")
@@ -309,6 +338,11 @@ def test_whom_the_administrator_names_needs_no_account_and_accounts_of_the_syste
     assert desk.recipients() == ["a@lab.example", ADMINISTRATOR]
 
 
+def test_a_uid_or_a_container_is_no_person_even_if_the_administrator_calls_somebody_so(desk: Desk) -> None:
+    names = ("uid:1001", "docker:3f2a9c81d0b7", "(unattributed)", "unknown")
+    assert persons.find_persons(names, {f"x{name}": name for name in names}) == ({}, set())
+
+
 def test_nobody_is_a_person_while_the_directory_does_not_answer(desk: Desk) -> None:
     desk.uids["alice"] = -1
     desk.write(ALICE)
@@ -346,7 +380,7 @@ def test_what_a_note_covers_is_left_out(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("remind", "why"),
+    ("config", "why"),
     [
         (Remind(holidays=("2026-11-17",)), "2026-11-17 is a holiday in [remind] holidays"),
         (Remind(days=("mon", "wed")), "tue is no working day in [remind] days"),
@@ -355,8 +389,8 @@ def test_what_a_note_covers_is_left_out(desk: Desk) -> None:
         (Remind(hours="12-13", days=("tue",), holidays=("2026-11-16", "2026-11-18")), None),
     ],
 )
-def test_working_time_is_by_days_hours_and_holidays(remind: Remind, why: str | None) -> None:
-    assert why_not_now(remind, TUESDAY_NOON_MS, timezone.utc) == why
+def test_working_time_is_by_days_hours_and_holidays(config: Remind, why: str | None) -> None:
+    assert why_not_now(config, TUESDAY_NOON_MS, timezone.utc) == why
 
 
 def test_outside_of_working_time_nobody_is_told_and_all_is_well(desk: Desk) -> None:
@@ -386,7 +420,7 @@ def test_more_than_twenty_at_once_are_a_matter_for_the_administrator(desk: Desk,
         assert desk.recipients() == [ADMINISTRATOR]
         assert "user00, user01," in desk.mails()[0]
         desk.configure(mail='[mail]\ndomain = "lab.example"\n')
-        assert "set administrator in [mail]" in desk.remind("--send").errors
+        assert "administrator is not set in [mail], or got a mail today" in desk.remind("--send").errors
 
 
 # 8. Addresses from [mail]; nothing is guessed.
