@@ -245,6 +245,7 @@ def test_logs_that_root_begins_belong_to_the_folders_owner(desk: Desk, target: P
     desk.outbox.chmod(0o1777)
     desk.spool.chmod(0o1733)
     assert gua(desk, "remind", "--send").stdout == "sent 1\n"
+    assert [path.stat().st_uid for path in desk.outbox.glob("*.mail")] == [GUA]  # root sends nothing itself
     assert gua(desk, "hook").returncode == 0
     assert [uid for _, uid, _ in kept(target)] == ["0"]  # root has asked for it, and the program is root's
     for name in (REMIND_LOG, HOOK_LOG):
