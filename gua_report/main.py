@@ -21,6 +21,8 @@ VERBS = {
     "export": ("gua_report.commands.export", "what was recorded, as CSV, JSON lines or Parquet"),
     "page": ("gua_report.commands.page", "the report as pages with pictures, for a web server"),
     "mail": ("gua_report.commands.mail", "the report in brief by mail, with its page attached"),
+    "remind": ("gua_report.commands.remind", "tell people by mail what they hold without work"),
+    "hook": ("gua_report.commands.hook", "run a program for what is held without work for long"),
     "demo": ("gua_report.commands.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 from gua_report.config.checks import check_document
 from gua_report.config.tables import Containers as Containers
+from gua_report.config.tables import Hook as Hook
 from gua_report.config.tables import Limit as Limit
 from gua_report.config.tables import Limits as Limits
 from gua_report.config.tables import Mail as Mail
 from gua_report.config.tables import Notes as Notes
+from gua_report.config.tables import Remind as Remind
 from gua_report.config.tables import Reservations as Reservations
 from gua_report.config.tables import Retention as Retention
 from gua_report.console.bounded_file import read_bounded
@@ -41,6 +43,8 @@ class Config(NamedTuple):
     notes: Notes = Notes()
     mail: Mail = Mail()
     limits: Limits = Limits()
+    remind: Remind = Remind()
+    hook: Hook = Hook()
 
 
 def load_config(path: str | None) -> Config:
@@ -62,12 +66,18 @@ def load_config(path: str | None) -> Config:
         Notes(**document.get("notes", {})),
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
         _read_limits(document.get("limits", {})),
+        Remind(**{key: _frozen(value) for key, value in document.get("remind", {}).items()}),
+        Hook(**document.get("hook", {})),
     )
 
 
 def _read_limits(table: dict[str, Any]) -> Limits:
     by_name = ({name: Limit(**hours) for name, hours in table.get(key, {}).items()} for key in ("people", "groups"))
     return Limits(Limit(**table.get("everyone", {})), *by_name)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _read(path: str | None) -> dict[str, Any]:

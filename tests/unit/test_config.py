@@ -11,7 +11,19 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gua_report import config
-from gua_report.config import Config, Containers, Limit, Limits, Mail, Notes, Reservations, Retention, load_config
+from gua_report.config import (
+    Config,
+    Containers,
+    Hook,
+    Limit,
+    Limits,
+    Mail,
+    Notes,
+    Remind,
+    Reservations,
+    Retention,
+    load_config,
+)
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -80,6 +92,17 @@ def test_every_key_is_read(load: Load) -> None:
         idle_held_hours = 40
         [limits.groups.vision]
         gpu_hours = 500
+        [remind]
+        after = "90m"
+        days = ["mon", "sun"]
+        hours = "8-24"
+        holidays = ["2026-12-25"]
+        templates = ["/etc/gua/remind.txt"]
+        ask = "Ada in room 7"
+        [hook]
+        idle_after = "1d"
+        run = "/etc/gua/on-idle"
+        timeout = "30s"
         """
     ) == Config(
         Policy(5.0, 200.5, 2048.0),
@@ -105,12 +128,17 @@ def test_every_key_is_read(load: Load) -> None:
             {"vision": "head.of.vision@lab.example"},
         ),
         Limits(Limit(20, 100.5), {"Bob Müller": Limit(40)}, {"vision": Limit(gpu_hours=500)}),
+        Remind("90m", ("mon", "sun"), "8-24", ("2026-12-25",), ("/etc/gua/remind.txt",), "Ada in room 7"),
+        Hook("1d", "/etc/gua/on-idle", "30s"),
     )
 
 
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
     assert load("") == DEFAULTS
-    assert load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n") == DEFAULTS
+    assert (
+        load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n[remind]\n[hook]\n")
+        == DEFAULTS
+    )
     assert load("[mail]\n[mail.addresses]\n[mail.groups]\n") == DEFAULTS
     assert load("[limits]\n[limits.people]\n[limits.groups]\n") == DEFAULTS
     assert load("policy.process_memory_mib = 0") == DEFAULTS._replace(policy=DEFAULT._replace(process_memory_mib=0.0))
@@ -222,6 +250,19 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
         ("['mail.addresses']\nada = 'a@b'", ["unknown table, 'mail.addresses'"]),
         ("[mail]\nadministrators = 'a@b'", ["unknown key in [mail], 'administrators' = '...'", "mean administrator?"]),
         ("[mail.adresses]\nada = 'a@b'", ["unknown key in [mail], 'adresses' = '...'", "did you mean addresses?"]),
+        ("[remind]\nafter = 2", ["'after' = 2 in [remind]", 'a duration such as "2h"']),
+        ("[remind]\nafter = '2 hours'", ["a duration"]),
+        ("[remind]\ndays = ['monday']", ["a list of some of mon, tue"]),
+        ("[remind]\ndays = 'mon'", ["a list of some of mon, tue"]),
+        ("[remind]\nhours = '19-7'", ["hours of the day"]),
+        ("[remind]\nhours = '7-25'", ["hours of the day"]),
+        ("[remind]\nhours = '\u0667-19'", ["hours of the day"]),
+        ("[remind]\nholidays = ['25.12.']", ["a list of dates"]),
+        ("[remind]\nholidays = [2026-12-25]", ["a list of dates"]),
+        ("[remind]\ntemplates = ['remind.txt']", ["a list of absolute paths"]),
+        ('[remind]\nask = "a\\nb"', ["a text in quotes"]),
+        ("[hook]\nrun = 'on-idle'", ["the absolute path of a file"]),
+        ("[hook]\ntimeout = '0s'", ["a duration"]),
         ("[mail]\nsmtp = 'smtp://h'", ["[mail] has 'smtp' but no 'from': add it"]),
         ("[mail]\nca_file = '/ca'", ["[mail] has 'ca_file' but no 'smtp': add it"]),
         ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\nsmtp_user = 'gua'", ["'smtp_user' but no 'password_file'"]),
