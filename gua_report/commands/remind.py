@@ -18,7 +18,7 @@ from gua_report.telling.checks import find_problems
 from gua_report.telling.letters import Occasion
 from gua_report.telling.log import DONE, REMIND_LOG, open_log, read_log
 from gua_report.telling.persons import find_persons
-from gua_report.telling.post import Mailed, Post
+from gua_report.telling.post import Mailed, Post, preload
 from gua_report.telling.reminders import MOST_REMINDERS, Plan, make_plan
 from gua_report.telling.show_log import show_log
 from gua_report.telling.template import load_templates
@@ -121,6 +121,7 @@ def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
     words = load_templates(config.remind.templates)
     watch = Watch(options, settings.duration_ms(after))
     if options.send:
+        preload(config.mail)
         become_owner(data_dir)  # for good: all that follows is done with its rights
     with open_log(data_dir, REMIND_LOG) if options.send else nullcontext() as log:
         told = read_log(data_dir, REMIND_LOG, watch.observer.now_ms())
