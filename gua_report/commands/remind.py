@@ -126,14 +126,14 @@ def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
     with open_log(data_dir, REMIND_LOG) if options.send else nullcontext() as log:
         told = read_log(data_dir, REMIND_LOG, watch.observer.now_ms())
         sight = watch.look()
-        week = read_week(data_dir, config, sight.now_ms, zone) if sight.held else NO_WEEK
-        doubts, pause = [*sight.doubts, *told.problems, *week.doubts], None
         is_trial = options.to is not None
-        if not is_trial:
-            doubts += week.gaps
-            pause = why_not_now(config.remind, sight.now_ms, zone)
         persons = find_persons({one.who for one in sight.held}, watch.observer.mapped)
         plan = make_plan(sight.held, persons, [] if is_trial else told.acts, config.mail, sight.now_ms, zone)
+        doubts = [*sight.doubts, *told.problems]
+        pause = None if is_trial else why_not_now(config.remind, sight.now_ms, zone)
+        is_due = bool(plan.reminders or plan.summary_to) and not (doubts or pause)
+        week = read_week(data_dir, config, sight.now_ms, zone) if is_due else NO_WEEK
+        doubts += [*week.doubts, *([] if is_trial else week.gaps)]
         occasion = Occasion(config, words, sight.now_ms, zone, after, week.idle_held_hours)
         post = Post(watch, occasion, log, options.to)
         return Run(sight, plan, doubts, pause, [] if doubts or pause else post.deliver(plan))

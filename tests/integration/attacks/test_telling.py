@@ -27,7 +27,7 @@ from tests.telling import ADMINISTRATOR, Desk, job
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.real]
 
 GUA = SOMEBODY + 7  # owns the history
 EVE = 1003  # carol's uid

@@ -546,6 +546,7 @@ def configure_server(desk: Desk, url: str) -> None:
     desk.configure(mail=CONFIG + login)
 
 
+@pytest.mark.real
 def test_a_server_that_refuses_one_address_gets_the_others_and_is_tried_again(desk: Desk) -> None:
     desk.write(ALICE, held(job("bob", 200), index=1))
     with mail_server(answers={"alice@lab.example": "550 no such user"}) as server:
@@ -561,6 +562,7 @@ def test_a_server_that_refuses_one_address_gets_the_others_and_is_tried_again(de
         assert (received.recipients, received.is_encrypted) == (["alice@lab.example"], True)
 
 
+@pytest.mark.real
 def test_a_server_with_a_bad_certificate_or_none_at_all_is_told_nothing_and_tried_again(desk: Desk) -> None:
     desk.write(ALICE)
     with mail_server(certificate=ELSEWHERE) as server:
@@ -572,6 +574,7 @@ def test_a_server_with_a_bad_certificate_or_none_at_all_is_told_nothing_and_trie
     assert [act["outcome"] for act in desk.log()] == [log.BEGUN, log.FAILED] * 2
 
 
+@pytest.mark.real
 def test_a_server_that_falls_silent_after_the_mail_began_may_have_taken_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
