@@ -18,7 +18,7 @@ from gua_report.telling.checks import find_problems
 from gua_report.telling.letters import Occasion
 from gua_report.telling.log import DONE, REMIND_LOG, open_log, read_log
 from gua_report.telling.persons import find_persons
-from gua_report.telling.post import Mailed, Post
+from gua_report.telling.post import Mailed, Post, preload
 from gua_report.telling.reminders import MOST_REMINDERS, Plan, make_plan
 from gua_report.telling.show_log import show_log
 from gua_report.telling.template import load_templates
@@ -121,18 +121,19 @@ def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
     words = load_templates(config.remind.templates)
     watch = Watch(options, settings.duration_ms(after))
     if options.send:
+        preload(config.mail)
         become_owner(data_dir)  # for good: all that follows is done with its rights
     with open_log(data_dir, REMIND_LOG) if options.send else nullcontext() as log:
         told = read_log(data_dir, REMIND_LOG, watch.observer.now_ms())
         sight = watch.look()
-        week = read_last_week(data_dir, config, sight.now_ms, zone) if sight.held else NO_WEEK
-        doubts, pause = [*sight.doubts, *told.problems, *week.doubts], None
         is_trial = options.to is not None
-        if not is_trial:
-            doubts += week.gaps
-            pause = why_not_now(config.remind, sight.now_ms, zone)
         persons = find_persons({one.who for one in sight.held}, watch.observer.mapped)
         plan = make_plan(sight.held, persons, [] if is_trial else told.acts, config.mail, sight.now_ms, zone)
+        doubts = [*sight.doubts, *told.problems]
+        pause = None if is_trial else why_not_now(config.remind, sight.now_ms, zone)
+        is_due = bool(plan.reminders or plan.summary_to) and not (doubts or pause)
+        week = read_last_week(data_dir, config, sight.now_ms, zone) if is_due else NO_WEEK
+        doubts += [*week.doubts, *([] if is_trial else week.gaps)]
         occasion = Occasion(config, words, sight.now_ms, zone, after, week.idle_held_hours, week.over_limits)
         post = Post(watch, occasion, log, options.to)
         return Run(sight, plan, doubts, pause, [] if doubts or pause else post.deliver(plan))

@@ -15,6 +15,7 @@ from gua_report.telling.template import load_templates
 from gua_sample.errors import StoreError, UsageError
 
 REMIND, HOOK = "remind", "hook"
+HIDDEN = "what was done is for root to see (sudo gua doctor)"
 
 
 def find_problems(config: Config) -> list[str]:
@@ -45,7 +46,7 @@ def check_telling(config: Config, data_dir: str, config_path: str | None) -> lis
 
 
 def _check_remind(config: Config, data_dir: str, edit: str) -> list[Finding]:
-    last, about_log = _last(data_dir, REMIND_LOG, REMIND)
+    last, is_hidden, about_log = _last(data_dir, REMIND_LOG, REMIND)
     if config.remind == Remind() and last is None and not about_log:
         return []
     bad = [warning(REMIND, problem, edit) for problem in find_problems(config)] + about_log
@@ -53,13 +54,14 @@ def _check_remind(config: Config, data_dir: str, edit: str) -> list[Finding]:
         text = f"the last mail, to {last.to}, {moment(last.ts_ms)}: {_spell(last)}"
         bad.append(warning(REMIND, text, "sudo gua remind --log"))
     when = "nobody was told yet" if last is None else f"somebody was last told {moment(last.ts_ms)}"
+    when = HIDDEN if is_hidden else when
     return bad or [ok(REMIND, f"{when}; after {config.remind.after}")]
 
 
 def _check_hook(hook: Hook, data_dir: str) -> list[Finding]:
     if hook.run is None:
         return []
-    last, bad = _last(data_dir, HOOK_LOG, HOOK)
+    last, is_hidden, bad = _last(data_dir, HOOK_LOG, HOOK)
     try:
         check_target(hook.run)
     except Untrusted as problem:
@@ -67,16 +69,18 @@ def _check_hook(hook: Hook, data_dir: str) -> list[Finding]:
     if last is not None and last.outcome != DONE:
         bad.append(warning(HOOK, f"the last run, {moment(last.ts_ms)}: {_spell(last)}", "sudo gua hook --log"))
     when = "it was not run yet" if last is None else f"last run {moment(last.ts_ms)}: {last.text}"
+    when = HIDDEN if is_hidden else when
     return bad or [ok(HOOK, f"{hook.run}: {when}")]
 
 
-def _last(data_dir: str, name: str, check: str) -> tuple[Act | None, list[Finding]]:
-    """The last thing that was done, and what is wrong with the log. Of a log that is not ours to read: neither."""
+def _last(data_dir: str, name: str, check: str) -> tuple[Act | None, bool, list[Finding]]:
+    """The last thing that was done, whether that is hidden from this user, and what is wrong with the log."""
     try:
         acts, problems = read_log(data_dir, name, time.time_ns() // 1_000_000)
-    except StoreError:
-        return None, []
-    return acts[-1] if acts else None, [warning(check, problem) for problem in problems]
+    except StoreError as problem:
+        is_hidden = isinstance(problem.__cause__, PermissionError)
+        return None, is_hidden, [] if is_hidden else [warning(check, str(problem))]
+    return acts[-1] if acts else None, False, [warning(check, problem) for problem in problems]
 
 
 def _spell(act: Act) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import NamedTuple
 
+from gua_report.config import Mail
 from gua_report.mailing.message import Letter, build_message
 from gua_report.mailing.outcome import Unsure
 from gua_report.mailing.sending import send
@@ -14,6 +16,14 @@ from gua_report.telling.watch import Held, Watch
 
 MAIL_SECONDS = 30.0  # for one mail; the unit gives half an hour for all
 OVER = "it is over by now"
+# Imported by others only when they are used: by then we may be a user who can't read a Python under /root.
+PRELOADED = ("email.generator", "encodings.idna")
+
+
+def preload(mail: Mail) -> None:
+    """Import all that sending takes, before this process becomes another user."""
+    for module in (*PRELOADED, *(["gua_report.mailing.smtp"] if mail.smtp else [])):
+        importlib.import_module(module)
 
 
 class Mailed(NamedTuple):

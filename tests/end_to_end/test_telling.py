@@ -25,24 +25,12 @@ pytestmark = [pytest.mark.timeout(400), pytest.mark.needs("postfix")]
 CONFIG = "/etc/gua/gua.toml"
 ALWAYS = '[remind]\nhours = "0-24"\ndays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]\n'
 MAIL = '[mail]\nadministrator = "root@localhost"\ndomain = "localhost"\n'
-# Runs in the unit itself, which sees the boot id that it will see later: what is on the cards now was so for 26 hours.
-HISTORY = """
-import time
-from gua_report.live import snapshot
-from gua_sample import store
-
-now_ms = time.time_ns() // 1_000_000
-tick = snapshot.look(snapshot.machine(), None, now_ms)
-minutes = [tick._replace(ts_ms=now_ms - number * 60_000, interval_ms=60_000) for number in range(26 * 60, -1, -1)]
-store.append_history(store.prepare("/var/lib/gua"), minutes)
-"""
 
 
 @pytest.fixture
 def guest(bare: Path, installed: Path, tmp_path: Path) -> Iterator[Guest]:
     with Guest(tmp_path / "guest", layers=[bare, installed]) as guest:
         guest.run("ip", "link", "set", "lo", "up")
-        guest.write("/opt/history.py", HISTORY)
         yield guest
 
 
@@ -63,9 +51,7 @@ def install(guest: Guest, service: str) -> None:
     for command in re.findall(r"^#\s+sudo (install .*)$", (ROOT / service).read_text(), re.MULTILINE):
         if "smtp.conf" not in command:
             guest.run("sh", "-c", command, cwd=laboratory.SOURCE)
-    once = "ExecStartPre=/bin/sh -c 'test -e /var/lib/gua/samples || exec /opt/gua/bin/python /opt/history.py'"
-    guest.run("rm", "-rf", "/var/lib/gua/samples")
-    laboratory.drop_in(guest, name, "Service", once)
+    laboratory.let_it_last(guest, name)
 
 
 def read_mailbox(guest: Guest, user: str) -> list[EmailMessage]:

@@ -28,6 +28,9 @@ store.append_history(store.prepare(sys.argv[1]), ticks)
 """
 
 
+pytestmark = pytest.mark.real
+
+
 @pytest.fixture
 def sleeper() -> Iterator[int]:
     process = subprocess.Popen(["sleep", "600"])

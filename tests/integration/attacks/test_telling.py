@@ -27,7 +27,7 @@ from tests.telling import ADMINISTRATOR, Desk, job
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.real]
 
 GUA = SOMEBODY + 7  # owns the history
 EVE = 1003  # carol's uid
@@ -233,7 +233,8 @@ def test_a_file_of_roots_that_lies_in_the_place_of_a_log_is_not_written_to(desk:
     give(desk.data_dir, GUA)
     desk.spool.chmod(0o1733)
     path = desk.data_dir / HOOK_LOG
-    path.touch(0o600)
+    path.touch(0o644)
+    path.chmod(0o644)
     done = gua(desk, "hook")
     assert (done.returncode, kept(target), path.read_text()) == (1, [], "")
     assert HOOK_LOG in done.stderr

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from gua_report.config import load_config
 from gua_report.doctor.findings import OK, WARNING
+from gua_report.machine.child import answer_of
 from gua_report.telling import log
 from gua_report.telling.checks import check_telling
 from tests.lab import held
 from tests.telling import Desk, job
+from tests.users import SOMEBODY, needs_root
 
 
 def check(desk: Desk) -> list[tuple[str, str, str]]:
@@ -63,3 +65,20 @@ def test_a_hook_that_is_not_trusted_is_told(desk: Desk) -> None:
     ((name, status, text),) = check(desk)
     assert (name, status) == ("hook", WARNING)
     assert text.startswith("it is not run: ")
+
+
+@needs_root
+def test_what_is_hidden_from_a_user_is_not_called_nothing(desk: Desk) -> None:
+    desk.write(held(job("alice")))
+    assert desk.remind("--send").status == 0
+    desk.configure('[remind]\nafter = "3h"')
+    found = answer_of(lambda: check(desk), (SOMEBODY, SOMEBODY, ()))
+    assert found == [["remind", OK, "what was done is for root to see (sudo gua doctor); after 3h"]]
+
+
+def test_something_else_in_the_place_of_a_log_is_told(desk: Desk) -> None:
+    desk.write(held(job("alice")))
+    (desk.data_dir / log.REMIND_LOG).symlink_to("/dev/null")
+    ((_, status, text),) = check(desk)
+    assert status == WARNING
+    assert "remind.log is a link" in text

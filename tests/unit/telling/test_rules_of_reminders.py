@@ -7,6 +7,7 @@ import json
 import os
 import re
 import smtplib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timezone
 
 import pytest
@@ -26,6 +27,7 @@ from tests.notes import content, put
 from tests.redis_server import CERTIFICATE
 from tests.repository import DOCS
 from tests.telling import ADMINISTRATOR, CONFIG, TUESDAY_NOON_MS, Desk, is_private, job
+from tests.verbs import run
 
 ALICE = held(job("alice"))
 
@@ -235,6 +237,19 @@ def test_two_runs_at_once_send_once(desk: Desk, monkeypatch: pytest.MonkeyPatch)
     assert (done.status, desk.recipients()) == (1, [])
     assert "is held by another run" in done.errors
     assert desk.remind("--send").out == "sent 1\n"
+
+
+@pytest.mark.real
+def test_of_two_runs_that_begin_together_one_waits_for_the_other(desk: Desk) -> None:
+    desk.write(ALICE)
+    script = (desk.outbox / "sendmail").read_text()
+    (desk.outbox / "sendmail").write_text(script.replace("for to;", "sleep 1\nfor to;"))
+    words = ("remind", "--send", "--data-dir", desk.data_dir, "--config", desk.folder / "gua.toml")
+    with ThreadPoolExecutor() as threads:
+        done = [future.result() for future in [threads.submit(run, *words) for _ in range(3)]]
+    told_today = "sent 0, held back 1 (told today: alice)\n"
+    assert sorted(one.stdout for one in done) == [told_today, told_today, "sent 1\n"]
+    assert desk.recipients() == ["alice@lab.example"]
 
 
 # 4. Nothing if the newest tick failed or is stale, with gaps, if the card is unknown or the history not readable.
@@ -546,6 +561,7 @@ def configure_server(desk: Desk, url: str) -> None:
     desk.configure(mail=CONFIG + login)
 
 
+@pytest.mark.real
 def test_a_server_that_refuses_one_address_gets_the_others_and_is_tried_again(desk: Desk) -> None:
     desk.write(ALICE, held(job("bob", 200), index=1))
     with mail_server(answers={"alice@lab.example": "550 no such user"}) as server:
@@ -561,6 +577,7 @@ def test_a_server_that_refuses_one_address_gets_the_others_and_is_tried_again(de
         assert (received.recipients, received.is_encrypted) == (["alice@lab.example"], True)
 
 
+@pytest.mark.real
 def test_a_server_with_a_bad_certificate_or_none_at_all_is_told_nothing_and_tried_again(desk: Desk) -> None:
     desk.write(ALICE)
     with mail_server(certificate=ELSEWHERE) as server:
@@ -572,6 +589,7 @@ def test_a_server_with_a_bad_certificate_or_none_at_all_is_told_nothing_and_trie
     assert [act["outcome"] for act in desk.log()] == [log.BEGUN, log.FAILED] * 2
 
 
+@pytest.mark.real
 def test_a_server_that_falls_silent_after_the_mail_began_may_have_taken_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
