@@ -35,7 +35,7 @@ demo: $(RUNS) ## the report of a simulated laboratory; needs no GPU
 # podman with what containers need in a guest: an image is made from busybox, a user's runtime needs a bus and subuids.
 PODMAN = podman runc uidmap netavark busybox-static dbus-user-session
 # Postfix takes the place of another mail program, and asks how to be set up unless it is told not to.
-TEST_PACKAGES = prometheus prometheus-node-exporter redis-server chromium chromium-driver postfix zsh slurm-wlm munge $(PODMAN)
+TEST_PACKAGES = prometheus prometheus-node-exporter redis-server chromium chromium-driver postfix zsh slurm-wlm munge openssh-server rsync $(PODMAN)
 APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends
 test-deps: ## as root: install the servers and the browser that tests use (apt)
 	$(APT_INSTALL) $(TEST_PACKAGES) || { apt-get update --quiet && $(APT_INSTALL) $(TEST_PACKAGES); }
@@ -90,6 +90,7 @@ bench: $(STAMP) ## the figures we hold ourselves to, as ratios of one run
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/groups.py
 	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/publish.py
 	$(BIN)/python benchmarks/truth.py
 
 # TRUTH='--seed 1 2 3 --interval 15 --pauses 2:90', or --world FILE
@@ -97,7 +98,7 @@ truth: $(STAMP) ## how true the hours are: a week of which all is known; TRUTH=-
 	$(BIN)/python benchmarks/truth.py $(TRUTH)
 
 # What one may set: PREFIX=/usr/local DESTDIR= PYTHON=python3 VENVDIR=/opt/gua SYSCONFDIR=/etc
-# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|none READERS=everyone|group INTERVAL=15s
+# SYSTEMD_UNIT_DIR=$(PREFIX)/lib/systemd/system WHEELS=DIR EXTRAS=parquet|fleet|none READERS=everyone|group INTERVAL=15s
 # CONTAINERS=yes|no (a root service asks Docker and podman for the names of containers; default no) PURGE=1.
 # As install.sh has the defaults, which differ for users, and make hands it what is set, nothing is repeated here.
 install: ## as root: sample this machine from now on; again to upgrade

@@ -20,6 +20,7 @@ VERBS = {
     "import": ("gua_report.commands.import_", "take in what another tool, or gua elsewhere, recorded"),
     "export": ("gua_report.commands.export", "what was recorded, as CSV, JSON lines or Parquet"),
     "page": ("gua_report.commands.page", "the report as pages with pictures, for a web server"),
+    "fleet": ("gua_report.commands.fleet", "whether the files of many hosts have arrived, and are good"),
     "mail": ("gua_report.commands.mail", "the report in brief by mail, with its page attached"),
     "remind": ("gua_report.commands.remind", "tell people by mail what they hold without work"),
     "hook": ("gua_report.commands.hook", "run a program for what is held without work for long"),
@@ -43,6 +44,7 @@ examples:
   gua doctor                        why is nothing recorded?
   gua import ~/.gua/gua.db          a gpu-usage-audit database
   gua export --since 1d -o day.csv  every card at every tick
+  gua fleet status /srv/gua         which hosts are late
   gua mail --dry-run                what a mail to the administrator would say
 
 gua VERB --help says more.

@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import load_config
-from gua_report.console.arguments import check_exists
+from gua_report.console.arguments import check_exists, choose
+from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
 from gua_report.people.containers import COLUMNS, People, find_people, tell
 from gua_report.summary.build import build_report
 from gua_report.summary.no_report import nothing
+from gua_report.summary.of_hosts import HOST, KEYS
 from gua_report.summary.report import Report
 from gua_report.ticks.arrays import Booleans
 from gua_report.ticks.classify import Classified
@@ -53,10 +55,22 @@ def report(
     tz: str | None = None,
     data_dir: str | None = None,
     config: str | None = None,
+    fleet: str | None = None,
+    hosts: str | None = None,
+    by: str = HOST,
+    scheduler: str | None = None,
 ) -> ShownReport:
-    """The report of a time window, as the gua-report command makes it."""
+    """The report of a time window, as the gua-report command makes it; with `fleet`, that of many hosts.
+
+    `hosts`: a pattern of their names. `by`: host, group, person or model. `scheduler`: that of a Dask cluster.
+    """
     window = parse_window(since, start, end, tz)
-    built = build_report(find_folder(data_dir), window, load_config(config))
+    if fleet is None:
+        built = build_report(find_folder(data_dir), window, load_config(config))
+    else:
+        refuse_root()
+        asked = AskedFleet(fleet, hosts, choose(by, "by", KEYS), scheduler, since, start, end)
+        built = ask_fleet(asked, window, load_config(config))
     return ShownReport(**{field.name: getattr(built, field.name) for field in fields(built)})
 
 

@@ -14,7 +14,7 @@ from gua_sample.partition_names import samples_dir
 
 NO_GROUP = 65534
 MOST_LINKS = 40  # the kernel's limit
-FOLDERS = ("samples", "csv", "edges")  # the subfolders of a data folder that gua writes to
+FOLDERS = ("samples", "csv", "edges", "publish")  # the subfolders of a data folder that gua writes to
 
 
 def nearest(path: str) -> str:

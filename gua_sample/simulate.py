@@ -17,7 +17,7 @@ last        what its index says, but the driver loses it for one hour of Wednesd
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from gua_sample.containers import LABEL, MOUNT, Container, Known
@@ -35,8 +35,10 @@ from gua_sample.simulate_plan import (
     MASK,
     MINUTE_MS,
     MOST_CARDS,
+    NAMES,
     WEEK_MS,
     Hardware,
+    Model,
     Plan,
     Segment,
     Week,
@@ -84,12 +86,21 @@ def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -
 
 
 class Laboratory:
-    """A simulated host. Equal seeds and numbers of cards give equal answers, in any order of asking."""
+    """A simulated host. Equal arguments give equal answers, in any order of asking.
 
-    def __init__(self, seed: int = 0, cards: int = 8) -> None:
+    `models` are those of its larger and of its smaller cards, `people` those who have an account.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        cards: int = 8,
+        models: tuple[Model, Model] = (A100, A6000),
+        people: Sequence[str] = NAMES,
+    ) -> None:
         if not 1 <= cards <= MOST_CARDS:
             raise UsageError(f"a laboratory has 1 to {MOST_CARDS} cards, not {cards}")
-        self.seed = seed
+        self.seed, self.models, self.people = seed, models, people
         self.hardware = [self._install(index) for index in range(cards)]
         self._plan = lru_cache(maxsize=4)(self._plan_week)  # a year of history must not fill the memory
 
@@ -128,7 +139,8 @@ class Laboratory:
         return Known(known, {})
 
     def _install(self, index: int) -> Hardware:
-        name, total_mib, reserved_mib, idle_watts, watts_per_percent = A6000 if role(index) in (0, 4) else A100
+        larger, smaller = self.models
+        name, total_mib, reserved_mib, idle_watts, watts_per_percent = smaller if role(index) in (0, 4) else larger
         uuid = "GPU-" + make_uuid(FOR_CARD, self.seed, index)
         facts = CardFacts(uuid, index, None, name, None, total_mib, reserved_mib, 1, STATUS_OK, None)
         lost = CardFacts(uuid, index, None, None, None, None, None, None, "gpu_is_lost", None)
@@ -142,7 +154,7 @@ class Laboratory:
 
     def _plan_week(self, number: int) -> Week:
         last = len(self.hardware) - 1
-        plans = [Plan(self.seed, number, index, index == last) for index in range(last + 1)]
+        plans = [Plan(self.seed, number, index, index == last, self.people) for index in range(last + 1)]
         weeks = [plan.segments(hardware) for plan, hardware in zip(plans, self.hardware, strict=True)]
         timelines = [([segment.begin_ms for segment in week], week) for week in weeks]
         processes = {session.process.pid: session.process for plan in plans for session in plan.sessions}

@@ -51,6 +51,9 @@ class Work(NamedTuple):
 
 A100 = ("NVIDIA A100-SXM4-80GB", 81920, 518, 55.0, 3.2)  # total MiB, reserved MiB, idle watts, watts per percent
 A6000 = ("NVIDIA RTX A6000", 49140, 454, 22.0, 2.6)
+H100 = ("NVIDIA H100 80GB HBM3", 81559, 551, 70.0, 6.0)
+L40S = ("NVIDIA L40S", 46068, 460, 33.0, 3.0)
+Model = tuple[str, int, int, float, float]
 NAMES = ("ada", "anna", "ben", "emil", "eva", "finn", "hana", "ivo", "jan", "kim", "liam", "mei", "omar", "rosa")
 UIDS = {"root": 0, "ollama": 997, **{name: 1000 + number for number, name in enumerate(NAMES)}}
 LOGIN = "/user.slice/user-{uid}.slice/session-{number}.scope"
@@ -139,7 +142,8 @@ def make_uuid(*key: int) -> str:
 class Plan:
     """The plan of one card's week: its sessions, from when to when."""
 
-    def __init__(self, seed: int, week: int, index: int, is_last: bool) -> None:
+    def __init__(self, seed: int, week: int, index: int, is_last: bool, people: Sequence[str] = NAMES) -> None:
+        self.people = people
         # The second card of a pair repeats the plan of the first, so that the same processes are on both.
         self.key = (seed, week, index - 1 if role(index) == 3 else index)
         self.state = mix(FOR_PLAN, *self.key)
@@ -208,7 +212,7 @@ class Plan:
         pid = 1024 + (begin_ms - self.reboot_ms) // 10_000 * MOST_CARDS + self.key[2]
         while any(session.process.pid == pid for session in self.sessions):
             pid += MOST_CARDS
-        user = self.choose(work.users)
+        user = self.choose([name for name in work.users if name in self.people or name not in NAMES] or self.people)
         uid = UIDS[user]
         login_uid, login_user = (uid, user) if user in NAMES else (None, None)
         container = make_uuid(FOR_CONTAINER, *self.key, pid) + make_uuid(FOR_CONTAINER, *self.key, begin_ms)

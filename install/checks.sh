@@ -68,9 +68,9 @@ check_containers() { # a choice that stays until another is made
 
 check_extras() {
     case $EXTRAS in
-    '' | none | parquet) ;;
+    '' | none | parquet | fleet | fleet,parquet | parquet,fleet) ;;
     redis | redis,parquet | parquet,redis) ;; # of older versions: Redis takes no package any more
-    *) refuse "bad EXTRAS=$EXTRAS: expected parquet or none" ;;
+    *) refuse "bad EXTRAS=$EXTRAS: expected none, parquet, fleet or parquet,fleet" ;;
     esac
 }
 

@@ -2,7 +2,7 @@
 # install.sh install|uninstall|install-user|uninstall-user|wheels: the make targets of these names.
 #
 # Variables, all optional: PYTHON, PREFIX, DESTDIR (build a tree for a package: start nothing), VENVDIR, SYSCONFDIR,
-# SYSTEMD_UNIT_DIR, WHEELS (a folder to install from instead of an index), EXTRAS=parquet|none,
+# SYSTEMD_UNIT_DIR, WHEELS (a folder to install from instead of an index), EXTRAS=parquet|fleet|none,
 # READERS=everyone|group, INTERVAL=15s, CONTAINERS=yes|no, PURGE=1.
 #
 # All that belongs to gua is in VENVDIR. VENVDIR/installed-files lists what had to go elsewhere, and the folders made

@@ -25,7 +25,9 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import verbs
+from tests.fleets import change, fleet_report, make_fleet
 from tests.json_keys import key_paths
+from tests.lab import CONFIG
 from tests.repository import DOCS
 
 PAGE = DOCS / "json.md"
@@ -96,11 +98,29 @@ def test_every_key_of_a_report_is_documented_and_no_other(week: Path, reservatio
     assert len(documented) == len(set(documented))
     of_some = {path for path in documented if path.startswith("selection.")}
     nullable = {"now.processes", "selection.median"}
-    assert set(key_paths(document)) == set(documented) - of_some - nullable
+    assert set(key_paths(document)) == set(documented) - of_some - nullable - of_fleets(page)
     own = read_json(week, "--from", "2026-11-09", "--who", "ivo")
     assert {path for path in key_paths(own) if path.startswith("selection.")} == of_some - nullable
     section = documented_keys(page.split("\n## With --group or --who")[1].split("\n## ")[0])
     assert set(section) == of_some
+
+
+def of_fleets(page: str) -> set[str]:
+    """The keys that only a fleet's report has."""
+    titles = ("Section hosts", "Section breakdown", "Section not_used", "With --fleet")
+    return {key for title in titles for key in documented_keys(page.split(f"\n## {title}\n")[1].split("\n## ")[0])}
+
+
+def test_every_key_of_a_fleets_report_is_documented_and_no_other(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1", "small")
+    change(tmp_path / "lab1" / "rollups.sqlite", "DELETE FROM day WHERE day = '2026-11-17'")
+    report = fleet_report(tmp_path, CONFIG._replace(groups={"us": ("ada",)}), by="model")
+    found = set(key_paths(json.loads(renderer("json")(report, Options()))))
+    found.discard("headline.change")  # null, as there is nothing before
+    documented = set(documented_keys(PAGE.read_text()))
+    assert of_fleets(PAGE.read_text()) <= found <= documented
+    elsewhere = {"now", "timeline", "reservations", "selection", "attention"}
+    assert {path.partition(".")[0] for path in documented - found} <= elsewhere | {"headline"}
 
 
 def test_every_section_and_the_schema_version_are_on_the_page() -> None:

@@ -144,7 +144,8 @@ def test_every_argument_is_documented() -> None:
     section = (DOCS / "notebooks.md").read_text().split("\n## Arguments\n")[1].split("\n## ")[0]
     arguments = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
     assert arguments == list(inspect.signature(notebook.report).parameters)
-    assert arguments == list(inspect.signature(notebook.load).parameters)
+    both = list(inspect.signature(notebook.load).parameters)
+    assert arguments[: len(both)] == both
 
 
 def test_the_weights_of_the_rows_come_to_what_the_report_says(history: Path) -> None:

@@ -1,4 +1,4 @@
-"""gua demo: the report of a made-up laboratory. Needs no GPU, leaves nothing behind unless asked to."""
+"""gua demo: the report of a made-up laboratory, or of several. Needs no GPU, leaves nothing behind unless asked to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 
@@ -25,7 +26,7 @@ from gua_sample.whole_file import replace_file
 PROG = "gua demo"
 DESCRIPTION = """\
 Simulate some days of a laboratory with eight cards and a dozen people, and
-print its report."""
+print its report; or those of many hosts, and the report of all of them."""
 EPILOG = """\
 examples:
   gua demo                      a week
@@ -33,11 +34,32 @@ examples:
   gua demo --keep ./try         keep the history, to play with:
                                 gua-report --data-dir ./try
                                 --config ./try/gua.toml has groups and a note
+  gua demo --hosts 8            a fleet, up to now: one host is late, the file
+                                of one is broken, and the report says so
+  gua demo --hosts 8 --keep ./fleet
+                                gua fleet status ./fleet
+                                gua-report --fleet ./fleet --by model
+
+With --hosts of 3 or more the exit status is 1, as of a real fleet from which
+something is missing. As root there is no report of a fleet.
 """
 INTERVAL_MS = 30_000
 HOUR_MS = DAY_MS // 24
 MOST_DAYS = 366
 NOTE_MS = 3 * DAY_MS
+# A fleet: few ticks, so that eight hosts take seconds.
+FLEET_INTERVAL_MS = 120_000
+MOST_HOSTS = 99
+LATE_DAYS = 2  # of which nothing was collected
+FEWEST_FLEET_DAYS = LATE_DAYS + 2
+PUBLISHED_AFTER_MS = HOUR_MS // 2  # midnight
+CARDS_OF_HOSTS = (8, 4, 6, 2, 8, 4, 3, 8)
+PEOPLE_OF_A_HOST = 8
+HOST_GROUPS = """\
+[hosts]
+"the cellar" = ["gpu0[1-4]"]
+"the attic" = ["gpu0[5-9]", "gpu[1-9]*"]
+"""
 GROUPS = """\
 [groups]
 vision = ["ada", "anna", "ben", "emil", "eva"]
@@ -56,6 +78,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--days", metavar="N", type=positive, default=7, help="how many (default 7)")
     parser.add_argument("--seed", metavar="N", default="0", help="which laboratory (default 0)")
     parser.add_argument("--keep", metavar="DIR", help="write the history there and keep it")
+    parser.add_argument("--hosts", metavar="N", type=positive, help="of so many hosts, in one report")
     parser.add_argument("--now", action="store_true", help="let it end now instead of on an example Wednesday")
     return parser
 
@@ -70,6 +93,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{options.keep} is not empty: give a new folder, as made-up ticks do not belong in a real history"
         )
+    if options.hosts is not None:
+        return run_fleet(options, seed)
     end_ms = time.time_ns() // 1_000_000 if options.now else EXAMPLE_END_MS
     with contextlib.ExitStack() as stack:
         folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gua-demo-"))
@@ -78,6 +103,71 @@ def run(options: argparse.Namespace) -> int:
         zone = [] if options.now else ["--tz", "UTC"]
         place = ["--data-dir", folder, "--config", furnish(folder, end_ms)]
         return report.main([*place, "--since", f"{options.days}d", "--to", iso, *zone])
+
+
+def run_fleet(options: argparse.Namespace, seed: int) -> int:
+    """Make a fleet's folder, and report it. It ends now, as whether a host is late depends on the clock."""
+    import time
+
+    from gua_report.fleet.asked import refuse_root
+
+    refuse_root()
+    if options.hosts > MOST_HOSTS:
+        raise UsageError(f"bad --hosts {options.hosts}: expected 1 to {MOST_HOSTS}")
+    if options.days < FEWEST_FLEET_DAYS:
+        raise UsageError(f"bad --days {options.days}: expected {FEWEST_FLEET_DAYS} to {MOST_DAYS} of a fleet")
+    now_ms = time.time_ns() // 1_000_000
+    with contextlib.ExitStack() as stack:
+        folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gua-demo-"))
+        os.makedirs(folder, exist_ok=True)
+        config = os.path.join(folder, "gua.toml")
+        replace_file(config, GROUPS + HOST_GROUPS)
+        show = terminal.progress_bar("simulating hosts")
+        for number in range(options.hosts):
+            if show:
+                show(number, options.hosts)
+            make_host(folder, number, options.hosts, seed, options.days, now_ms)
+        if show:
+            show(1, 1)
+        return report.main(["--fleet", folder, "--config", config, "--since", f"{options.days}d"])
+
+
+def make_host(folder: str, number: int, hosts: int, seed: int, days: int, now_ms: int) -> None:
+    """Make what was collected of a host: what it published last night, two nights before, or half of that."""
+    from gua_report.config import Retention, load_config
+    from gua_report.rollups.index import path_of
+    from gua_report.rollups.published import FILE_NAME, Meta, published_path
+    from gua_report.upkeep.nightly import Upkeep
+    from gua_report.upkeep.publishing import write_copy
+    from gua_sample import __version__, store
+    from gua_sample.simulate import Laboratory
+    from gua_sample.simulate_plan import A100, A6000, H100, L40S, NAMES, make_uuid
+
+    is_late, is_broken = (hosts > 2 and number == hosts - place for place in (2, 1))
+    midnight_ms = now_ms // DAY_MS * DAY_MS
+    end_ms = midnight_ms - LATE_DAYS * DAY_MS + PUBLISHED_AFTER_MS if is_late else now_ms
+    last_ms = min(end_ms, midnight_ms + PUBLISHED_AFTER_MS)
+    models = ((A100, A6000), (H100, L40S), (H100, A6000))[number % 3]
+    people = [name for place, name in enumerate(NAMES) if (place + number) % len(NAMES) < PEOPLE_OF_A_HOST]
+    name = f"gpu{number + 1:02}"
+    laboratory = Laboratory(seed + number, CARDS_OF_HOSTS[number % len(CARDS_OF_HOSTS)], models, people)
+    with tempfile.TemporaryDirectory(prefix="gua-demo-") as data_dir:
+        ticks = laboratory.history(midnight_ms - days * DAY_MS, last_ms, FLEET_INTERVAL_MS)
+        store.append_history(store.prepare(data_dir), ticks)
+        config = load_config(os.devnull)._replace(retention=Retention(csv_days=0))
+        Upkeep(data_dir, config, end_ms, False, complain).run(False, False, None)
+        machine = make_uuid(seed, number).replace("-", "")
+        write_copy(path_of(data_dir), data_dir, Meta(name, machine, __version__, end_ms, last_ms - FLEET_INTERVAL_MS))
+        os.mkdir(os.path.join(folder, name))
+        target = os.path.join(folder, name, FILE_NAME)
+        shutil.copyfile(published_path(data_dir), target)
+    if is_broken:
+        os.truncate(target, os.path.getsize(target) // 2)
+    os.utime(target, ns=(end_ms * 1_000_000, end_ms * 1_000_000))
+
+
+def complain(text: str) -> None:
+    console.complain(PROG, f"warning: {text}")
 
 
 def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:

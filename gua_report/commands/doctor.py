@@ -12,7 +12,19 @@ import time
 from typing import Any
 
 from gua_report.console import terminal
-from gua_report.doctor import config_file, containers, data, driver, freshness, host, notes, partitions, rollups, timer
+from gua_report.doctor import (
+    config_file,
+    containers,
+    data,
+    driver,
+    freshness,
+    host,
+    notes,
+    partitions,
+    published,
+    rollups,
+    timer,
+)
 from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
 from gua_report.machine import units
@@ -96,13 +108,14 @@ def examine(
 
     now_ms = time.time_ns() // 1_000_000
     start, roll_up, journal = commands(feeding, data_dir)
-    history, newest, clock, files = look_into(data_dir, now_ms, start, roll_up, deep)
+    config, about_config = config_file.check_config(config_path)
+    publishes = None if config is None else config.fleet.publish
+    history, newest, clock, files = look_into(data_dir, now_ms, start, roll_up, deep, publishes)
     if newest and feeding:
         newest = newest.by_timer(units.interval_ms(feeding), units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
     is_sampled = is_fresh and newest is not None and newest.error is None
 
-    config, about_config = config_file.check_config(config_path)
     findings = [
         host.check_os(),
         host.check_python(binding_problem, is_sampled),
@@ -136,11 +149,12 @@ def examine(
 
 
 def look_into(
-    data_dir: str, now_ms: int, start: str, roll_up: str, deep: bool = False
+    data_dir: str, now_ms: int, start: str, roll_up: str, deep: bool = False, publishes: bool | None = None
 ) -> tuple[Files, Newest | None, list[Finding], list[Finding]]:
     """The files of the data folder, the newest tick, and the findings about clock and files.
 
-    As root, a child that becomes the folder's owner for good reads them.
+    As root, a child that becomes the folder's owner for good reads them. `publishes`: [fleet] publish, or None if the
+    configuration can't be read.
     """
     samples = samples_dir(data_dir)
     if deep:
@@ -150,6 +164,7 @@ def look_into(
         history = list_history(samples)
         files = partitions.check_partitions(history, now_ms, start, terminal.progress_bar())
         files += rollups.check_rollups(history, now_ms, roll_up)
+        files += published.check_published(data_dir, publishes, now_ms, roll_up) if publishes is not None else []
         files += containers.check_containers(data_dir)
         if deep:
             files += rollups.report_deep_check(*read_everything(data_dir, terminal.progress_bar("reading back")))

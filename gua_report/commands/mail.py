@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gua_report.console import terminal
 from gua_report.console.addresses import is_address
 from gua_report.console.arguments import add_place, check_exists
+from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
 from gua_report.mailing.message import Attachment, Letter, build_message, host_name, show_message, text_of
 from gua_sample import console, settings
 from gua_sample.errors import GuaError, UsageError
@@ -34,6 +35,7 @@ examples:
                                       administrator, and heads of groups
   gua mail --to ada@lab.example --to ben@lab.example
   gua mail --since 30d --quiet-if-clean 4h
+  gua mail --fleet /srv/gua           of many hosts; not as root
 
 The head of a group ([mail.groups]) gets the report of its people alone.
 It is sent by the machine's sendmail, or by the server in [mail] smtp. What
@@ -63,6 +65,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
     quiet = f"send nothing unless there is something to act on: {WHAT_COUNTS}"
     parser.add_argument("--quiet-if-clean", metavar="D", nargs="?", const=LONG_EPISODE, help=quiet)
+    parser.add_argument("--fleet", metavar="DIR", help="of all hosts with a file in DIR/<host>/ (docs/fleet.md)")
     parser.add_argument("--dry-run", action="store_true", help="print the mail instead of sending it")
     add_place(parser)
     return parser
@@ -74,6 +77,10 @@ def run(options: argparse.Namespace) -> int:
     from gua_report.render.attention import LONG_EPISODE
     from gua_report.window import parse_window
 
+    if options.fleet is not None:
+        if options.data_dir is not None:
+            raise UsageError("--fleet and --data-dir are two reports: give one of them")
+        refuse_root()
     config = load_config(options.config)
     to = find_recipients(options.to, config.mail)
     window = parse_window(options.since, None, None, options.tz)
@@ -82,7 +89,11 @@ def run(options: argparse.Namespace) -> int:
     data_dir = settings.data_dir(options.data_dir)
     heads = {} if options.to else dict(config.mail.groups)
     try:
-        made = make(data_dir, config, window, longest_ms, tuple(heads))
+        if options.fleet is not None:
+            asked = AskedFleet(options.fleet, since=options.since)
+            made = make_of_fleet(asked, config, window, longest_ms, tuple(heads))
+        else:
+            made = make(data_dir, config, window, longest_ms, tuple(heads))
     except (GuaError, ReadingFailed) as error:
         if terminal.is_terminal(sys.stderr) or console.is_journal():  # cron would mail it once more
             console.complain(PROG, f"error: {error}")
@@ -135,6 +146,13 @@ def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups:
         made = check_mails(ask_apart(data_dir, lambda: make_mails(asked), REPORT_SECONDS), groups)
     warnings = [*([opening] if opening else []), *made.administrator.warnings]
     return made._replace(administrator=made.administrator._replace(warnings=warnings))
+
+
+def make_of_fleet(asked: AskedFleet, config: Config, window: Window, longest_ms: int, groups: tuple[str, ...]) -> Mails:
+    """The parts of the mails about a fleet, whose files are read in children of their own."""
+    from gua_report.render.mail import MailRequest, make_mails_of
+
+    return make_mails_of(ask_fleet(asked, window, config), MailRequest("", config, window, longest_ms, None, groups))
 
 
 def check_mails(answer: Any, groups: tuple[str, ...]) -> Mails:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import stat
 
 from gua_report.console.arguments import add_place, choose, find_data_dir
-from gua_report.console.whole_file import check_place, whole_file
+from gua_report.console.whole_file import check_place, share_with_readers, whole_file
 from gua_report.render import GROUPS, NAMES, NONE, PEOPLE
 from gua_sample import console
 from gua_sample.errors import GuaError, NothingToReport, UsageError
@@ -101,12 +100,6 @@ def check_folder(folder: str) -> None:
 
 def write(path: str, text: str, data_dir: str) -> None:
     """Write the file so that those can read it who can read the data folder."""
-    readers = os.stat(data_dir)
     with whole_file(path) as file:
-        try:
-            os.fchown(file.fileno(), -1, readers.st_gid)
-            group = readers.st_mode & stat.S_IRGRP
-        except PermissionError:  # not in that group: nobody else's group may read it instead
-            group = readers.st_mode & stat.S_IRGRP if readers.st_mode & stat.S_IROTH else 0
-        os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR | group | readers.st_mode & stat.S_IROTH)
+        share_with_readers(file.fileno(), data_dir)
         file.write(text.encode())

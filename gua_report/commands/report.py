@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gua_report.console import terminal
@@ -26,6 +27,8 @@ from gua_sample.errors import GuaError, UsageError
 if TYPE_CHECKING:
     from gua_report.config import Config
     from gua_report.people.wanted import Wanted
+    from gua_report.summary.report import Report
+    from gua_report.window import Window
 
 PROG = "gua-report"
 DESCRIPTION = """\
@@ -42,11 +45,14 @@ examples:
   gua-report --brief --quiet-if-clean 2h   for cron: a mail only if need be
   gua-report --who me                      your own: what you hold, and held
   gua-report --group vision --since 30d    that of the people in a group
+  gua-report --fleet /srv/gua --since 30d  that of many hosts
 
 durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
 2026-11-16T08:30, in the time zone of the report unless they name their own.
-exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
+exit status: 0 done, 1 failed, or incomplete: of a fleet not all could be used
+(the report is printed), 2 wrong usage, 3 nothing to report.
 """
+SCHEDULER = "on this Dask cluster: tcp://..., tls://..., or its scheduler's file"
 WIDTH, WIDEST = 78, 120  # in columns, in a mail or pipe and on a terminal
 NARROWEST, BRIEF_WIDTH = 60, 72
 BRIEF_FORMATS = ("text", "markdown")
@@ -65,6 +71,7 @@ def build_parser() -> console.Parser:
     from gua_report.config import RECLAIM_AFTER
     from gua_report.render import FORMATS, SECTIONS
     from gua_report.render.attention import LONG_EPISODE, WHAT_COUNTS
+    from gua_report.summary.of_hosts import KEYS
 
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     add_window(parser)
@@ -78,6 +85,11 @@ def build_parser() -> console.Parser:
     what.add_argument("--reclaim-after", metavar="D", action="append", help=rules)
     whose = parser.add_argument_group("whose", "the report of some people names nobody else")
     whose.add_argument("--group", metavar="NAME", help="of those in this group of the config")
+    many = parser.add_argument_group("of many hosts", "docs/fleet.md says how their files are collected")
+    many.add_argument("--fleet", metavar="DIR", help="of all hosts with a file in DIR/<host>/, in one report")
+    many.add_argument("--hosts", metavar="GLOB", help="only hosts with names like this: 'gpu0*'")
+    many.add_argument("--by", metavar="KEY", help=f"hours by {', '.join(KEYS)} (default host)")
+    many.add_argument("--scheduler", metavar="ADDRESS", help=SCHEDULER)
     own = "of this person, as reports call them; me is the user who runs this, under sudo that is root"
     whose.add_argument("--who", metavar="NAME", help=own)
     how = parser.add_argument_group("how")
@@ -123,31 +135,27 @@ def run(options: argparse.Namespace) -> int:
     config = config._replace(policy=config.policy._replace(**thresholds))
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
     longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
-    data_dir = find_history(PROG, options.data_dir)
+    ask = find_question(options, config, window, reclaim)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
-    from gua_report.machine.as_owner import ask_as_owner
     from gua_report.render.attention import reasons
-    from gua_report.summary.build import build_report
-    from gua_report.summary.reserved_hours import read_told
     from gua_report.summary.selection import select
 
     renderer = render.renderer(name)
     if options.output is not None:
         check_writable(options.output)
-    told = read_told(config, window.start_ms)
 
-    def make() -> dict[str, Any]:
-        report = build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told)
+    def make(report: Report) -> dict[str, Any]:
         report = select(report, wanted) if wanted else report
         attention = tuple(reasons(report, longest_ms)) if says_what_to_act_on else ()
         # Rendered even if nothing is printed: an error must show in a clean week too.
         text = renderer(report, display._replace(attention=attention))
         problems = [*report.people_problems, *(report.memberships.problems if report.memberships else [])]
         warnings = [*report.warnings, *report.reservation_problems, *problems]
-        return {"text": text, "warnings": warnings, "is_clean": quiet and not attention}
+        left_out = report.fleet is not None and not report.fleet.is_complete
+        return {"text": text, "warnings": warnings, "is_clean": quiet and not attention, "left_out": left_out}
 
-    made = ask_as_owner(data_dir, make)
+    made = ask(make)
     for warning in made["warnings"]:
         console.complain(PROG, f"warning: {warning}")
     if made["is_clean"]:
@@ -157,7 +165,42 @@ def run(options: argparse.Namespace) -> int:
     else:
         with whole_file(options.output) as file:
             file.write((made["text"].rstrip("\n") + "\n").encode())
-    return 0
+    if made["left_out"]:
+        console.complain(PROG, "incomplete: not all hosts could be used; the report names them (--section not_used)")
+    return int(made["left_out"])
+
+
+def find_question(
+    options: argparse.Namespace, config: Config, window: Window, reclaim: tuple[int, ...]
+) -> Callable[[Callable[[Report], dict[str, Any]]], dict[str, Any]]:
+    """A function that has the report built, of one host or of a fleet, and gives what is made of it."""
+    if options.fleet is not None:
+        if options.data_dir is not None:
+            raise UsageError("--fleet and --data-dir are two reports: give one of them")
+        from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
+        from gua_report.summary.of_hosts import HOST, KEYS
+
+        refuse_root()
+        by = choose(options.by or HOST, "--by", KEYS)
+        times = (options.since, options.start, options.end)
+        asked = AskedFleet(options.fleet, options.hosts, by, options.scheduler, *times)
+        return lambda make: make(ask_fleet(asked, window, config, reclaim, terminal.progress_bar()))
+    if given := [name for name in ("hosts", "by", "scheduler") if getattr(options, name) is not None]:
+        raise UsageError(f"--{given[0]} is for many hosts: give --fleet DIR too")
+    data_dir = find_history(PROG, options.data_dir)
+
+    def ask(make: Callable[[Report], dict[str, Any]]) -> dict[str, Any]:
+        from gua_report.machine.as_owner import ask_as_owner
+        from gua_report.summary.build import build_report
+        from gua_report.summary.reserved_hours import read_told
+
+        told = read_told(config, window.start_ms)
+        made: dict[str, Any] = ask_as_owner(
+            data_dir, lambda: make(build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told))
+        )
+        return made
+
+    return ask
 
 
 def find_wanted(options: argparse.Namespace, config: Config) -> Wanted | None:

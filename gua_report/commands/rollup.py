@@ -20,7 +20,8 @@ PROG = "gua rollup"
 DESCRIPTION = """\
 Sum up every closed day that has not been yet, or whose ticks or thresholds
 have changed since; write its CSV file; remove what is older than [retention]
-in the configuration allows. Reports use the sums by themselves. A timer runs
+in the configuration allows; with [fleet] publish = true, leave a copy of the
+sums for a fleet to collect. Reports use the sums by themselves. A timer runs
 it daily."""
 EPILOG = """\
 examples:
@@ -34,7 +35,8 @@ it is over and no tick can be joined to its last one any more. Ticks are only
 removed if their sums were read back and found right. Some days are read
 again each night, all within four weeks, to find bit rot.
 exit status: 0 done, 1 failed (days that can't be read, or have rotted, are
-named), 2 wrong usage, 3 there is no such data folder.
+named; so is a copy that can't be published), 2 wrong usage, 3 there is no such
+data folder.
 """
 
 
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         console.say(PROG, json.dumps({"dry_run": options.dry_run, **done._asdict()}, indent=2))
     else:
         console.say(PROG, summary(done, options.dry_run))
-    return 1 if done.failed or done.failed_check else 0
+    return 1 if done.failed or done.failed_check or done.publish_failed else 0
 
 
 def complain(text: str) -> None:
@@ -85,6 +87,7 @@ def summary(done: Done, dry_run: bool) -> str:
     parts += [f"{len(done.csv)} CSV {'file' if len(done.csv) == 1 else 'files'}"] if done.csv else []
     parts += [f"{days(len(done.compacted))} {'to compact' if dry_run else 'compacted'}"] if done.compacted else []
     lines = [", ".join(parts)]
+    lines += [f"{'would publish' if dry_run else 'published'} {printable(done.published)}"] if done.published else []
     lines += [f"{'would remove' if dry_run else 'removed'} {printable(path)}" for path in done.removed]
     lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
     lines += [f"kept {day}: it failed its check for bit rot" for day in done.failed_check]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from gua_report.config.checks import check_document
 from gua_report.config.tables import Containers as Containers
+from gua_report.config.tables import Fleet as Fleet
 from gua_report.config.tables import Hook as Hook
 from gua_report.config.tables import Limit as Limit
 from gua_report.config.tables import Limits as Limits
@@ -42,9 +43,11 @@ class Config(NamedTuple):
     containers: Containers = Containers()
     notes: Notes = Notes()
     mail: Mail = Mail()
+    fleet: Fleet = Fleet()
     limits: Limits = Limits()
     remind: Remind = Remind()
     hook: Hook = Hook()
+    hosts: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # group of hosts -> their names, or patterns
 
 
 def load_config(path: str | None) -> Config:
@@ -65,9 +68,11 @@ def load_config(path: str | None) -> Config:
         Containers(**document.get("containers", {})),
         Notes(**document.get("notes", {})),
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
+        Fleet(**document.get("fleet", {})),
         _read_limits(document.get("limits", {})),
         Remind(**{key: _frozen(value) for key, value in document.get("remind", {}).items()}),
         Hook(**document.get("hook", {})),
+        {name: tuple(listed) for name, listed in document.get("hosts", {}).items()},
     )
 
 

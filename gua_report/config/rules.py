@@ -76,6 +76,10 @@ MEMBERS = Rule(
     'a list of people and of Unix groups, such as ["ada", "@vision"]',
     lambda value: isinstance(value, list) and all(map(is_name, value)),
 )
+HOSTS = Rule(
+    'a list of hosts, or of patterns, such as ["gpu01", "gpu1*"]',
+    lambda value: isinstance(value, list) and all(map(is_name, value)),
+)
 REASON = Rule("a reason in quotes, without control characters", is_name)
 DOMAIN = Rule('a domain such as "lab.example"', lambda value: is_name(value) and is_domain(value))
 ADDRESS = Rule('one address such as "root@localhost"', lambda value: is_name(value) and is_address(value))
@@ -83,6 +87,7 @@ SMTP = Rule(
     'a URL such as "smtp://mail.lab.example:587" or "smtps://mail.lab.example:465", without a login',
     lambda value: is_name(value) and parse_server(value) is not None,
 )
+FLAG = Rule("true or false", lambda value: type(value) is bool)
 LIMIT = Rule(
     "a table with idle_held_hours, gpu_hours or both, each a number of GPU-hours a week above 0",
     lambda value: (
@@ -105,6 +110,7 @@ TABLES = {
     "retention": {"raw_days": DAYS, "csv_days": DAYS_OR_NONE, "rollup_days": DAYS},
     "reservations": {"file": FILE, "folder": FOLDER, "redis": REDIS},
     "containers": {"owner_label": LABEL},
+    "fleet": {"publish": FLAG},
     "notes": {"spool": FOLDER},
     "limits": {"everyone": LIMIT},
     "mail": {
@@ -133,6 +139,7 @@ NAMES = {
     "exempt": REASON,
     "mail.addresses": ADDRESS,
     "mail.groups": ADDRESS,
+    "hosts": HOSTS,
     "limits.people": LIMIT,
     "limits.groups": LIMIT,
 }

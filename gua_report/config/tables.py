@@ -29,6 +29,10 @@ class Containers(NamedTuple):
     owner_label: str = "gua.owner"  # a container's label that names its owner
 
 
+class Fleet(NamedTuple):
+    publish: bool = False  # whether gua rollup writes a copy of the rollups for others to collect
+
+
 class Notes(NamedTuple):
     spool: str = NOTES_SPOOL
 

@@ -15,6 +15,7 @@ from gua_sample.partition_names import SQLITE_MAGIC
 from gua_sample.whole_file import replacing
 
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # works without permission to list the folder
+ANY_EXECUTION = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 MOST_STEPS = 1000  # links may form a loop
 
 
@@ -37,6 +38,20 @@ def whole_file(path: str, follow: bool = True, make_folders: bool = False) -> It
                     os.fchown(file.fileno(), found.st_uid, found.st_gid)
                 os.fchmod(file.fileno(), found.st_mode & 0o777)
             yield file
+
+
+def share_with_readers(descriptor: int, folder: str) -> None:
+    """Let those read an open file or folder who can read `folder`, and nobody else."""
+    readers, found = os.stat(folder), os.fstat(descriptor)
+    groups = readers.st_mode & (stat.S_IRGRP | stat.S_IXGRP)
+    others = readers.st_mode & (stat.S_IROTH | stat.S_IXOTH)
+    try:
+        if found.st_gid != readers.st_gid:  # where it is the same, a sandbox need not allow the call
+            os.fchown(descriptor, -1, readers.st_gid)
+    except PermissionError:  # not in that group: nobody else's group may read it instead
+        groups = groups if others & stat.S_IROTH else 0
+    mode = stat.S_IRWXU | groups | others
+    os.fchmod(descriptor, mode if stat.S_ISDIR(found.st_mode) else mode & ~ANY_EXECUTION)
 
 
 def check_place(path: str) -> None:

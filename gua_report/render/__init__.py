@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from gua_report.summary.report import Report
 
 SECTIONS = (
-    *("headline", "now", "timeline", "trend", "capacity", "gpus", "identities", "groups", "identity_days"),
-    *("heatmap", "episodes", "coverage", "reservations"),
+    *("headline", "now", "timeline", "trend", "capacity", "hosts", "breakdown", "gpus", "identities", "groups"),
+    *("identity_days", "heatmap", "episodes", "coverage", "reservations", "not_used"),
 )
+OF_FLEETS = ("hosts", "breakdown", "not_used")  # those that only a report of many hosts has
 # Those of a report of some people: all others are of the whole machine.
 OF_PEOPLE = ("now", "identities", "groups", "identity_days", "episodes", "coverage", "reservations")
 PEOPLE, GROUPS, NONE = NAMES = "people", "groups", "none"  # whose names are on pages for a web server

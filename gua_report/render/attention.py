@@ -33,9 +33,9 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     # Imported here because it loads pandas, and --help needs the constants above.
     from gua_report.render.limits import find_over
     from gua_report.render.sections.episodes import unknown_now
-    from gua_report.render.words import clean, count, gpu, moment, percent
+    from gua_report.render.words import card, clean, count, moment, percent
 
-    found = []
+    found = _about_hosts(report)
     if unknown := unknown_now(report):
         found.append(f"not known who holds what right now: {unknown}")
     if has_stopped(report):
@@ -46,7 +46,8 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
         longest = long.groupby("identity", sort=True)["seconds"].max().sort_values(ascending=False, kind="stable")
         who = [f"{clean(report.who(str(identity)))} {duration(seconds)}" for identity, seconds in longest.items()]
         who[0] = f"longest: {who[0]}" if len(who) > 1 else who[0]
-        episodes = f"{count(len(long), 'idle-held episode')} of {duration(longest_ms / 1000)} or more"
+        least = "at least " if report.fleet and report.fleet.episodes > len(report.episodes) else ""
+        episodes = f"{least}{count(len(long), 'idle-held episode')} of {duration(longest_ms / 1000)} or more"
         # What is not named is counted in the same unit as what is.
         holders = f" by {count(len(who), 'holder')}" if len(who) > MOST_NAMED else ""
         found.append(f"{episodes}{holders}{_named(who)}")
@@ -64,11 +65,29 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
     dark = report.gpus[report.gpus["unknown_share"] > MOST_UNKNOWN]
     if len(dark):
         worst = dark.sort_values("unknown_share", ascending=False, kind="stable").to_dict("records")
-        cards = [f"GPU {gpu(row['index'], row['mig_index'])} {percent(row['unknown_share'])}" for row in worst]
+        cards = [f"{card(row)} {percent(row['unknown_share'])}" for row in worst]
         found.append(f"{count(len(dark), 'card')} unknown for over {MOST_UNKNOWN:.0%} of the time{_named(cards)}")
     if report.warnings:  # one for each skipped partition
         found.append(f"{count(len(report.warnings), 'partition')} not readable")
     return found
+
+
+def _about_hosts(report: Report) -> list[str]:
+    """What is not in a fleet's report."""
+    from gua_report.render.words import clean, count
+
+    fleet = report.fleet
+    if fleet is None:
+        return []
+    found = []
+    if fleet.missing:
+        found.append(f"{len(fleet.missing):,} of {count(fleet.expected, 'host')} missing{_named(fleet.missing)}")
+    if fleet.late:
+        found.append(f"{count(len(fleet.late), 'host')} late{_named(fleet.late)}")
+    left_out = set(fleet.problems[fleet.problems["left_out"].astype(bool)]["host"])
+    if rest := sorted(left_out - {*fleet.missing, *fleet.late}):
+        found.append(f"not all of {count(len(rest), 'host')} could be used{_named(rest)}")
+    return [clean(line) for line in found]
 
 
 def _not_meant(report: Report) -> pd.DataFrame:
@@ -81,6 +100,8 @@ def has_stopped(report: Report) -> bool:
     """Whether the window ends with time for which a tick was due, and there is none since."""
     from gua_report.ticks.coverage import NOT_RUNNING
 
+    if report.fleet:
+        return False
     last = report.gaps.iloc[-1:]
     is_at_end = (last["end_ms"] == report.window.end_ms) & (last["kind"] == NOT_RUNNING)
     is_long = last["end_ms"] - last["start_ms"] > STALE_MS

@@ -11,6 +11,7 @@ from gua_report.render.page import Page, build_page
 from gua_report.summary.report import Report
 
 SECTIONS = ("headline", "identities", "coverage")
+OF_FLEET = ("headline", "hosts", "identities", "not_used")
 OF_PEOPLE = ("now", "identities", "coverage")  # instead, in a report of some people
 WIDTH, TOP = 72, 5
 # In characters, so that all of it has no more than 40 lines: three lines, two, one, and the title's part of one.
@@ -19,7 +20,8 @@ LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_LINE, LONGEST_TITLE = 180, 134, 70
 
 def build_brief_page(report: Report, options: Options) -> Page:
     """The page with short paragraphs, without captions, and with the coverage only if it matters."""
-    page = build_page(report, options._replace(sections=OF_PEOPLE if report.selection else SECTIONS, top=TOP))
+    sections = OF_PEOPLE if report.selection else OF_FLEET if report.fleet else SECTIONS
+    page = build_page(report, options._replace(sections=sections, top=TOP))
     title, (machine, *others) = _fit(page.title, LONGEST_TITLE, options), page.header
     machine = _fit(machine, WIDTH - columns(title) - len(": "), options)
     return page._replace(

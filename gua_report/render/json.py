@@ -22,7 +22,8 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         **({"attention": list(options.attention)} if options.attention else {}),
         **_selection(report),
         **_week(report),
-        "host": clean(report.host),
+        "host": None if report.fleet else clean(report.host),
+        **_fleet(report),
         "drivers": [clean(version) for version in report.driver_versions],
         "window": _window(report.window, report.timezone),
         "requested_window": _window(report.requested, report.timezone),
@@ -53,6 +54,16 @@ def _selection(report: Report) -> dict[str, object]:
     }
     kind = "group" if whose.is_group else "person"
     return {"selection": {"kind": kind, "name": clean(whose.name), "median": median}}
+
+
+def _fleet(report: Report) -> dict[str, object]:
+    """Which hosts it is of, if it is not of one."""
+    fleet = report.fleet
+    if fleet is None:
+        return {}
+    missing, late = ([clean(host) for host in hosts] for hosts in (fleet.missing, fleet.late))
+    hosts = {"expected": fleet.expected, "missing": missing, "late": late, "complete": fleet.is_complete}
+    return {"fleet": {"folder": clean(fleet.folder), **hosts}}
 
 
 def _week(report: Report) -> dict[str, object]:

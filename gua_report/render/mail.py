@@ -14,6 +14,7 @@ from gua_report.render.limits import find_over
 from gua_report.render.words import clean, count, is_missing, percent
 from gua_report.summary.build import build_report
 from gua_report.summary.no_report import spell_window
+from gua_report.summary.of_hosts import Fleet
 from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import Told
 from gua_report.summary.selection import select
@@ -25,7 +26,7 @@ from gua_sample.policy import IDLE_HELD, UNKNOWN
 class MailRequest(NamedTuple):
     """A mail that is asked for."""
 
-    data_dir: str
+    data_dir: str  # empty for a fleet
     config: Config
     window: Window
     longest_ms: int  # from this length on, an idle-held episode is something to act on
@@ -55,7 +56,11 @@ class Mails(NamedTuple):
 
 def make_mails(asked: MailRequest) -> Mails:
     """The mail about everybody, and those about the people of a group alone, all from one report."""
-    report = build_report(asked.data_dir, asked.window, asked.config, told=asked.told)
+    return make_mails_of(build_report(asked.data_dir, asked.window, asked.config, told=asked.told), asked)
+
+
+def make_mails_of(report: Report, asked: MailRequest) -> Mails:
+    """The same of a report that is there."""
     problems = report.memberships.problems if report.memberships else []
     warnings = [*report.warnings, *report.people_problems, *report.reservation_problems, *problems]
     groups = {group: _make_group_mail(report, asked, group) for group in asked.groups}
@@ -76,7 +81,8 @@ def _make_group_mail(report: Report, asked: MailRequest, group: str) -> GroupMai
 
 def _nobody_seen(report: Report, group: str) -> MailParts:
     said = f"Nobody of the group {clean(group)} was seen on a card {spell_window(report.window)}."
-    said += f" {percent(report.coverage_share)} of the time was observed."
+    if not report.fleet:
+        said += f" {percent(report.coverage_share)} of the time was observed."
     lines = "".join(f"{line}\n" for line in wrap(said, brief.WIDTH))
     is_seen = report.coverage_share >= LEAST_COVERAGE and report.knows_now and not has_stopped(report)
     return MailParts(f"{_whose(report, group)}: nobody seen on a card", lines, "", [], is_seen and not report.warnings)
@@ -113,7 +119,9 @@ def subject_of(report: Report) -> str:
     parts = ["idle-held time not known" if is_missing(idle_held) else f"{_percent(idle_held)} idle-held"]
     if unknown > MOST_UNKNOWN:
         parts.append(f"{_percent(unknown)} unknown")
-    if has_stopped(report):
+    if report.fleet:
+        parts = [*_about_hosts(report.fleet), *parts]
+    elif has_stopped(report):
         parts.insert(0, "sampler stopped")
     elif not report.knows_now:
         parts.insert(0, "not known who holds what")
@@ -124,6 +132,14 @@ def subject_of(report: Report) -> str:
     if report.coverage_share < LEAST_COVERAGE:
         parts.append(f"{_percent(report.coverage_share)} observed")
     return f"{_whose(report, report.selection.name if report.selection else None)}: {', '.join(parts)}"
+
+
+def _about_hosts(fleet: Fleet) -> list[str]:
+    """What tells an incomplete report from a failed one."""
+    if fleet.is_complete:
+        return []
+    missing = [f"{len(fleet.missing):,} of {count(fleet.expected, 'host')} missing"] if fleet.missing else []
+    return ["incomplete", *missing, *([f"{len(fleet.late):,} late"] if fleet.late else [])]
 
 
 def _held_now(report: Report) -> str:

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from gua_report.console.spelling import duration
+from gua_report.console.spelling import duration, first_of
 from gua_report.render import Options, sections
-from gua_report.render.attention import STALE_MS
+from gua_report.render.attention import MOST_NAMED, STALE_MS
 from gua_report.render.blocks import Section
 from gua_report.render.sections.episodes import unknown_now
 from gua_report.render.words import clean, count, moment, percent
+from gua_report.summary.of_hosts import Fleet
 from gua_report.summary.report import Report
 from gua_report.window import show
 
@@ -36,6 +37,8 @@ def _title(report: Report) -> str:
 
 
 def _header(report: Report) -> list[str]:
+    if report.fleet:
+        return _header_of_fleet(report, report.fleet)
     zone = report.window.zone
     start, end = show(report.window.start_ms, zone), show(report.window.end_ms, zone)
     drivers = ", ".join(clean(version) for version in report.driver_versions) or "not known"
@@ -51,6 +54,29 @@ def _header(report: Report) -> list[str]:
         lines.append(f"The sampler seems to have stopped: no tick since {newest}, {duration(late_ms / 1000)} earlier.")
     if why := unknown_now(report):
         lines.append(f"The driver does not work: {why}.")
+    return lines
+
+
+def _header_of_fleet(report: Report, fleet: Fleet) -> list[str]:
+    """The hosts and the window; and, before anything else is read, what is not in it."""
+    zone, shares = report.window.zone, fleet.hosts["coverage_share"]
+    start, end = show(report.window.start_ms, zone), show(report.window.end_ms, zone)
+    cards, versions = count(int(fleet.hosts["cards"].sum()), "GPU"), len(report.driver_versions)
+    observed = percent(shares.min()) + (f" to {percent(shares.max())}" if shares.min() < shares.max() else "")
+    lines = [
+        f"{cards}, {count(versions, 'driver version')}",
+        f"{start} to {end} {clean(report.timezone)}, {observed} of each host observed",
+    ]
+    if fleet.missing:
+        named = clean(first_of(fleet.missing, MOST_NAMED))
+        lines.append(f"Not in this report: {len(fleet.missing):,} of {count(fleet.expected, 'host')} ({named}).")
+    if fleet.late:
+        named = clean(first_of(fleet.late, MOST_NAMED))
+        lines.append(f"Late: {count(len(fleet.late), 'host')}, whose last days were not collected ({named}).")
+    rest = set(fleet.problems[fleet.problems["left_out"].astype(bool)]["host"]) - {*fleet.missing, *fleet.late}
+    if rest:
+        named = clean(first_of(sorted(rest), MOST_NAMED))
+        lines.append(f"Not all was used of {count(len(rest), 'host')} ({named}): see what could not be used.")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -79,3 +80,9 @@ def gpu(index: Any, mig_index: Any) -> str:
     if is_missing(index):
         return NOT_KNOWN
     return spelling.gpu(int(index), None if is_missing(mig_index) else int(mig_index))
+
+
+def card(row: Mapping[Any, Any]) -> str:
+    """The card of a row with its index: GPU 0:2, or gpu07 GPU 0:2 in the report of a fleet."""
+    host = f"{clean(row['host'])} " if "host" in row else ""
+    return f"{host}GPU {gpu(row['index'], row.get('mig_index'))}"

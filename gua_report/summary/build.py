@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from gua_report.rollups.hourly_sums import Rollup
 from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
-from gua_report.summary.groups import sum_groups
+from gua_report.summary.groups import sum_groups, sum_people
 from gua_report.summary.intervals import overlap
 from gua_report.summary.meant import Moment, find_meant, meant_card_hours, meant_gpu_hours, with_meant
 from gua_report.summary.named_frames import name_containers
@@ -55,7 +56,14 @@ class Request(NamedTuple):
     config: Config
     reclaim_after_ms: tuple[int, ...]
     progress: Progress | None
-    told: Told | None  # the reservations, if a source of them is configured
+    told: Told | None = None  # the reservations, if a source of them is configured
+    amend: Callable[[Rollup], Rollup] | None = None  # takes out of the window's sums what must not count
+
+
+class Summed(NamedTuple):
+    report: Report
+    sums: Rollup  # of the window
+    plan: DayPlan  # which days could be used
 
 
 def build_report(
@@ -73,7 +81,7 @@ def build_report(
     for attempts_left in reversed(range(ATTEMPTS)):
         history = History(data_dir)
         try:
-            report = _build_from(history, request)
+            report = _build_from(history, make_plan(history, config.policy), request).report
             if not attempts_left or not history.has_shrunk():
                 return name_containers(report, people)
         except GuaError:
@@ -82,8 +90,17 @@ def build_report(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _build_from(history: History, request: Request) -> Report:
-    plan = make_plan(history, request.config.policy)
+def sum_rollups(path: str, request: Request) -> Summed:
+    """The report and the sums of a file of rollups alone, whatever else lies beside it.
+
+    Days of an older rule are left out. Raises NothingToReport if no tick is in the window.
+    """
+    history = History(os.path.dirname(path), has_ticks=False)
+    plan = make_plan(history, request.config.policy, path)
+    return _build_from(history, plan.without_older_rule(), request)
+
+
+def _build_from(history: History, plan: DayPlan, request: Request) -> Summed:
     history.forget(plan.expired)
     for make_smaller in (DayPlan.without_damaged, DayPlan.without_rollups):
         try:
@@ -93,7 +110,7 @@ def _build_from(history: History, request: Request) -> Report:
     return _build(history, plan, request)
 
 
-def _build(history: History, plan: DayPlan, request: Request) -> Report:
+def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     outermost_ms = _outermost_ms(history, plan)
     if not outermost_ms or min(outermost_ms) >= request.window.end_ms:
         raise unreadable(history) if history.warnings else nothing(history.data_dir, request.window)
@@ -114,6 +131,7 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
     sums = Rollup(*(tables.concat(list(frames)) for frames in zip(*gathered.rollups[window], strict=True)))
+    sums = request.amend(sums) if request.amend else sums
     report = _add_up(request, scope, gathered, sums, spans, newest)
     if request.told is not None:
         facts, people = tables.last_facts(sums.card_facts), report.identities["identity"].tolist()
@@ -121,7 +139,8 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
         report = replace(report, reservations=hours, reservation_problems=problems)
     if request.config.limits.are_set:
         report = _with_limits(report, scope, min(outermost_ms), _moment(window, newest))
-    return _with_groups(report, sums) if request.config.groups else report
+    report = _with_groups(report, sums) if request.config.groups else report
+    return Summed(report, sums, gathered.plan)
 
 
 def _with_limits(report: Report, scope: Scope, first_ms: int, moment: Moment) -> Report:
@@ -137,7 +156,7 @@ def _with_limits(report: Report, scope: Scope, first_ms: int, moment: Moment) ->
 def _with_groups(report: Report, sums: Rollup) -> Report:
     names = dict.fromkeys(who for frame in report.named_frames.values() for who in frame["identity"].tolist())
     memberships = find_memberships(report.config.groups, names, report.config.people)
-    report = replace(report, memberships=memberships, groups=sum_groups(sums, memberships, report.config))
+    report = replace(report, memberships=memberships, groups=sum_groups(sum_people(sums), memberships, report.config))
     if report.week is None or report.limits is None:
         return report
     return replace(report, group_limits=groups_and_limits(report.limits, memberships, report.config, report.week))

@@ -29,29 +29,44 @@ GROUP_COLUMNS = [
 ]
 
 
-def sum_groups(sums: Rollup, memberships: Memberships, config: Config) -> pd.DataFrame:
-    """A row for each group, those with the most idle-held hours first; last, if there is anybody, those in none.
+# What is known of a person's hours: GPU time by state, energy, and the time for which that is known.
+PERSON_SUMS = ["active_ms", "idle_held_ms", "unknown_ms", "joules", "told_ms", "idle_held_joules", "idle_held_told_ms"]
 
-    Who is in two groups counts in both. Of a group whose members are not all known, nothing is known.
-    """
+
+def sum_people(sums: Rollup) -> pd.DataFrame:
+    """PERSON_SUMS of each identity, which is the index."""
     person, names = pd.factorize(sums.identities["identity"], use_na_sentinel=False)
-    people = [str(who) for who in names]
-    groups = [*config.groups, NO_GROUP]
-    number, member = _pairs(people, groups, memberships)
-
-    def add_up(values: Floats) -> pd.Series[float]:
-        """The sums by group of a value for each row of presences."""
-        return pd.Series(np.bincount(number, np.bincount(person, values, len(people))[member], len(groups)), groups)
-
     joules, told_ms = _find_energy(sums.identities, sums.cards)
     gpu_ms, state = sums.identities["gpu_ms"].to_numpy(dtype="float64"), state_codes(sums.identities)
-    active, idle, unknown = (add_up(gpu_ms * (state == CODE_OF[one])) / HOUR_MS for one in (ACTIVE, IDLE_HELD, UNKNOWN))
-    hours, used, is_idle = active + idle + unknown, active + idle, state == CODE_OF[IDLE_HELD]
+    is_idle = state == CODE_OF[IDLE_HELD]
+    columns = [gpu_ms * (state == CODE_OF[one]) for one in (ACTIVE, IDLE_HELD, UNKNOWN)]
+    columns += [joules, told_ms, joules * is_idle, told_ms * is_idle]
+    added = [np.bincount(person, values, len(names)) for values in columns]
+    return pd.DataFrame(dict(zip(PERSON_SUMS, added, strict=True)), index=[str(who) for who in names])
+
+
+def sum_groups(people: pd.DataFrame, memberships: Memberships, config: Config) -> pd.DataFrame:
+    """A row for each group, those with the most idle-held hours first; last, if there is anybody, those in none.
+
+    `people` are the sums of everybody who was seen. Who is in two groups counts in both. Of a group whose members are
+    not all known, nothing is known.
+    """
+    names = [str(who) for who in people.index]
+    groups = [*config.groups, NO_GROUP]
+    number, member = _pairs(names, groups, memberships)
+
+    def add_up(values: Floats) -> pd.Series[float]:
+        """The sums by group of a value for each person."""
+        return pd.Series(np.bincount(number, values[member], len(groups)), groups)
+
+    added = {name: add_up(people[name].to_numpy(dtype="float64")) for name in PERSON_SUMS}
+    active, idle, unknown = (added[name] / HOUR_MS for name in PERSON_SUMS[:3])
+    hours, used = active + idle + unknown, active + idle
     # Where no reading tells, energy is unknown; where there are no hours, it is 0.
-    energy = (add_up(joules) / JOULES_PER_KWH).where((add_up(told_ms) > 0) | (hours == 0))
-    idle_energy = (add_up(joules * is_idle) / JOULES_PER_KWH).where((add_up(told_ms * is_idle) > 0) | (idle == 0))
-    is_counted = np.array([is_person(who) or who in memberships.of for who in people], dtype="float64")
-    columns = [pd.Series(np.bincount(number, is_counted[member], len(groups)), groups), hours, active, idle, unknown]
+    energy = (added["joules"] / JOULES_PER_KWH).where((added["told_ms"] > 0) | (hours == 0))
+    idle_energy = (added["idle_held_joules"] / JOULES_PER_KWH).where((added["idle_held_told_ms"] > 0) | (idle == 0))
+    is_counted = np.array([is_person(who) or who in memberships.of for who in names], dtype="float64")
+    columns = [add_up(is_counted), hours, active, idle, unknown]
     columns += [idle / used.where(used > 0), energy, cost_of(idle, idle_energy, config)]
     return _rank(pd.DataFrame(dict(zip(GROUP_COLUMNS[1:], columns, strict=True)), dtype="float64"), memberships)
 

@@ -70,8 +70,8 @@ def over_time(scope: Scope, sums: Rollup, facts: pd.DataFrame, gaps: pd.DataFram
         _timeline((fine or sums).cards, edges, facts),
         _by_cell((fine or sums).identities, edges, ["gpu_uuid", "identity"], SECONDS, HOLDER_STATES),
         cell_ms / 1000,
-        _trend(sums.cards, window, gaps),
-        _identity_days(sums.identities, window),
+        sum_trend(sums.cards, window, gaps),
+        sum_identity_days(sums.identities, window),
     )
 
 
@@ -79,7 +79,7 @@ def _read_fine(scope: Scope, cell_ms: int) -> Rollup | None:
     """The sums of a short window in cells below an hour; None if ticks of it have expired or are not readable."""
     window, plan = scope.window, scope.plan
     days = {day_of(ms) for ms in (window.start_ms, window.start_ms + DAY_MS, window.end_ms - 1)}
-    if days & (plan.expired | plan.lost.keys()) or scope.history.warnings:
+    if days & (plan.expired | plan.lost.keys()) or scope.history.warnings or not scope.history.has_ticks:
         return None
     # One of its own: what can't be read here is in the rollups, and no reason for a warning.
     history = History(scope.history.data_dir)
@@ -98,7 +98,7 @@ def _timeline(cards: pd.DataFrame, edges: Integers, facts: pd.DataFrame) -> pd.D
     return found.sort_values(order, ignore_index=True, na_position="first")
 
 
-def _trend(cards: pd.DataFrame, window: Window, gaps: pd.DataFrame) -> pd.DataFrame:
+def sum_trend(cards: pd.DataFrame, window: Window, gaps: pd.DataFrame) -> pd.DataFrame:
     """Every cell of the window, observed or not."""
     edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS, MOST_BARS))
     start, end = edges[:-1], edges[1:]
@@ -108,7 +108,7 @@ def _trend(cards: pd.DataFrame, window: Window, gaps: pd.DataFrame) -> pd.DataFr
     return pd.DataFrame({**times, **{str(name): hours[name].to_numpy() for name in hours}})
 
 
-def _identity_days(identities: pd.DataFrame, window: Window) -> pd.DataFrame:
+def sum_identity_days(identities: pd.DataFrame, window: Window) -> pd.DataFrame:
     """The GPU-hours of each person in each day, or week, in which there are any."""
     edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS[1:], MOST_DAYS))
     return _by_cell(identities, edges, ["identity"], GPU_HOURS, HOLDER_STATES)

@@ -21,6 +21,7 @@ from gua_sample.policy import RULE, Policy
 FROM_TICKS, FROM_ROLLUPS, IN_PROPORTION = "ticks", "rollups", "proportion"
 OTHER_THRESHOLDS = "rolled up under other thresholds"
 UNREADABLE = "in rollups that can't be read"
+OLDER_RULE = "rolled up by an older rule"
 Grid = tuple[int, int]  # the offset of hours from UTC's, and their length
 FULL_HOURS: Grid = (0, HOUR_MS)
 
@@ -73,6 +74,10 @@ class DayPlan(NamedTuple):
         warning = f"rollups are not used: {error}"
         return self.without(self.days | self.expired)._replace(warnings=(*self.warnings, warning))
 
+    def without_older_rule(self) -> DayPlan:
+        """The plan without the days whose states another rule decided."""
+        return self.without(self.of_older_rule, OLDER_RULE)._replace(of_older_rule=frozenset())
+
     def find_days(self, start_ms: int, end_ms: int) -> list[str]:
         """The planned days that a time touches, in order."""
         first, last = day_of(start_ms), day_of(end_ms - 1)
@@ -101,9 +106,9 @@ def _is_readable(path: str, day: str) -> bool:
     return True
 
 
-def make_plan(history: History, policy: Policy) -> DayPlan:
-    """Make the plan from the index of rollups.sqlite and the partitions of the history."""
-    path, partitions = path_of(history.data_dir), history.paths
+def make_plan(history: History, policy: Policy, path: str | None = None) -> DayPlan:
+    """Make the plan from the index of rollups.sqlite, or of the file at `path`, and the partitions of the history."""
+    path, partitions = path or path_of(history.data_dir), history.paths
     warnings: list[str] = []
     try:
         index = read_index(path, damaged=warnings)

@@ -12,6 +12,7 @@ from gua_report.limits import Week
 from gua_report.people.containers import spell
 from gua_report.people.groups import Memberships
 from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.of_hosts import Fleet
 from gua_report.window import Window, show
 from gua_sample.containers import Container
 from gua_sample.policy import Policy
@@ -71,6 +72,7 @@ class Report:
     week: Week | None = None  # that limits are held against; None: no limits are configured
     limits: pd.DataFrame | None = None  # by identity, of everybody who was seen in that week
     group_limits: pd.DataFrame | None = None  # by group that has a limit
+    fleet: Fleet | None = None  # None: the report is of one host
 
     @property
     def named_frames(self) -> dict[str, pd.DataFrame]:

@@ -43,15 +43,15 @@ def last_facts(card_facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def headline(cards: pd.DataFrame) -> pd.DataFrame:
-    hours = _sum_by_state(cards, "gpu_ms") / HOUR_MS
+    hours = sum_by_state(cards, "gpu_ms") / HOUR_MS
     total = hours.sum()
     return pd.DataFrame({"share": hours / total if total else np.nan, "gpu_hours": hours})
 
 
 def capacity(cards: pd.DataFrame, window_observed_ms: int, config: Config) -> pd.DataFrame:
-    hours, energy_ms = _sum_by_state(cards, "gpu_ms") / HOUR_MS, _sum_by_state(cards, "energy_ms")
+    hours, energy_ms = sum_by_state(cards, "gpu_ms") / HOUR_MS, sum_by_state(cards, "energy_ms")
     # A state without a counter has unknown energy; a state without any time has 0 kWh.
-    energy_kwh = (_sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
+    energy_kwh = (sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
     equivalent = hours / (window_observed_ms / HOUR_MS) if window_observed_ms else hours * np.nan
     costs = cost_of(hours, energy_kwh, config)
     return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": costs})
@@ -65,7 +65,7 @@ def cost_of(hours: pd.Series[float], energy_kwh: pd.Series[float], config: Confi
     return hours * (config.price_per_gpu_hour or 0.0) + energy_cost
 
 
-def _sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
+def sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
     sums = np.bincount(state_codes(frame), weights=frame[column].to_numpy(dtype="float64"), minlength=len(STATES))
     return pd.Series(sums, index=pd.Index(STATES, name="state"))
 
@@ -150,6 +150,18 @@ def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.D
 
     Both are NaN for an hour of which no state is known.
     """
+    sums = sum_week(cards, window, hour_length_ms, gaps)
+    known, active, idle, observed = (sums[name] for name in ("known_ms", "active_ms", "idle_ms", "observed_ms"))
+    return week_of(active / known, idle / observed.where((observed > 0) & (known > 0)))
+
+
+def week_of(active_share: pd.Series[float], free_gpus: pd.Series[float]) -> pd.DataFrame:
+    weekday, hour = unpack(np.arange(7 * 24), [24])
+    return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active_share, "free_gpus": free_gpus})
+
+
+def sum_week(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
+    """For every hour of the week in the reader's zone: known, active and truly idle GPU time; observed time."""
     position, hours = pd.factorize(cards["hour_ms"].to_numpy(dtype=np.int64))
     local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
     slots = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)
@@ -160,9 +172,7 @@ def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.D
         pd.Series(np.bincount(slot, weights=gpu_ms * counts, minlength=7 * 24))
         for counts in (state != CODE_OF[UNKNOWN], state == CODE_OF[ACTIVE], state == CODE_OF[TRULY_IDLE])
     )
-    weekday, hour = unpack(np.arange(7 * 24), [24])
-    shares = {"active_share": active / known, "free_gpus": idle / observed.where((observed > 0) & (known > 0))}
-    return pd.DataFrame({"weekday": weekday, "hour": hour, **shares})
+    return pd.DataFrame({"known_ms": known, "active_ms": active, "idle_ms": idle, "observed_ms": observed})
 
 
 def episodes(found: pd.DataFrame, window: Window, seen_ms: int | None, facts: pd.DataFrame) -> pd.DataFrame:

@@ -20,6 +20,8 @@ KILLED = "sampler killed (timeout)"
 HOST_DOWN = "host down"
 NOT_READABLE = "partition not readable"
 EXPIRED = "ticks expired"
+NOT_COLLECTED = "not collected"  # of a host in a fleet: its file ends before
+LEFT_OUT = "left out"  # of a host in a fleet: stored, and not used
 SPAN_COLUMNS = ["start_ms", "end_ms", "boot_id", "driver_version", "kind"]
 
 

@@ -37,16 +37,18 @@ class Stretch(NamedTuple):
 class History:
     """Reads each partition's ticks once. Unreadable partitions are left out, and named in `warnings`.
 
-    `days` are the days with ticks. After `forget`, `paths` also has the edge files of expired days.
+    `days` are the days with ticks. After `forget`, `paths` also has the edge files of expired days. Without
+    `has_ticks`, it is a folder whose rollups are all that is used of it.
     """
 
-    def __init__(self, data_dir: str) -> None:
+    def __init__(self, data_dir: str, has_ticks: bool = True) -> None:
         self.data_dir = data_dir
+        self.has_ticks = has_ticks
         self.warnings: list[str] = []
         self.unreadable: set[str] = set()
         self.errors: dict[str, StoreError] = {}  # why a day is unreadable
         self.paths: dict[str, str] = {}
-        for day, path in _list(samples_dir(data_dir), data_dir).items():
+        for day, path in _list(samples_dir(data_dir), data_dir).items() if has_ticks else ():
             try:
                 check_regular(path, MOST_DATABASE_BYTES)
                 self.paths[day] = path
@@ -80,7 +82,7 @@ class History:
             self._ticks.pop(day, None)
             self._timed.pop(day, None)
         self.days = sorted(day for day in self.days if day in self.paths)
-        edges = _list(edges_dir(self.data_dir), self.data_dir)
+        edges = _list(edges_dir(self.data_dir), self.data_dir) if self.has_ticks else {}
         self.paths |= {day: path for day, path in edges.items() if day not in self.days}
 
     def has_shrunk(self) -> bool:

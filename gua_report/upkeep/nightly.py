@@ -12,9 +12,11 @@ from gua_report.upkeep.compaction import compact_days
 from gua_report.upkeep.daily_csv import csv_path, lacks_csv, remove_left_csvs, write_csv
 from gua_report.upkeep.expiry import expire
 from gua_report.upkeep.night import Night
+from gua_report.upkeep.publishing import publish, remove_left_copy, unpublish
 from gua_report.upkeep.read_back import choose_days
 from gua_report.upkeep.retention import is_old
 from gua_report.upkeep.storing import store_day, store_stale
+from gua_sample.errors import StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.store import lock_within
 
@@ -34,6 +36,8 @@ class Done(NamedTuple):
     kept: list[str]  # days that are old enough to expire, but have no current rollup
     inexact: list[str]  # stored days that are off by a tick at midnight, as neighbouring ticks are gone or have changed
     failed_check: tuple[str, ...] = ()  # days whose ticks or rollup are not what was verified: bit rot
+    published: str | None = None  # path of the copy for the fleet
+    publish_failed: bool = False  # the older copy stays, if there is one
 
 
 class Upkeep(Night):
@@ -43,6 +47,7 @@ class Upkeep(Night):
         history = self.history
         if not self.dry_run:
             remove_left_csvs(self.data_dir)
+            remove_left_copy(self.data_dir)
         self.read_back()
         removed, _ = expire(self, set())  # before the rest, to free disk space for new files
         current = self.find_current()
@@ -68,6 +73,7 @@ class Upkeep(Night):
         self.refresh()
         for text in history.warnings:
             self.complain(text)
+        published, unpublished, publish_failed = self.publish()
         return Done(
             rolled_up,
             len(current - {*due, *rolled_up}),
@@ -75,11 +81,21 @@ class Upkeep(Night):
             [day for day in due if day in history.unreadable and not self.checks.is_rotten(day)],
             csv,
             compacted,
-            list(dict.fromkeys(removed + more)),
+            list(dict.fromkeys(removed + more + unpublished)),
             kept,
             [day for day, stored in self.index.items() if not stored.is_exact],
             tuple(sorted(self.checks.failed)),
+            published,
+            publish_failed,
         )
+
+    def publish(self) -> tuple[str | None, list[str], bool]:
+        """Publish, or take back what was published: the path, what was removed, and whether that failed."""
+        try:
+            return (publish(self), [], False) if self.config.fleet.publish else (None, unpublish(self), False)
+        except StoreError as error:
+            self.complain(f"not published: {error}")
+            return None, [], True
 
     def read_back(self) -> None:
         """Check some of the days, and those whose ticks may expire now, for bit rot."""

@@ -14,6 +14,7 @@ from gua_report import config
 from gua_report.config import (
     Config,
     Containers,
+    Fleet,
     Hook,
     Limit,
     Limits,
@@ -71,6 +72,10 @@ def test_every_key_is_read(load: Load) -> None:
         "unit:ollama.service" = "serves the laboratory"
         [containers]
         owner_label = "org.example.owner"
+        [fleet]
+        publish = true
+        [hosts]
+        vision = ["gpu01", "gpu1*"]
         [notes]
         spool = "/srv/notes"
         [mail]
@@ -127,16 +132,20 @@ def test_every_key_is_read(load: Load) -> None:
             {"Bob Müller": "bob@elsewhere.example"},
             {"vision": "head.of.vision@lab.example"},
         ),
+        Fleet(publish=True),
         Limits(Limit(20, 100.5), {"Bob Müller": Limit(40)}, {"vision": Limit(gpu_hours=500)}),
         Remind("90m", ("mon", "sun"), "8-24", ("2026-12-25",), ("/etc/gua/remind.txt",), "Ada in room 7"),
         Hook("1d", "/etc/gua/on-idle", "30s"),
+        {"vision": ("gpu01", "gpu1*")},
     )
 
 
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
     assert load("") == DEFAULTS
     assert (
-        load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n[remind]\n[hook]\n")
+        load(
+            "[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n[fleet]\n[remind]\n[hook]\n"
+        )
         == DEFAULTS
     )
     assert load("[mail]\n[mail.addresses]\n[mail.groups]\n") == DEFAULTS
@@ -210,6 +219,8 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ('[fleet]\npublish = "yes"', ["'publish' = 'yes' in [fleet]", "expected true or false"]),
+        ("[fleet]\npublish = 1", ["'publish' = 1 in [fleet]", "expected true or false"]),
         ("policy = 5", ["policy = 5", "expected a table, [policy]"]),
         ("[[people]]\nalice = 'a'", ["people = [{'alice': 'a'}]", "expected a table, [people]"]),
         ("[policy]\nutilization_percent = -1", ["'utilization_percent' = -1", "a number from 0 to 100"]),

@@ -9,7 +9,7 @@ from gua_report.render import Options
 from gua_report.render.blocks import STATE, Block, Column, Section, Table, figure, in_order
 from gua_report.render.pictures.reclaim import reclaim_picture
 from gua_report.render.values import by_state, records, value
-from gua_report.render.words import amount, clean, gpu, is_missing, number, percent
+from gua_report.render.words import amount, card, clean, is_missing, number, percent
 from gua_report.summary.report import Report
 from gua_sample.policy import IDLE_HELD, UNPARTITIONED
 
@@ -71,7 +71,7 @@ def _show_unpartitioned(report: Report, top: int) -> list[Block]:
     if not len(cards):
         return []
     columns = [
-        Column(UNPARTITIONED, lambda row: f"GPU {gpu(row['index'], None)}" if "index" in row else "all"),
+        Column(UNPARTITIONED, lambda row: card(row) if "index" in row else "all"),
         figure("GPU-hours", "gpu_hours"),
         figure("GPUs", "equivalent_gpus"),
     ]

@@ -10,6 +10,7 @@ from gua_report.render.blocks import Block, Column, Section, Table, figure, labe
 from gua_report.render.sections.gpus import names_of
 from gua_report.render.values import iso, records, value
 from gua_report.render.words import clean, count, is_missing, moment, percent
+from gua_report.summary.of_hosts import GAP_COLUMNS, Fleet
 from gua_report.summary.report import Report
 
 COLUMNS = ["from", "to", "seconds", "kind"]
@@ -22,7 +23,13 @@ def frame(report: Report) -> pd.DataFrame:
     return report.gaps.assign(**times, seconds=(end - start) / 1000)
 
 
+def columns(report: Report) -> list[str]:
+    return [*(["host"] if report.fleet else []), *COLUMNS]
+
+
 def document(report: Report) -> dict[str, object]:
+    if report.fleet:
+        return _document_of_fleet(report, report.fleet)
     return {
         "share": value("share", report.coverage_share),
         "observed_seconds": value("seconds", report.observed_seconds),
@@ -31,7 +38,20 @@ def document(report: Report) -> dict[str, object]:
     }
 
 
+def _document_of_fleet(report: Report, fleet: Fleet) -> dict[str, object]:
+    """Coverage is each host's own, in `hosts`, and never one number; of gaps, the longest."""
+    return {
+        "share": None,
+        "observed_seconds": value("seconds", report.observed_seconds),
+        "gap_totals": records(fleet.gap_totals, GAP_COLUMNS),
+        "gaps": records(frame(report), ["host", "from", "to", "kind"]),
+        "instant_only_gpus": [clean(uuid) for uuid in report.instant_only],
+    }
+
+
 def show(report: Report, options: Options) -> list[Section]:
+    if report.fleet:
+        return [_show_fleet(report, report.fleet, options.top)]
     seconds = report.observed_seconds, report.from_ticks_seconds, report.from_rollups_seconds
     length, observed, ticks, rollups = parts_of(report.window.length_ms / 1000, *seconds)
     sources = f"{ticks} from ticks" + (f", {rollups} from rollups" if report.from_rollups_seconds else "")
@@ -49,6 +69,35 @@ def show(report: Report, options: Options) -> list[Section]:
     blocks += [f"Note: {clean(note)}" for note in report.notes]
     caption = "Time that no tick covers is a gap, and is never counted as idle."
     return [Section("coverage", "§7 Coverage and data quality", caption, blocks)]
+
+
+def _show_fleet(report: Report, fleet: Fleet, top: int) -> Section:
+    known, zone = report.energy_known_share, report.window.zone
+    energy = "not known" if is_missing(known) else f"known for {percent(known)} of the card time"
+    totals = [
+        label("gaps by kind", "kind", least=12),
+        figure("hosts", "hosts", "{:,}".format),
+        figure("gaps", "gaps", "{:,}".format),
+        figure("total", "seconds", duration),
+    ]
+    each = [
+        label("host", "host"),
+        Column("from", lambda row: moment(row["start_ms"], zone)),
+        Column("to", lambda row: moment(row["end_ms"], zone)),
+        figure("length", "seconds", duration),
+        label("kind", "kind", least=12),
+    ]
+    longest = frame(report).sort_values(["seconds", "host"], ascending=[False, True], kind="stable").head(top)
+    blocks: list[Block] = [f"Energy: {energy}."]
+    if len(longest):
+        blocks += [Table(totals, fleet.gap_totals.to_dict("records")), Table(each, longest.to_dict("records"))]
+        rest = int(fleet.gap_totals["gaps"].sum()) - len(longest)
+        blocks += [f"and {count(rest, 'shorter gap')}"] if rest > 0 else []
+    else:
+        blocks.append("No gaps.")
+    blocks += [*_instant_only(report), *(f"Note: {clean(note)}" for note in report.notes)]
+    caption = "Each host is observed for itself: its share is in the table of hosts. A gap is never counted as idle."
+    return Section("coverage", "§7 Coverage and data quality", caption, blocks)
 
 
 def _instant_only(report: Report) -> list[Block]:

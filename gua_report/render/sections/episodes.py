@@ -22,6 +22,10 @@ GOES_ON = Column("", lambda row: "?" if is_missing(row["ongoing"]) else ">" if r
 JOB = Column("job", lambda row: "" if is_missing(row["slurm_job"]) else clean(row["slurm_job"]), least=14)
 
 
+def columns(report: Report) -> list[str]:
+    return [*(["host"] if report.fleet else []), *COLUMNS]
+
+
 def frame(report: Report) -> pd.DataFrame:
     found, zone = report.episodes, report.window.zone
     start, end = ([iso(ts_ms, zone) for ts_ms in found[name].tolist()] for name in ("start_ms", "end_ms"))
@@ -50,7 +54,7 @@ def unknown_now(report: Report) -> str | None:
 def table_of_episodes(report: Report, found: pd.DataFrame, top: int, *first: Column) -> list[Block]:
     """The longest of these episodes, with the columns in `first` before the usual ones; empty if there are none."""
     zone, shown = report.window.zone, found.head(top)
-    columns = [*first, GPU, people_of(report), *([JOB] if shown["slurm_job"].notna().any() else [])]
+    columns = [*first, *_place(report), people_of(report), *([JOB] if shown["slurm_job"].notna().any() else [])]
     columns.append(Column("since", lambda row: moment(row["start_ms"], zone)))
     columns += [figure("for", "seconds", duration), figure("GiB", "peak_memory_mib", gib)]
     if (shown["meant_seconds"] > 0).any():
@@ -61,14 +65,21 @@ def table_of_episodes(report: Report, found: pd.DataFrame, top: int, *first: Col
             label("command", "command"),
         ]
     blocks: list[Block] = [Table(columns, shown.to_dict("records"))] if len(shown) else []
-    return blocks + ([f"and {len(found) - top:,} more"] if len(found) > top else [])
+    more = len(found) - top
+    if report.fleet and found is report.episodes:
+        more = report.fleet.episodes - top  # the report has but the first of them
+    return blocks + ([f"and {more:,} more"] if more > 0 else [])
+
+
+def _place(report: Report) -> list[Column]:
+    return [label("host", "host"), GPU] if report.fleet else [GPU]
 
 
 def table_of_meant(report: Report, found: pd.DataFrame) -> list[Block]:
     """These episodes, which are meant right now, with the reason and until when; empty if there are none."""
     zone = report.window.zone
     meant = Column("meant", lambda row: _spell_meant(row, zone), least=24)
-    columns = [GPU, people_of(report), figure("for", "seconds", duration), meant]
+    columns = [*_place(report), people_of(report), figure("for", "seconds", duration), meant]
     return [Table(columns, found.to_dict("records"))] if len(found) else []
 
 

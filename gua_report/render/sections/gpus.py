@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import pandas as pd
 
+from gua_report.console.spelling import first_of
 from gua_report.render import Options
-from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Column, Section, Table, figure
+from gua_report.render.attention import MOST_NAMED
+from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Column, Section, Table, figure, label
 from gua_report.render.sections.capacity import currency_of
 from gua_report.render.values import records
 from gua_report.render.words import clean, gpu, percent
 from gua_report.summary.report import Report
-from gua_sample.policy import STATES
+from gua_sample.policy import IDLE_HELD, STATES
 
 CARD = ["uuid", "index", "mig_index", "name", "gpu_hours"]
 PREFIXES = {state: state.replace("-", "_") for state in STATES}
 SHARES = {state: f"{prefix}_share" for state, prefix in PREFIXES.items()}
 HOURS = {state: f"{prefix}_gpu_hours" for state, prefix in PREFIXES.items()}
 COST = "idle_held_cost"
+HOST = label("host", "host")
 COLUMNS = CARD + [column for state in STATES for column in (HOURS[state], SHARES[state])] + [COST]
+
+
+def columns(report: Report) -> list[str]:
+    return [*(["host"] if report.fleet else []), *COLUMNS]
 
 
 def frame(report: Report) -> pd.DataFrame:
@@ -27,11 +34,12 @@ def frame(report: Report) -> pd.DataFrame:
 def document(report: Report) -> list[dict[str, object]]:
     return [
         {
+            **({"host": row["host"]} if report.fleet else {}),
             **{name: row[name] for name in CARD},
             "states": {state: {"share": row[SHARES[state]], "gpu_hours": row[HOURS[state]]} for state in STATES},
             COST: row[COST],
         }
-        for row in records(report.gpus, COLUMNS)
+        for row in records(report.gpus, columns(report))
     ]
 
 
@@ -43,6 +51,7 @@ def no_card(report: Report) -> str:
 
 def show(report: Report, options: Options) -> list[Section]:
     columns = [
+        *([HOST] if report.fleet else []),
         Column("gpu", lambda row: gpu(row["index"], row["mig_index"])),
         Column("name", lambda row: clean(row["name"]).removeprefix("NVIDIA "), least=6, keep_end=True),
         Column("", lambda row: Bar(tuple(row[share] for share in SHARES.values())), may_go=True),
@@ -53,9 +62,14 @@ def show(report: Report, options: Options) -> list[Section]:
     if report.gpus[COST].notna().any():
         columns.append(figure(currency_of(report) or "", COST))
         cost = f"; {currency_of(report)}: of its idle-held time"
-    rows = report.gpus.to_dict("records")
-    blocks: list[Block] = [Table(columns, rows)] if rows else [no_card(report)]
+    shown = report.gpus
     caption = "How each card spent its observed time"
+    if report.fleet:  # thousands of cards: those that were held most
+        shown = shown.sort_values(HOURS[IDLE_HELD], ascending=False, kind="stable").head(options.top)
+        caption += "; those with the most idle-held time first"
+    rows = shown.to_dict("records")
+    blocks: list[Block] = [Table(columns, rows)] if rows else [no_card(report)]
+    blocks += [f"and {len(report.gpus) - len(rows):,} more"] if len(report.gpus) > len(rows) else []
     if report.gpus["mig_index"].notna().any():
         caption += "; a MIG instance weighs its share of the card"
     return [Section("gpus", "§3 Per GPU", f"{caption}{cost}.", blocks)]
@@ -64,4 +78,8 @@ def show(report: Report, options: Options) -> list[Section]:
 def names_of(report: Report, uuids: list[str]) -> str:
     """The numbers of these cards, as far as they were seen in the window: 0, 1:2."""
     cards = report.gpus[report.gpus["uuid"].isin(uuids)].to_dict("records")
+    if report.fleet:
+        return first_of(
+            [f"{clean(card['host'])}:{gpu(card['index'], card['mig_index'])}" for card in cards], MOST_NAMED
+        )
     return ", ".join(gpu(card["index"], card["mig_index"]) for card in cards)

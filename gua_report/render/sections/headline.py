@@ -32,10 +32,16 @@ def document(report: Report) -> dict[str, object]:
         "states": states,
         "change": None if report.before is None else change,
         "before_observed_share": value("share", report.before_observed_share),
-        "ongoing": int(report.episodes["ongoing"].sum()) if report.knows_now else None,
+        "ongoing": _count_ongoing(report),
         "meant": {name: value(name, found) for name, found in _meant(report).items()},
         "unknown_gpus": [clean(uuid) for uuid in report.unknown_now] if report.knows_now else None,
     }
+
+
+def _count_ongoing(report: Report) -> int | None:
+    if report.fleet:
+        return report.fleet.ongoing
+    return int(report.episodes["ongoing"].sum()) if report.knows_now else None
 
 
 def show(report: Report, options: Options) -> list[Section]:
@@ -102,6 +108,8 @@ def _meanings(policy: Policy) -> dict[str, str]:
 
 def _held_now(report: Report, top: int) -> Section:
     """The part of the headline that tells who holds which card right now, and since when."""
+    if report.fleet:
+        return _held_at_end(report, top)
     newest, end = report.newest_ms, report.window.end_ms
     title, if_none = "Held right now, without work", "Nobody holds a card idle."
     if_unknown = "It is not known who holds what right now"
@@ -116,10 +124,7 @@ def _held_now(report: Report, top: int) -> Section:
         at = f"Idle-held at the newest tick, {moment(newest, report.window.zone)}."
         return Section("headline", title, at, [f"{if_unknown}: {why}."])
     caption = f"{_at(report)}. GiB: the most each has held."
-    ongoing = report.episodes[report.episodes["ongoing"].astype(bool)]
-    # What is worth most to get back comes first: memory times time; if the memory is not known, time alone decides.
-    worth = ongoing.assign(worth=ongoing["peak_memory_mib"] * ongoing["seconds"])
-    ongoing = worth.sort_values(["worth", "seconds"], ascending=False, kind="stable")
+    ongoing = _find_ongoing(report)
     unknown = names_of(report, report.unknown_now)
     blocks = _tables(report, ongoing, top) or ["Nobody is known to hold a card idle." if unknown else if_none]
     if unknown:
@@ -127,9 +132,28 @@ def _held_now(report: Report, top: int) -> Section:
     return Section("headline", title, caption, blocks)
 
 
+def _held_at_end(report: Report, top: int) -> Section:
+    """What was held when each host's last day was over: a fleet's report knows nothing later."""
+    title = "Held without work at the last tick of each host"
+    caption = "As each host's newest day ended; gua status there tells what is held now. GiB: the most each has held."
+    return Section(
+        "headline", title, caption, _tables(report, _find_ongoing(report), top) or ["Nobody held a card idle."]
+    )
+
+
+def _find_ongoing(report: Report) -> pd.DataFrame:
+    """The episodes that go on. What is worth most to get back comes first: memory times time.
+
+    If the memory is not known, time alone decides.
+    """
+    ongoing = report.episodes[report.episodes["ongoing"].eq(True)]
+    worth = ongoing.assign(worth=ongoing["peak_memory_mib"] * ongoing["seconds"])
+    return worth.sort_values(["worth", "seconds"], ascending=False, kind="stable")
+
+
 def _tables(report: Report, ongoing: pd.DataFrame, top: int) -> list[Block]:
     """What to act on comes first, then what is meant as far as there is room."""
-    is_meant = ongoing["meant_now"].astype(bool)
+    is_meant = ongoing["meant_now"].eq(True)
     blocks = table_of_episodes(report, ongoing[~is_meant], top)
     meant = ongoing[is_meant]
     room = max(top - int((~is_meant).sum()), 0)

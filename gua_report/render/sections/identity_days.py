@@ -44,7 +44,8 @@ def _table(report: Report) -> Table:
     cell_ms = choose_cell_ms(report.window.length_ms, CELLS_MS[1:], MOST_DAYS)
     edges = find_edges(report.window, cell_ms)
     added = report.identity_days.groupby("start_ms")[HOURS].sum().reindex(edges[:-1], fill_value=0.0)
-    added[observed_ms(edges[:-1], edges[1:], report.gaps) <= 0] = float("nan")
+    if not report.fleet:  # whose gaps are each host's own
+        added[observed_ms(edges[:-1], edges[1:], report.gaps) <= 0] = float("nan")
     longest = float(added.sum(axis=1).max())
     rows: list[Row] = [
         {"span": spell_span(*span, report.window), **hours}

@@ -27,14 +27,16 @@ def frame(report: Report) -> pd.DataFrame:
     return report.now.assign(since=pd.Series(since, dtype=object))
 
 
-def document(report: Report) -> dict[str, object]:
+def document(report: Report) -> dict[str, object] | None:
+    if report.fleet:
+        return None
     at = None if report.now is None else iso(_seen_ms(report), report.window.zone)
     return {"at": at, "processes": None if report.now is None else records(frame(report), COLUMNS)}
 
 
 def show(report: Report, options: Options) -> list[Section]:
     """The section, unless the whole report is shown: its headline tells what is held."""
-    if options.is_whole:
+    if options.is_whole or report.fleet:
         return []
     is_fresh = abs(report.newest_ms - report.window.end_ms) <= STALE_MS
     title = "On cards right now" if is_fresh else "On cards at the newest tick"

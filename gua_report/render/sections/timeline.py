@@ -27,7 +27,9 @@ def with_times(report: Report, found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(**{name: [spelled[ms] for ms in column] for name, column in columns.items()})
 
 
-def document(report: Report) -> dict[str, object]:
+def document(report: Report) -> dict[str, object] | None:
+    if report.fleet:
+        return None
     holders: dict[tuple[object, object], list[dict[str, Value]]] = {}
     keys = report.timeline_holders[["gpu_uuid", "start_ms"]].itertuples(index=False, name=None)
     for key, row in zip(keys, records(report.timeline_holders, HOLDER_COLUMNS), strict=True):
@@ -41,6 +43,8 @@ def document(report: Report) -> dict[str, object]:
 
 
 def show(report: Report, options: Options) -> list[Section]:
+    if report.fleet:
+        return []  # of thousands of cards: that of a host is in its own report
     if options.is_whole and not options.pictures:
         return []
     picture: list[Block] = [timeline_picture(report)] if len(report.timeline) else ["No card was seen in this window."]

@@ -90,7 +90,7 @@ def test_a_folder_of_somebody_whose_group_is_roots_can_be_read(folder: Path) -> 
     assert command("export", folder).returncode == 0
 
 
-@pytest.mark.parametrize("place", ["csv", "edges"])
+@pytest.mark.parametrize("place", ["csv", "edges", "publish"])
 @pytest.mark.parametrize("owner", [0, SOMEBODY])
 @pytest.mark.parametrize("how", ["owned", "open"])
 def test_root_writes_to_no_folder_in_which_others_plant_links(

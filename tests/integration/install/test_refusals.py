@@ -117,7 +117,7 @@ REFUSALS = {
         for text in ("4s", "6m", "soon", "45s", "15")
     },
     "CONTAINERS=perhaps": "bad CONTAINERS=perhaps: expected yes or no",
-    "EXTRAS=parquet,raquet": "bad EXTRAS=parquet,raquet: expected parquet or none",
+    "EXTRAS=parquet,raquet": "bad EXTRAS=parquet,raquet: expected none, parquet, fleet or parquet,fleet",
     "WHEELS=/no/such": "there is no folder /no/such; fill one with: make wheels WHEELS=/no/such",
     "VENVDIR=opt/gua": "bad path 'opt/gua': expected one that begins with /",
     "VENVDIR=/": "bad path '': expected one that begins with /",

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gua_report.console.spelling import duration
-from gua_report.render import FORMATS, OF_PEOPLE, SECTIONS, Options, renderer
+from gua_report.render import FORMATS, OF_FLEETS, OF_PEOPLE, SECTIONS, Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.blocks import spread
 from gua_report.render.words import amount, percent, points
@@ -354,7 +354,7 @@ def test_json_has_the_documented_keys_and_no_top() -> None:
         "warnings",
         "drivers",
         *SECTIONS,
-    }
+    } - {*OF_FLEETS}
     assert document["window"] == {
         "from": "2026-11-09T00:00:00+01:00",
         "to": "2026-11-16T00:00:00+01:00",

@@ -1,0 +1,83 @@
+"""A fleet's report as commands and notebooks ask for it. Without pandas until it is built."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from gua_report.console.terminal import Progress
+from gua_report.summary.of_hosts import HOST
+from gua_sample.errors import GuaError
+
+if TYPE_CHECKING:
+    from gua_report.config import Config
+    from gua_report.fleet.look_at_hosts import Executor
+    from gua_report.summary.report import Report
+    from gua_report.window import Window
+
+
+class AskedFleet(NamedTuple):
+    folder: str
+    pattern: str | None = None  # of hosts' names
+    by: str = HOST
+    scheduler: str | None = None  # of a Dask cluster: its address, or its file
+    since: str | None = None  # as the user typed it
+    start: str | None = None
+    end: str | None = None
+
+    @property
+    def keeps_length(self) -> bool:
+        """Whether the window is so many days, rather than since a time."""
+        is_time = self.since is not None and self.since[4:5] == "-"
+        return self.start is None and not is_time
+
+
+def refuse_root() -> None:
+    """Raise GuaError as root: the files have many owners, and none of them is trusted with root's rights."""
+    if os.geteuid() == 0:
+        raise GuaError(
+            "a fleet's files are those of many hosts, and root does not read them: run this as the user who collects"
+            " them, such as: setpriv --reuid=USER --regid=GROUP --clear-groups"
+        )
+
+
+def ask_fleet(
+    asked: AskedFleet,
+    window: Window,
+    config: Config,
+    reclaim_after_ms: tuple[int, ...] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Build the report, on this machine or on a cluster."""
+    from gua_report.fleet.build import FleetRequest, build_fleet_report
+    from gua_report.summary.build import RECLAIM_AFTER_MS
+
+    request = FleetRequest(
+        asked.folder,
+        window,
+        config,
+        asked.pattern,
+        asked.by,
+        reclaim_after_ms or RECLAIM_AFTER_MS,
+        is_open=asked.end is None,
+        keeps_length=asked.keeps_length,
+        progress=progress,
+    )
+    with executor_at(asked.scheduler) as executor:
+        return build_fleet_report(request, executor)
+
+
+@contextmanager
+def executor_at(scheduler: str | None) -> Iterator[Executor]:
+    """Where hosts are worked on: children of this process, or an existing Dask cluster."""
+    if scheduler is None:
+        from gua_report.fleet.in_children import map_in_children
+
+        yield map_in_children
+        return
+    from gua_report.fleet.on_cluster import Cluster
+
+    with closing(Cluster(scheduler)) as cluster:
+        yield cluster.map

@@ -1,0 +1,103 @@
+"""A first look at a host's file: whose it is, which days it has and under which thresholds. Without pandas.
+
+The file was written by that host's root: nothing in it is trusted more than that. So it is looked at in a child.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from gua_report.fleet.host_files import HostFile
+from gua_report.rollups.index import open_rollups, read_index
+from gua_report.rollups.published import Meta, read_meta
+from gua_report.window import number_of
+from gua_sample.errors import CorruptPartition, StoreError
+from gua_sample.partition_names import DAY_MS
+from gua_sample.policy import RULE, Policy
+from gua_sample.safe_file import check_regular
+
+MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
+MOST_CARDS = 10_000
+# Physical cards with MIG on are in no state, and in a table of their own.
+CARDS = "SELECT uuid FROM card UNION SELECT gpu_uuid FROM unpartitioned_hour"
+
+
+class Look(NamedTuple):
+    """What a file tells of itself."""
+
+    name: str  # of the HostFile
+    machine: str | None  # 32 hex digits; None: not known
+    version: str | None
+    published_ms: int | None
+    newest_tick_ms: int | None
+    changed_ms: int  # when the file was last changed
+    days: int
+    first_ms: int  # the beginning of the oldest day's time
+    first_day: str
+    newest_day: str
+    thresholds: list[tuple[Policy, int]]  # with the number of days under each, most of them first
+    older_rule_days: int
+    uuids: list[str]
+    has_meta: bool
+    warnings: list[str]
+
+
+def look_at(file: HostFile) -> Look | None:
+    """Look at a file; None if its first day is not over. Raises StoreError if it can't be used."""
+    found = check_regular(file.path, MOST_FILE_BYTES)
+    warnings: list[str] = []
+    index = read_index(file.path, damaged=warnings)
+    if not index and not warnings:
+        return None
+    if not index:
+        raise CorruptPartition(warnings[0])
+    meta = _find_meta(file)
+    first, newest = min(index), max(index)
+    with open_rollups(file.path) as connection:
+        query = "SELECT min(start_ms) FROM span WHERE day_id = ?"
+        start_ms = connection.execute(query, (number_of(first),)).fetchone()[0] or 0
+        cards = connection.execute(f"{CARDS} LIMIT ?", (MOST_CARDS + 1,)).fetchall()
+        if len(cards) > MOST_CARDS or not 0 <= start_ms <= DAY_MS:
+            raise CorruptPartition(f"{file.path} holds what no gua writes")
+    policies = Counter(stored.origin.policy for stored in index.values())
+    return Look(
+        file.name,
+        meta.machine if meta else None,
+        meta.gua_version if meta else None,
+        meta.published_ms if meta else None,
+        meta.newest_tick_ms if meta else None,
+        found.st_mtime_ns // 1_000_000,
+        len(index),
+        number_of(first) * DAY_MS + start_ms,
+        first,
+        newest,
+        policies.most_common(),
+        sum(stored.rule != RULE for stored in index.values()),
+        [str(card[0]) for card in cards],
+        meta is not None,
+        warnings[:3],
+    )
+
+
+def _find_meta(file: HostFile) -> Meta | None:
+    """What the file says of itself; None if it is a plain copy, which does not say."""
+    try:
+        return read_meta(file.path)
+    except StoreError:
+        return None
+
+
+def restore_look(name: str, value: Any) -> Look:
+    """A Look from the plain lists of its JSON form. Raises ValueError or TypeError if it makes no sense."""
+    look = Look(*value)
+    look = look._replace(thresholds=[(Policy(*policy), int(days)) for policy, days in look.thresholds])
+    texts = [look.first_day, look.newest_day, *look.uuids, *look.warnings]
+    numbers = [look.changed_ms, look.days, look.first_ms, look.older_rule_days]
+    known = [value for value in (look.published_ms, look.newest_tick_ms) if value is not None]
+    if look.name != name or not all(isinstance(text, str) for text in texts):
+        raise ValueError("another file")
+    if not all(isinstance(number, int) for number in [*numbers, *known]):
+        raise TypeError("no number")
+    number_of(look.first_day), number_of(look.newest_day)
+    return look

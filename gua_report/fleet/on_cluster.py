@@ -1,0 +1,85 @@
+"""Work on hosts' files on an existing Dask cluster, whose workers see the fleet folder under the same path.
+
+No cluster is started here: Dask listens without authentication unless it is told otherwise. Imported only when asked
+for, since it needs the extra `fleet`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gua_report.fleet.host_files import HostFile
+from gua_report.fleet.in_children import DONE, FAILED, MOST_ANSWER_BYTES, Outcome, Work, work_on
+from gua_sample.errors import GuaError
+
+HOSTS_PER_TASK = 2  # a second of work: few enough that no worker waits for another at the end
+TASKS_AHEAD = 4  # for each thread of a worker: what is not yet wanted need not be kept
+CONNECT_SECONDS = "30s"
+
+
+class Cluster:
+    """An existing cluster: its scheduler's address (tls://host:8786), or the file that it has written."""
+
+    def __init__(self, scheduler: str) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise GuaError(f"--scheduler needs Dask ({error}): pip install 'gua[fleet]'") from error
+        client: Any = distributed.Client
+        self._as_completed: Any = distributed.as_completed
+        is_file = os.path.exists(scheduler)
+        where = {"scheduler_file": scheduler} if is_file else {"address": scheduler}
+        try:
+            # Certificates and keys are those of Dask's own configuration: distributed.comm.tls.
+            self._client: Any = client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
+            raise GuaError(f"no Dask scheduler at {scheduler}: {' '.join(str(error).split())}") from error
+
+    def map(self, files: Sequence[HostFile], work: Work) -> Iterator[Outcome]:
+        """The outcome for each file, in any order. Each result is released as soon as it is taken."""
+        waiting = [list(files[start : start + HOSTS_PER_TASK]) for start in range(0, len(files), HOSTS_PER_TASK)]
+        tasks: dict[Any, list[HostFile]] = {}
+        running = self._as_completed(loop=self._client.loop)
+        while waiting or tasks:
+            while waiting and len(tasks) < self._most_tasks():
+                chunk = waiting.pop(0)
+                task = self._client.submit(_work_on, chunk, work, pure=False)
+                tasks[task] = chunk
+                running.add(task)
+            task = next(running)
+            chunk = tasks.pop(task)
+            if task.status == "finished":
+                yield from map(_understand, chunk, task.result())
+            elif len(chunk) > 1:
+                waiting += [[file] for file in chunk]  # one of them has ended workers: each alone
+            else:
+                yield Outcome(chunk[0], None, f"not readable: {_why(task)}")
+            task.release()
+
+    def _most_tasks(self) -> int:
+        threads: int = sum(self._client.nthreads().values())
+        return TASKS_AHEAD * max(1, threads)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _work_on(files: list[HostFile], work: Work) -> list[tuple[str, bytes]]:
+    return [work_on(file, work) for file in files]
+
+
+def _understand(file: HostFile, answer: tuple[str, bytes]) -> Outcome:
+    label, content = answer
+    if label == DONE and len(content) <= MOST_ANSWER_BYTES:
+        return Outcome(file, json.loads(content))
+    assert label == FAILED or len(content) > MOST_ANSWER_BYTES
+    return Outcome(file, None, content[:1000].decode("utf-8", "replace"))
+
+
+def _why(task: Any) -> str:
+    """Why a task has failed, in a line: most often its workers were killed, for want of memory."""
+    error = task.exception()
+    return f"{type(error).__name__} on the cluster: {' '.join(str(error).split())[:300]}"

@@ -1,0 +1,39 @@
+"""What a report of a fleet has that no host's own report has: the hosts, and what could not be used of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gua_sample.policy import STATES
+
+if TYPE_CHECKING:  # help texts need the constants, and not pandas
+    import pandas as pd
+
+HOST, GROUP, PERSON, MODEL = KEYS = "host", "group", "person", "model"  # what hours may be broken down by
+HOURS = [f"{state.replace('-', '_')}_gpu_hours" for state in STATES]
+HOST_COLUMNS = [
+    *("host", "groups", "cards", "gpu_hours", *HOURS, "idle_held_share"),
+    *("observed_seconds", "coverage_share", "first_day", "newest_day", "gua_version", "machine"),
+]
+BREAKDOWN_COLUMNS = ["name", "hosts", "cards", "gpu_hours", *HOURS, "idle_held_share"]
+PROBLEM_COLUMNS = ["host", "kind", "detail", "left_out"]
+GAP_COLUMNS = ["kind", "gaps", "seconds", "hosts"]
+
+
+class Fleet(NamedTuple):
+    folder: str
+    expected: int  # hosts that there are, or that the configuration names
+    missing: list[str]  # those of which nothing is in the report
+    late: list[str]
+    hosts: pd.DataFrame  # HOST_COLUMNS, by name
+    by: str  # one of KEYS
+    breakdown: pd.DataFrame  # BREAKDOWN_COLUMNS: by group of hosts, person or model; that of hosts is empty
+    problems: pd.DataFrame  # PROBLEM_COLUMNS: what could not be used, or is doubtful
+    gap_totals: pd.DataFrame  # GAP_COLUMNS, of all hosts; the gaps of the report are the longest
+    episodes: int  # of all hosts; those of the report are the first in order
+    ongoing: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of any host was left out."""
+        return not bool(self.problems["left_out"].astype(bool).any())

@@ -1,0 +1,141 @@
+"""gua demo --hosts: a fleet in which something is missing, as it is in real ones."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from gua_report.main import main
+from gua_report.rollups.published import read_meta
+from gua_sample.errors import CorruptPartition
+from gua_sample.simulate import Laboratory
+from gua_sample.simulate_plan import A100, A6000, EXAMPLE_END_MS, H100, L40S, NAMES
+from tests.lab import DAY_MS, HOUR_MS, NOON_MS
+from tests.machine import query
+
+
+def be_a_user_at_noon(changed: pytest.MonkeyPatch) -> None:
+    changed.setattr(os, "geteuid", lambda: 1000)
+    changed.setattr(time, "time_ns", lambda: NOON_MS * 1_000_000)
+
+
+@pytest.fixture(autouse=True)
+def as_a_user_at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_a_user_at_noon(monkeypatch)
+
+
+def gua(*words: str | Path) -> tuple[int, str, str]:
+    """Exit status, output and errors of a gua command."""
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
+        status = main(list(map(str, words)))
+    return status, output.getvalue(), errors.getvalue()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[int, str, str]]:
+    """Three hosts that were kept, and how the command that made them ended."""
+    folder = tmp_path_factory.mktemp("demo") / "fleet"
+    with pytest.MonkeyPatch.context() as changed:
+        be_a_user_at_noon(changed)
+        return folder, gua("demo", "--hosts", "3", "--days", "4", "--keep", folder)
+
+
+@pytest.fixture
+def fleet(made: tuple[Path, tuple[int, str, str]]) -> Path:
+    return made[0]
+
+
+def test_the_report_is_of_all_hosts_and_names_the_one_that_is_late_and_the_one_that_is_broken(
+    made: tuple[Path, tuple[int, str, str]],
+) -> None:
+    status, output, errors = made[1]
+    assert status == 1
+    assert "GPU use on 2 hosts: 12 GPUs" in output
+    assert "Not in this report: 1 of 3 hosts (gpu03)." in output
+    assert "whose last days were not collected (gpu02)" in output
+    assert errors.startswith("gua-report: incomplete: ")
+    assert errors.count("\n") == 1
+
+
+def test_what_is_kept_is_a_fleets_folder(fleet: Path) -> None:
+    assert sorted(os.listdir(fleet)) == ["gpu01", "gpu02", "gpu03", "gua.toml"]
+    assert {name for host in fleet.glob("gpu*") for name in os.listdir(host)} == {"rollups.sqlite"}
+    status, output, _ = gua("fleet", "status", fleet, "--json")
+    hosts = json.loads(output)["hosts"]
+    assert status == 1
+    assert [host["state"] for host in hosts] == ["ok", "late", "not usable"]
+    assert [host["days"] for host in hosts] == [4, 2, None]
+    metas = [read_meta(str(fleet / name / "rollups.sqlite")) for name in ("gpu01", "gpu02")]
+    assert [meta.host for meta in metas] == ["gpu01", "gpu02"]
+    assert len({meta.machine for meta in metas}) == 2
+    assert metas[1].published_ms < NOON_MS - 2 * DAY_MS < metas[0].published_ms
+    with pytest.raises(CorruptPartition):
+        read_meta(str(fleet / "gpu03" / "rollups.sqlite"))
+
+
+def test_hosts_differ_and_people_are_on_several(fleet: Path) -> None:
+    found = []
+    for host in ("gpu01", "gpu02"):
+        path = fleet / host / "rollups.sqlite"
+        cards = query(path, "SELECT DISTINCT uuid, name FROM card WHERE name IS NOT NULL")
+        identities = query(path, "SELECT DISTINCT text FROM word JOIN identity_hour ON identity = id")
+        found.append(
+            (
+                {card["uuid"] for card in cards},
+                {card["name"] for card in cards},
+                {row["text"] for row in identities} & set(NAMES),
+            )
+        )
+    (uuids, models, people), (other_uuids, other_models, other_people) = found
+    assert (len(uuids), len(other_uuids)) == (8, 4)
+    assert not uuids & other_uuids
+    assert (models, other_models) == ({A100[0], A6000[0]}, {H100[0], L40S[0]})
+    assert people & other_people
+    assert people ^ other_people
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--hosts", "0"], "--hosts"),
+        (["--hosts", "100"], "expected 1 to 99"),
+        (["--hosts", "3", "--days", "3"], "expected 4 to 366 of a fleet"),
+    ],
+)
+def test_wrong_numbers_are_refused(words: list[str], expected: str) -> None:
+    status, _, errors = gua("demo", *words)
+    assert (status, errors.count("\n") >= 1, expected in errors) == (2, True, True)
+
+
+def test_root_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    status, _, errors = gua("demo", "--hosts", "3", "--keep", tmp_path / "fleet")
+    assert status == 1
+    assert "root does not read them" in errors
+    assert not (tmp_path / "fleet").exists()
+
+
+@pytest.mark.real
+def test_eight_hosts_take_less_than_half_a_minute_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    began = os.times()
+    status, output, _ = gua("demo", "--hosts", "8")
+    ended = os.times()
+    assert status == 1
+    assert "GPU use on 7 hosts" in output
+    assert sum(ended[:4]) - sum(began[:4]) < 30  # on one core
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_laboratory_has_the_cards_and_the_people_that_it_is_given() -> None:
+    (tick,) = Laboratory(1, 8, (H100, L40S), ["ada"]).history(EXAMPLE_END_MS - HOUR_MS, EXAMPLE_END_MS, HOUR_MS)
+    assert {card.facts.name for card in tick.cards} == {H100[0], L40S[0]}
+    assert {process.user for process in tick.processes.values()} <= {"ada", "root", "ollama"}

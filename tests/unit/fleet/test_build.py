@@ -1,0 +1,150 @@
+"""A fleet's report against the reports of its hosts: every figure is their sum, to the millisecond."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gua_report.fleet.parts import MOST_LISTED
+from gua_report.summary.report import Report
+from gua_sample.policy import STATES
+from tests.fleets import END_MS, HOSTS, START_MS, change, fleet_report, make_fleet
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, report_of
+
+MS = 1.01 / HOUR_MS  # a millisecond, in hours
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def fleet(folder: Path) -> Report:
+    return fleet_report(folder)
+
+
+@pytest.fixture(scope="module")
+def own(folder: Path) -> dict[str, Report]:
+    """The hosts' own reports, each from its file alone."""
+    return {host: report_of(folder / host, START_MS, END_MS) for host in HOSTS}
+
+
+def add(columns: list[pd.Series[float]]) -> list[float]:
+    return [sum(values) for values in zip(*columns, strict=True)]
+
+
+def test_hours_by_state_are_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
+    for state in STATES:
+        total = sum(report.headline["gpu_hours"][state] for report in own.values())
+        assert fleet.headline["gpu_hours"][state] == pytest.approx(total, abs=MS)
+    assert fleet.headline["gpu_hours"].sum() > 100
+    assert fleet.headline["share"].sum() == pytest.approx(1)
+
+
+def test_energy_and_cards_on_average_are_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
+    for state in STATES:
+        for column in ("energy_kwh", "equivalent_gpus"):
+            total = sum(report.capacity[column].fillna(0)[state] for report in own.values())
+            assert fleet.capacity[column].fillna(0)[state] == pytest.approx(total, abs=1e-6)
+
+
+def test_what_reclaim_rules_free_is_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
+    for name in ("reclaim", "reclaim_curve"):
+        total = add([getattr(report, name)["freed_gpu_hours"] for report in own.values()])
+        assert getattr(fleet, name)["freed_gpu_hours"].tolist() == pytest.approx(total, abs=3 * MS)
+
+
+def test_every_card_is_as_in_its_host_report(fleet: Report, own: dict[str, Report]) -> None:
+    found = {(row["host"], row["uuid"]): row for row in fleet.gpus.to_dict("records")}
+    expected = {(host, row["uuid"]): row for host, report in own.items() for row in report.gpus.to_dict("records")}
+    assert found.keys() == expected.keys()
+    for key, row in expected.items():
+        hours = {name: value for name, value in row.items() if str(name).endswith("_hours")}
+        assert {name: found[key][name] for name in hours} == pytest.approx(hours, abs=MS)
+
+
+def test_a_person_is_one_person_and_a_uid_is_of_its_host(fleet: Report, own: dict[str, Report]) -> None:
+    hours = dict(zip(fleet.identities["identity"], fleet.identities["gpu_hours"], strict=True))
+    everybody = {who for report in own.values() for who in report.identities["identity"]}
+    for who in everybody:
+        total = sum(report.identities.set_index("identity")["gpu_hours"].get(who, 0.0) for report in own.values())
+        names = [name for name in hours if name == who or name.startswith(f"{who}@")]
+        assert sum(hours[name] for name in names) == pytest.approx(total, abs=len(own) * MS)
+        assert (who in hours) == (":" not in who)
+    assert "uid:4711@small" in hours
+
+
+def test_the_week_and_the_trend_are_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
+    free = add([report.heatmap["free_gpus"].fillna(0) for report in own.values()])
+    assert fleet.heatmap["free_gpus"].fillna(0).tolist() == pytest.approx(free, abs=1e-5)
+    for column in ("active_gpu_hours", "idle_held_gpu_hours", "truly_idle_gpu_hours", "unknown_gpu_hours"):
+        total = add([report.trend[column] for report in own.values()])
+        assert fleet.trend[column].tolist() == pytest.approx(total, abs=3 * MS)
+
+
+def test_episodes_are_the_hosts_longest_in_one_order(fleet: Report, own: dict[str, Report]) -> None:
+    rows = [
+        (bool(row["ongoing"]), row["seconds"], host, row["gpu_uuid"], row["pid"])
+        for host, report in own.items()
+        for row in report.episodes.to_dict("records")
+    ]
+    rows.sort(key=lambda row: (not row[0], -row[1], *row[2:]))
+    found = fleet.episodes[["ongoing", "seconds", "host", "gpu_uuid", "pid"]].itertuples(index=False, name=None)
+    assert [tuple(row) for row in found] == rows[:MOST_LISTED]
+    assert fleet.fleet is not None
+    assert fleet.fleet.episodes == len(rows)
+
+
+def test_coverage_is_each_hosts_own(fleet: Report, own: dict[str, Report]) -> None:
+    assert fleet.fleet is not None
+    hosts = fleet.fleet.hosts.set_index("host")
+    assert hosts.index.tolist() == sorted(HOSTS)
+    for host, report in own.items():
+        assert hosts["coverage_share"][host] == pytest.approx(report.coverage_share)
+        assert hosts["observed_seconds"][host] == pytest.approx(report.observed_seconds)
+    assert fleet.coverage_share != fleet.coverage_share
+
+
+def test_the_window_before_is_compared_with_if_hosts_have_it(folder: Path) -> None:
+    second = fleet_report(folder, start_ms=START_MS + DAY_MS)
+    own = [report_of(folder / host, START_MS + DAY_MS, END_MS) for host in HOSTS]
+    known = [report.before for report in own if report.before is not None]
+    assert second.before is not None
+    for state in STATES:
+        total = sum(before["gpu_hours"][state] for before in known)
+        assert second.before["gpu_hours"][state] == pytest.approx(total, abs=3 * MS)
+
+
+def test_time_before_the_first_tick_of_a_host_was_not_observed(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1", "lab2")
+    change(tmp_path / "lab2" / "rollups.sqlite", "DELETE FROM day WHERE day = '2026-11-16'")
+    trend = fleet_report(tmp_path).trend
+    days = trend.groupby(trend["start_ms"] // DAY_MS)["observed_seconds"].sum()
+    length = days.iloc[1]
+    assert days.tolist() == pytest.approx([length / 2, length], rel=0.01)
+    assert length == pytest.approx(86_400, rel=0.01)
+
+
+def test_groups_of_people_add_up_across_hosts(folder: Path) -> None:
+    config = CONFIG._replace(groups={"everybody": ("ada", "ben")})
+    fleet = fleet_report(folder, config)
+    own = [report_of(folder / host, START_MS, END_MS, config=config) for host in HOSTS]
+    assert fleet.groups is not None
+    for column in ("gpu_hours", "idle_held_gpu_hours", "energy_kwh"):
+        total = sum(report.groups[column][0] for report in own if report.groups is not None)
+        assert fleet.groups[column][0] == pytest.approx(total, abs=1e-5)
+
+
+def test_an_open_window_ends_with_the_newest_whole_day(folder: Path) -> None:
+    now_ms = END_MS + 9 * HOUR_MS
+    report = fleet_report(folder, start_ms=now_ms - DAY_MS, end_ms=now_ms, now_ms=now_ms)
+    assert (report.window.start_ms, report.window.end_ms) == (END_MS - DAY_MS, END_MS)
+    # It must not look calm when nothing has been collected for days.
+    now_ms += 3 * DAY_MS
+    stale = fleet_report(folder, start_ms=now_ms - 4 * DAY_MS, end_ms=now_ms, now_ms=now_ms)
+    assert stale.window.end_ms == END_MS + 3 * DAY_MS
+    assert stale.fleet is not None
+    assert stale.fleet.late == sorted(HOSTS)

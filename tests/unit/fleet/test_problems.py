@@ -1,0 +1,372 @@
+"""What goes wrong with a host is a line in the fleet's report, and never its end."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report.fleet import in_children
+from gua_report.fleet.contested import FindHours
+from gua_report.fleet.host_files import HostFile
+from gua_report.fleet.in_children import Outcome, map_in_children
+from gua_report.render import Options, renderer
+from gua_report.summary.report import Report
+from gua_report.ticks.coverage import LEFT_OUT, NOT_COLLECTED
+from gua_sample.errors import NothingToReport, StoreError
+from gua_sample.policy import RULE
+from tests.fleets import (
+    END_MS,
+    NOW_MS,
+    START_MS,
+    add_host,
+    change,
+    fleet_report,
+    make_fleet,
+    problems,
+)
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, held, hour, hours, report_of, write
+
+
+def details(report: Report, host: str) -> str:
+    assert report.fleet is not None
+    rows = report.fleet.problems
+    return "; ".join(rows[rows["host"] == host]["detail"])
+
+
+def is_complete(report: Report) -> bool:
+    assert report.fleet is not None
+    return report.fleet.is_complete
+
+
+def test_a_fleet_without_trouble_is_complete(tmp_path: Path) -> None:
+    report = fleet_report(make_fleet(tmp_path, "small"))
+    assert problems(report) == {}
+    assert is_complete(report)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "text", "empty", "newer", "hostile", "link", "pipe"])
+def test_a_file_that_can_not_be_read_costs_its_host_alone(tmp_path: Path, damage: str) -> None:
+    make_fleet(tmp_path, "small")
+    whole = fleet_report(tmp_path)
+    path = add_host(tmp_path, "bad", "small")
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:9000])
+    elif damage == "text":
+        path.write_text("no database at all\n" * 1000)
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "newer":
+        change(path, "PRAGMA user_version = 99")
+    elif damage == "hostile":
+        change(path, "CREATE TRIGGER t AFTER INSERT ON word BEGIN SELECT 1; END")
+    else:
+        path.unlink()
+        path.symlink_to(tmp_path / "small" / "rollups.sqlite") if damage == "link" else os.mkfifo(path)
+    report = fleet_report(tmp_path)
+    assert report.fleet is not None
+    assert report.fleet.missing == ["bad"]
+    assert problems(report) == {"bad": ["not usable"]}
+    assert not is_complete(report)
+    assert hours(report) == hours(whole)
+    if damage == "newer":
+        assert "upgrade gua" in details(report, "bad")
+
+
+def test_a_host_without_a_file_is_named(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "small")
+    (tmp_path / "fresh").mkdir()
+    config = CONFIG._replace(hosts={"vision": ("small", "never", "gpu*")})
+    report = fleet_report(tmp_path, config)
+    assert "nothing was collected" in details(report, "fresh")
+    assert "in [hosts]" in details(report, "never")
+    assert report.fleet is not None
+    assert (report.fleet.expected, report.fleet.missing) == (3, ["fresh", "never"])
+
+
+def test_missing_hosts_are_in_the_first_lines_of_every_format(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "small")
+    for number in range(12):
+        (tmp_path / f"gpu{number:02}").mkdir()
+    report = fleet_report(tmp_path)
+    line = "Not in this report: 12 of 13 hosts"
+    for name in ("text", "markdown", "html"):
+        text = renderer(name)(report, Options())
+        assert line in text
+        assert text.index(line) < text.index("Headline")
+    assert line in renderer("text")(report, Options(brief=True))
+
+
+def test_a_late_host_has_a_gap_of_its_own_kind(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1", "small")
+    change(tmp_path / "lab1" / "rollups.sqlite", "DELETE FROM day WHERE day = '2026-11-17'")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"lab1": ["late"]}
+    assert "1 day not collected" in details(report, "lab1")
+    assert report.fleet is not None
+    assert report.fleet.late == ["lab1"]
+    gaps = report.gaps[(report.gaps["host"] == "lab1") & (report.gaps["kind"] == NOT_COLLECTED)]
+    assert gaps[["start_ms", "end_ms"]].to_numpy().tolist() == [[END_MS - DAY_MS, END_MS]]
+    assert not is_complete(report)
+
+
+def test_before_six_in_the_morning_yesterday_is_not_missed_yet(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1")
+    change(tmp_path / "lab1" / "rollups.sqlite", "DELETE FROM day WHERE day = '2026-11-17'")
+    assert problems(fleet_report(tmp_path, now_ms=END_MS + 5 * HOUR_MS)) == {}
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("UPDATE day SET utilization_percent = 25 WHERE day = '2026-11-16'", "rolled up under other thresholds"),
+        (f"UPDATE day SET rule = {RULE - 1} WHERE day = '2026-11-16'", "rolled up by an older rule"),
+    ],
+)
+def test_days_by_other_rules_are_left_out_and_named(tmp_path: Path, statement: str, reason: str) -> None:
+    change(make_fleet(tmp_path, "lab1") / "lab1" / "rollups.sqlite", statement)
+    report = fleet_report(tmp_path)
+    assert details(report, "lab1") == f"left out: 2026-11-16, {reason}"
+    assert not is_complete(report)
+    second = report_of(make_fleet(tmp_path / "whole", "lab1") / "lab1", START_MS + DAY_MS, END_MS)
+    assert hours(report) == pytest.approx(hours(second))
+    left_out = report.gaps[report.gaps["kind"] == LEFT_OUT]
+    assert left_out[["start_ms", "end_ms"]].to_numpy().tolist() == [[START_MS, START_MS + DAY_MS]]
+
+
+def test_a_clock_that_is_off_is_a_warning(tmp_path: Path) -> None:
+    add_host(tmp_path, "ahead", "small", published_ms=NOW_MS + 6 * MINUTE_MS)
+    path = add_host(tmp_path, "behind", "lab1")
+    os.utime(path, (END_MS / 1000, END_MS / 1000))  # its newest tick is half an hour after that
+    add_host(tmp_path, "right", "lab2", published_ms=NOW_MS + 4 * MINUTE_MS)
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"ahead": ["clock"], "behind": ["clock"]}
+    assert "6 minutes from now" in details(report, "ahead")
+    assert "30 minutes after its file" in details(report, "behind")
+    assert is_complete(report)
+
+
+def test_one_machine_under_two_names_is_a_warning(tmp_path: Path) -> None:
+    add_host(tmp_path, "one", "lab1")
+    add_host(tmp_path, "other", "small", machine=f"{1:032x}")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"one": ["same machine"], "other": ["same machine"]}
+    assert "as other" in details(report, "one")
+    assert is_complete(report)
+
+
+def test_hours_of_a_card_on_two_hosts_count_for_neither(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab2")
+    add_host(tmp_path, "one", "lab1")
+    path = add_host(tmp_path, "other", "lab1", machine="f" * 32)
+    uuid = report_of(tmp_path / "one", START_MS, END_MS).gpus["uuid"][0]
+    # The second card is another one there, and the first one only for a day.
+    change(
+        path,
+        f"UPDATE card SET uuid = 'GPU-other' WHERE uuid != '{uuid}'",
+        "DELETE FROM card_hour WHERE day_id = (SELECT id FROM day WHERE day = '2026-11-16')",
+    )
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"one": ["same card"], "other": ["same card"]}
+    assert f"1 card of it ({uuid}) claimed by other too: 24 hours" in details(report, "one")
+    assert not is_complete(report)
+    first, second = (
+        report_of(tmp_path / "one", START_MS, START_MS + DAY_MS),
+        report_of(tmp_path / "one", START_MS, END_MS),
+    )
+    left = report.gpus.set_index(["host", "uuid"])["gpu_hours"]
+    assert left["one", uuid] == pytest.approx(first.gpus.set_index("uuid")["gpu_hours"][uuid])
+    assert ("other", uuid) not in left.index
+    uncontested = second.gpus["uuid"][1]
+    assert left["one", uncontested] == pytest.approx(second.gpus.set_index("uuid")["gpu_hours"][uncontested])
+    contested = report.episodes[(report.episodes["gpu_uuid"] == uuid) & (report.episodes["end_ms"] > START_MS + DAY_MS)]
+    assert not len(contested)
+
+
+def test_a_host_that_is_there_twice_counts_for_nothing(tmp_path: Path) -> None:
+    for number, host in enumerate(("one", "other")):
+        add_host(tmp_path, host, "small", machine=f"{number:032x}")
+    report = fleet_report(tmp_path)
+    assert set(hours(report).values()) == {0.0}
+    assert report.capacity["energy_kwh"].sum() == 0
+    assert report.reclaim_curve["freed_gpu_hours"].sum() == 0
+    assert report.unpartitioned["gpu_hours"].sum() == 0
+    assert not len(report.identities)
+    assert not len(report.episodes)
+
+
+def test_a_reinstalled_host_counts_apart_from_what_it_was(tmp_path: Path) -> None:
+    add_host(tmp_path, "gpu07", "lab1")
+    add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
+    report = fleet_report(tmp_path, CONFIG._replace(hosts={"vision": ("gpu07",)}), by="group")
+    assert problems(report) == {}
+    assert report.fleet is not None
+    assert report.fleet.hosts["host"].tolist() == ["gpu07", "gpu07~2025"]
+    assert report.fleet.hosts["groups"].tolist() == ["vision", "vision"]
+    assert (report.fleet.expected, report.fleet.missing) == (1, [])
+
+
+def test_a_file_without_a_day_in_the_window_is_not_missed(tmp_path: Path) -> None:
+    add_host(tmp_path, "gpu07", "lab1")
+    path = add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
+    change(path, "DELETE FROM day WHERE day = '2026-11-17'")
+    change(add_host(tmp_path, "new", "lab2"), "DELETE FROM day WHERE day = '2026-11-16'")
+    second = fleet_report(tmp_path, start_ms=START_MS + DAY_MS)
+    assert second.fleet is not None
+    assert second.fleet.hosts["host"].tolist() == ["gpu07", "new"]
+    assert is_complete(second)
+    first = fleet_report(tmp_path, end_ms=START_MS + DAY_MS)
+    assert problems(first) == {"new": ["no day yet"]}
+    assert is_complete(first)
+    with pytest.raises(NothingToReport, match="nothing of any host from 2026-11-14"):
+        fleet_report(tmp_path, start_ms=START_MS - 2 * DAY_MS, end_ms=START_MS - DAY_MS)
+
+
+def test_an_earlier_file_of_a_host_is_never_late(tmp_path: Path) -> None:
+    add_host(tmp_path, "gpu07", "lab1")
+    path = add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
+    change(path, "DELETE FROM day WHERE day = '2026-11-17'")
+    assert problems(fleet_report(tmp_path)) == {}
+
+
+def test_a_plain_copy_is_used_with_a_line(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "small")
+    whole = fleet_report(tmp_path)
+    change(tmp_path / "small" / "rollups.sqlite", "DROP TABLE meta")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"small": ["plain copy"]}
+    assert hours(report) == hours(whole)
+
+
+def test_a_host_whose_first_day_is_not_over_is_no_trouble(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "small")
+    change(add_host(tmp_path, "fresh", "small"), "DELETE FROM day")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"fresh": ["no day yet"]}
+    assert is_complete(report)
+
+
+def test_cards_that_could_not_tell_their_uuid_are_of_their_host(tmp_path: Path) -> None:
+    for host in ("one", "other"):
+        change(add_host(tmp_path, host, "small", machine=host.ljust(32, "0").encode().hex()[:32]), *RENAMED)
+    assert problems(fleet_report(tmp_path)) == {}
+
+
+RENAMED = ("UPDATE card SET uuid = 'unknown:index-' || id", "DELETE FROM unpartitioned_hour")
+
+
+def test_what_is_beside_a_file_is_not_read(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "small")
+    whole = fleet_report(tmp_path)
+    write(tmp_path / "small", hour(held(index=5), start_ms=START_MS + DAY_MS))  # ticks of that day, which differ
+    (tmp_path / "small" / "edges").mkdir()
+    os.mkfifo(tmp_path / "small" / "edges" / "2026-11-16.sqlite")
+    (tmp_path / "small" / "containers.json").write_text("nonsense")
+    report = fleet_report(tmp_path)
+    assert hours(report) == hours(whole)
+    assert problems(report) == {}
+
+
+def test_a_hostile_name_can_not_be_that_of_another_host(tmp_path: Path) -> None:
+    change(make_fleet(tmp_path, "small") / "small" / "rollups.sqlite", SPOOFED)
+    names = fleet_report(tmp_path).identities["identity"].tolist()
+    assert "uid:4711@lab1@small" in names
+
+
+SPOOFED = "UPDATE word SET text = 'uid:4711@lab1' WHERE text = 'uid:4711'"
+
+
+def test_names_of_folders_that_no_host_has_are_not_used(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "small")
+    for name in ("evil\x1b[2J", "small~2025", "x" * 120, ".hidden"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "small")
+    report = fleet_report(tmp_path)
+    assert report.fleet is not None
+    assert len(report.fleet.missing) == 4
+    assert "\x1b" not in "".join(report.fleet.missing)
+
+
+def test_hosts_are_chosen_by_a_pattern(tmp_path: Path) -> None:
+    report = fleet_report(make_fleet(tmp_path), CONFIG._replace(hosts={"gone": ("lab3", "zoo")}), pattern="lab*")
+    assert report.fleet is not None
+    assert report.fleet.hosts["host"].tolist() == ["lab1", "lab2"]
+    assert report.fleet.missing == ["lab3"]
+
+
+def test_nothing_to_read_at_all_is_said(tmp_path: Path) -> None:
+    with pytest.raises(NothingToReport, match="no folder"):
+        fleet_report(tmp_path / "missing")
+    with pytest.raises(NothingToReport, match="no host"):
+        fleet_report(tmp_path)
+    add_host(tmp_path, "bad", "small").write_bytes(b"x" * 5000)
+    with pytest.raises(StoreError, match="nothing can be used: bad"):
+        fleet_report(tmp_path)
+
+
+class Trouble:
+    """Work that ends its child, hangs or takes all memory at some hosts."""
+
+    def __call__(self, file: HostFile) -> Any:
+        if file.host == "kill":
+            os.kill(os.getpid(), 9)
+        if file.host == "once" and not os.path.exists(file.path):
+            Path(file.path).touch()
+            os.kill(os.getpid(), 9)
+        if file.host == "hang":
+            time.sleep(60)
+        if file.host == "eat":
+            return bytearray(64 << 30)
+        if file.host == "bug":
+            raise RecursionError("deep")
+        return file.host
+
+
+def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_children, "SECONDS_PER_HOST", 0.5)
+    hosts = ["a", "kill", "b", "once", "c", "hang", "d", "eat", "e", "bug", "f"]
+    files = [HostFile(host, host, str(tmp_path / host)) for host in hosts]
+    found = {outcome.file.host: outcome for outcome in map_in_children(files, Trouble(), 2)}
+    assert sorted(found) == sorted(hosts)
+    good = {host for host, outcome in found.items() if outcome.problem is None}
+    assert good == {"a", "b", "once", "c", "d", "e", "f"}
+    assert all(found[host].value == host for host in good)
+    assert "SIGKILL" in str(found["kill"].problem)
+    assert "says nothing any more" in str(found["hang"].problem)
+    assert "memory" in str(found["eat"].problem)
+    assert "RecursionError" in str(found["bug"].problem)
+
+
+def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_children, "MOST_ANSWER_BYTES", 1000)
+    with pytest.raises(NothingToReport, match="more people and cards than any host"):
+        fleet_report(make_fleet(tmp_path, "small"))
+
+
+def nonsense(value: Any, kind: type) -> Any:
+    """An executor whose children send this in place of what they found."""
+
+    def run(files: Any, work: Any) -> Any:
+        for outcome in map_in_children(files, work):
+            yield Outcome(outcome.file, value) if type(work).__name__ == kind.__name__ else outcome
+
+    return run
+
+
+def test_a_claim_that_makes_no_sense_is_no_claim(tmp_path: Path) -> None:
+    for number, host in enumerate(("one", "other")):
+        add_host(tmp_path, host, "small", machine=f"{number:032x}")
+    for value in (17, {"GPU-0": 3}, {"GPU-0": ["x"]}):
+        assert problems(fleet_report(tmp_path, executor=nonsense(value, FindHours))) == {}
+
+
+@pytest.mark.parametrize("value", [17, "x", [], [[], {}, [], []], [["small", 1, 2]], {"a": 1}])
+def test_what_a_child_sends_is_not_trusted(tmp_path: Path, value: Any) -> None:
+    from gua_report.fleet.host_part import MapHost
+
+    make_fleet(tmp_path, "small")
+    with pytest.raises(NothingToReport, match="nonsense"):
+        fleet_report(tmp_path, executor=nonsense(value, MapHost))

@@ -1,0 +1,34 @@
+"""The key by which a fleet tells machines apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gua_report.machine.machine_key import find_machine_key
+
+ID = "8a1f0c6f5f0e4c8f9d3b7a1e2c4d5e6f"
+KEY = "fa2279f0f305f29626b0b5f9c93abd0f"
+
+
+def test_the_key_is_always_the_same_and_does_not_show_the_id(tmp_path: Path) -> None:
+    """It stands in files of many years: another key for the same machine would be another machine."""
+    (tmp_path / "machine-id").write_text(ID + "\n")
+    assert find_machine_key(str(tmp_path / "machine-id")) == KEY
+    assert not any(ID[start : start + 6] in KEY for start in range(len(ID) - 6))
+
+
+def test_two_machines_have_two_keys(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text(ID)
+    (tmp_path / "two").write_text(ID[::-1])
+    keys = [find_machine_key(str(tmp_path / name)) for name in ("one", "two")]
+    assert None not in keys
+    assert len(set(keys)) == 2
+
+
+@pytest.mark.parametrize("content", ["", "uninitialized\n", "0" * 32, ID + ID, "X" * 32, None])
+def test_a_machine_without_an_id_has_no_key(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "machine-id").write_text(content)
+    assert find_machine_key(str(tmp_path / "machine-id")) is None
