@@ -39,6 +39,8 @@ from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import IDLE_HELD, STATES, Policy
 
 MOST_NOTES = 10
+MOST_OF_HOST = 10  # containers, jobs, units and users without a name: the first in the report's order
+OTHERS = ":others"  # docker:others@gpu07 are all other containers of that host
 MILLIONTHS = 1_000_000
 NO_SPOOL = Notes(spool="")  # people's notes are on their hosts
 
@@ -71,10 +73,11 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     summed = sum_rollups(file.path, request)
     gaps = _mark(summed.report.gaps, work.newest_days[file.name], work.window)
     episodes = uncontested_episodes(_name(summed.report.episodes, file.host), contested)
-    sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host))
+    first = _find_first(summed.report.identities)
+    sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host, first))
     figures = {
         **_sum_states(sums.cards),
-        "people": _sum_people(sums, _name(summed.report.identities, file.host)),
+        "people": _sum_people(sums, _name(summed.report.identities, file.host, first)),
         "week": _sum_week(sums.cards, summed.report, gaps),
         **_sum_over_time(sums, work.common, _from(work.common.start_ms, summed.report.window.start_ms, gaps)),
         **_sum_reclaim(summed.report),
@@ -98,15 +101,28 @@ def _mark(gaps: pd.DataFrame, newest_day: str, window: Window) -> pd.DataFrame:
     return marked.assign(kind=marked["kind"].replace({EXPIRED: LEFT_OUT}))
 
 
-def _name(frame: pd.DataFrame, host: str) -> pd.DataFrame:
-    """The frame with identities as the fleet calls them: people by their names, all that is of one host with that."""
-    return frame.assign(identity=[name_at(str(who), host) for who in frame["identity"].tolist()])
+def _find_first(identities: pd.DataFrame) -> set[str]:
+    """The containers, jobs and units that keep their names: a host has thousands of them in a year."""
+    own = [str(who) for who in identities["identity"].tolist() if not _is_of_fleet(str(who))]
+    return set(own[:MOST_OF_HOST])
 
 
-def name_at(identity: str, host: str) -> str:
-    """The name of an identity in the fleet: a person is one person on all hosts."""
-    is_of_fleet = identity in NOBODY or (is_person(identity) and not identity.startswith(UID))
-    return identity if is_of_fleet else f"{identity}@{host}"
+def _name(frame: pd.DataFrame, host: str, first: set[str] | None = None) -> pd.DataFrame:
+    """The frame with identities as the fleet calls them; those that are not among `first` are others of their kind."""
+    names = {who: name_at(str(who), host, first) for who in frame["identity"].unique().tolist()}
+    return frame.assign(identity=[names[who] for who in frame["identity"].tolist()])
+
+
+def name_at(identity: str, host: str, first: set[str] | None = None) -> str:
+    """The name of an identity in the fleet: a person is one person on all hosts, all else is of one host."""
+    if _is_of_fleet(identity):
+        return identity
+    is_named = first is None or identity in first
+    return f"{identity if is_named else identity.partition(':')[0] + OTHERS}@{host}"
+
+
+def _is_of_fleet(identity: str) -> bool:
+    return identity in NOBODY or (is_person(identity) and not identity.startswith(UID))
 
 
 def _sum_states(cards: pd.DataFrame) -> dict[str, Figures]:
@@ -117,7 +133,7 @@ def _sum_states(cards: pd.DataFrame) -> dict[str, Figures]:
 
 def _sum_people(sums: Rollup, identities: pd.DataFrame) -> Figures:
     people = sum_people(sums)
-    meant = dict(zip(identities["identity"], identities["meant_gpu_hours"], strict=True))
+    meant = identities.groupby("identity")["meant_gpu_hours"].sum().to_dict()
     columns = [_whole(people[name]) for name in PERSON_SUMS]
     rows = zip(people.index, zip(*columns, strict=True), strict=True)
     return {(str(who),): [*values, _ms(meant[who]), 1] for who, values in rows}

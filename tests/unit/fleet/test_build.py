@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,8 @@ from gua_report.fleet.parts import MOST_LISTED
 from gua_report.summary.report import Report
 from gua_sample.policy import STATES
 from tests.fleets import END_MS, HOSTS, START_MS, change, fleet_report, make_fleet
-from tests.lab import CONFIG, DAY_MS, HOUR_MS, report_of
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, Job, held, report_of, series, write
+from tests.rolling import roll_up_days
 
 MS = 1.01 / HOUR_MS  # a millisecond, in hours
 
@@ -75,6 +77,24 @@ def test_a_person_is_one_person_and_a_uid_is_of_its_host(fleet: Report, own: dic
         assert sum(hours[name] for name in names) == pytest.approx(total, abs=len(own) * MS)
         assert (who in hours) == (":" not in who)
     assert "uid:4711@small" in hours
+
+
+def test_of_thousands_of_containers_the_first_keep_their_names(tmp_path: Path) -> None:
+    jobs = [Job(number, None, uid=4000 + number, memory_mib=1000) for number in range(14)]
+    for number in range(14):  # the first one is there for longest
+        write(tmp_path / "data", series(START_MS + number * MINUTE_MS, 1, held(*jobs[: 14 - number])))
+    roll_up_days(str(tmp_path / "data"))
+    target = tmp_path / "fleet" / "gpu07"
+    target.mkdir(parents=True)
+    shutil.copy(tmp_path / "data" / "rollups.sqlite", target)
+    own = report_of(target, START_MS, START_MS + DAY_MS)
+    found = fleet_report(tmp_path / "fleet", end_ms=START_MS + DAY_MS)
+    hours = found.identities.set_index("identity")["idle_held_gpu_hours"]
+    assert sorted(hours.index) == sorted([*(f"uid:{4000 + number}@gpu07" for number in range(10)), "uid:others@gpu07"])
+    assert hours.sum() == pytest.approx(own.identities["idle_held_gpu_hours"].sum())
+    assert hours["uid:others@gpu07"] == pytest.approx(own.identities["idle_held_gpu_hours"][10:].sum())
+    # Episodes have the name of whom they are about.
+    assert "uid:4013@gpu07" in found.episodes["identity"].tolist()
 
 
 def test_the_week_and_the_trend_are_the_sum_of_the_hosts(fleet: Report, own: dict[str, Report]) -> None:
