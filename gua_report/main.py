@@ -22,6 +22,8 @@ VERBS = {
     "page": ("gua_report.commands.page", "the report as pages with pictures, for a web server"),
     "fleet": ("gua_report.commands.fleet", "whether the files of many hosts have arrived, and are good"),
     "mail": ("gua_report.commands.mail", "the report in brief by mail, with its page attached"),
+    "remind": ("gua_report.commands.remind", "tell people by mail what they hold without work"),
+    "hook": ("gua_report.commands.hook", "run a program for what is held without work for long"),
     "demo": ("gua_report.commands.demo", "the report of a made-up laboratory; needs no GPU"),
 }
 HELP = """\

@@ -1,4 +1,4 @@
-"""The words by which people are told that they hold a card without work: at login, and in the report of one's own."""
+"""The words by which people are told that they hold a card without work: at login, in one's own report, by mail."""
 
 # No `from __future__ import annotations` here: see records.py.
 from datetime import datetime, tzinfo
@@ -21,11 +21,23 @@ def tell_held(
     who: str | None = None,
 ) -> str:
     """A sentence for whoever holds the card, with advice; or about them, if `who` names them. None: not known."""
+    sentence = spell_held(gpu, memory_mib, since, pid, command, who)
+    return sentence if who is not None else f"{sentence} {ADVICE}"
+
+
+def spell_held(
+    gpu: str,
+    memory_mib: float | None,
+    since: str | None,
+    pid: int,
+    command: str | None,
+    who: str | None = None,
+) -> str:
+    """The sentence without the advice."""
     memory = "memory" if memory_mib is None else f"{memory_mib / 1024:.1f} GiB"
     begin = f"you hold {memory}" if who is None else f"{who} holds {memory}"
     how_long = f" since {since}" if since else ""
-    sentence = f"{begin} on GPU {gpu} without work{how_long} (pid {pid}, {plain(command)})."
-    return sentence if who is not None else f"{sentence} {ADVICE}"
+    return f"{begin} on GPU {gpu} without work{how_long} (pid {pid}, {plain(command)})."
 
 
 def spell_since(since_ms: float, now_ms: float, zone: tzinfo | None = None) -> str:

@@ -29,6 +29,7 @@ from gua_report.doctor import user as users
 from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
 from gua_report.machine import units
 from gua_report.machine.as_owner import ask_as_owner
+from gua_report.telling.checks import check_telling
 from gua_report.ticks.newest import Files, Newest, find_newest, list_history
 from gua_sample import console, settings
 from gua_sample.errors import StoreError
@@ -133,6 +134,7 @@ def examine(
         *files,
         *about_config,
         *(notes.check_notes(now_ms, config) if config else []),
+        *(check_telling(config, data_dir, config_path) if config else []),
     ]
     facts = {
         "data_dir": data_dir,

@@ -7,14 +7,13 @@ import sys
 import textwrap
 import time
 from collections.abc import Mapping
-from email.message import EmailMessage
 from typing import TYPE_CHECKING, Any
 
 from gua_report.console import terminal
 from gua_report.console.addresses import is_address
 from gua_report.console.arguments import add_place, check_exists
 from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
-from gua_report.mailing.message import Attachment, Letter, build_message, host_name
+from gua_report.mailing.message import Attachment, Letter, build_message, host_name, show_message, text_of
 from gua_sample import console, settings
 from gua_sample.errors import GuaError, UsageError
 from gua_sample.processes import printable
@@ -226,22 +225,6 @@ def post(letter: Letter, mail: Mail, dry_run: bool, seconds_left: float = SENDIN
     elif not failed:
         tell(f"sent to {', '.join(letter.to)}: {letter.subject}")
     return 1 if failed else 0
-
-
-def show_message(message: EmailMessage) -> str:
-    """The mail for a terminal: headers, text, and what is attached by name and size."""
-    headers = [f"{name}: {value}" for name, value in message.items() if not name.startswith(("Content-", "MIME-"))]
-    attached = [
-        f"[{part.get_filename()}: {part.get_content_type()}, {len(part.get_content()) / 1000:,.0f} kB]"
-        for part in message.iter_attachments()
-    ]
-    return "\n".join([*headers, "", text_of(message), *attached])
-
-
-def text_of(message: EmailMessage) -> str:
-    body = message.get_body(("plain",))
-    assert isinstance(body, EmailMessage)
-    return str(body.get_content())
 
 
 def tell(text: str) -> None:

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from gua_report.config.checks import check_document
 from gua_report.config.tables import Containers as Containers
 from gua_report.config.tables import Fleet as Fleet
+from gua_report.config.tables import Hook as Hook
 from gua_report.config.tables import Limit as Limit
 from gua_report.config.tables import Limits as Limits
 from gua_report.config.tables import Mail as Mail
 from gua_report.config.tables import Notes as Notes
+from gua_report.config.tables import Remind as Remind
 from gua_report.config.tables import Reservations as Reservations
 from gua_report.config.tables import Retention as Retention
 from gua_report.console.bounded_file import read_bounded
@@ -43,6 +45,8 @@ class Config(NamedTuple):
     mail: Mail = Mail()
     fleet: Fleet = Fleet()
     limits: Limits = Limits()
+    remind: Remind = Remind()
+    hook: Hook = Hook()
     hosts: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # group of hosts -> their names, or patterns
 
 
@@ -66,6 +70,8 @@ def load_config(path: str | None) -> Config:
         Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
         Fleet(**document.get("fleet", {})),
         _read_limits(document.get("limits", {})),
+        Remind(**{key: _frozen(value) for key, value in document.get("remind", {}).items()}),
+        Hook(**document.get("hook", {})),
         {name: tuple(listed) for name, listed in document.get("hosts", {}).items()},
     )
 
@@ -73,6 +79,10 @@ def load_config(path: str | None) -> Config:
 def _read_limits(table: dict[str, Any]) -> Limits:
     by_name = ({name: Limit(**hours) for name, hours in table.get(key, {}).items()} for key in ("people", "groups"))
     return Limits(Limit(**table.get("everyone", {})), *by_name)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _read(path: str | None) -> dict[str, Any]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from datetime import date
 from typing import Any, NamedTuple
 
 from gua_report.config.tables import Limit
 from gua_report.console.addresses import is_address, is_domain, parse_server
+from gua_sample.errors import UsageError
+from gua_sample.settings import duration_ms
+
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Rule(NamedTuple):
@@ -22,6 +28,31 @@ def _is_number(value: Any) -> bool:
 
 def is_name(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable() and bool(value.strip())
+
+
+def _is_duration(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and duration_ms(value) > 0
+    except UsageError:
+        return False
+
+
+def parse_hours(text: str) -> tuple[int, int] | None:
+    """The first hour of the day and the one after the last, of a text such as 7-19; None if it is none."""
+    found = re.fullmatch(r"([0-9]{1,2})-([0-9]{1,2})", text, re.ASCII)
+    first, end = (int(found[1]), int(found[2])) if found else (0, 0)
+    return (first, end) if first < end <= 24 else None
+
+
+def _is_date(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
+
+
+def _is_list_of(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(accepts, value))
 
 
 PERCENT = Rule("a number from 0 to 100", lambda value: _is_number(value) and value <= 100)
@@ -65,6 +96,12 @@ LIMIT = Rule(
         and all(key in Limit._fields and _is_number(hours) and hours > 0 for key, hours in value.items())
     ),
 )
+DURATION = Rule('a duration such as "2h" or "30m"', _is_duration)
+WEEKDAY_LIST = Rule(f"a list of some of {', '.join(WEEKDAYS)}", _is_list_of(lambda value: value in WEEKDAYS))
+HOURS = Rule('hours of the day such as "7-19"', lambda value: isinstance(value, str) and parse_hours(value) is not None)
+DATES = Rule('a list of dates such as ["2026-12-25"]', _is_list_of(_is_date))
+PATHS = Rule("a list of absolute paths of files, in quotes", _is_list_of(PATH.accepts))
+TEXT = Rule("a text in quotes, without control characters", is_name)
 USER = Rule("a name in ASCII, in quotes", lambda value: is_name(value) and value.isascii())
 
 TABLES = {
@@ -85,6 +122,15 @@ TABLES = {
         "password_file": PATH,
         "ca_file": PATH,
     },
+    "remind": {
+        "after": DURATION,
+        "days": WEEKDAY_LIST,
+        "hours": HOURS,
+        "holidays": DATES,
+        "templates": PATHS,
+        "ask": TEXT,
+    },
+    "hook": {"idle_after": DURATION, "run": PATH, "timeout": DURATION},
 }
 # Tables whose keys are names, so that any key is valid: of identities, of groups, of identities or people, ...
 NAMES = {

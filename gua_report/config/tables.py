@@ -56,6 +56,25 @@ class Limits(NamedTuple):
         return self != Limits()
 
 
+class Remind(NamedTuple):
+    """When people are told by mail what they hold without work, and in which words."""
+
+    after: str = "2h"  # what is held for less is nobody's business
+    days: tuple[str, ...] = ("mon", "tue", "wed", "thu", "fri")
+    hours: str = "7-19"  # by this machine's clock; the second hour is not included
+    holidays: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()  # paths, one for each language; empty: the built-in text
+    ask: str | None = None  # whom to ask; None: the administrator
+
+
+class Hook(NamedTuple):
+    """A program of the administrator's that is run once for each long episode."""
+
+    idle_after: str = "4h"
+    run: str | None = None  # None: no hook
+    timeout: str = "1m"
+
+
 class Mail(NamedTuple):
     """How mail leaves this machine, and who has which address; what is None or missing is not guessed."""
 

@@ -66,6 +66,7 @@ class Observer:
         if self.data_dir and (warning := check_folder(self.data_dir)):
             complain(f"warning: {warning}")
         self.known = NOTHING
+        self.look_back_seconds = LOOK_BACK_SECONDS
 
     def learn(self, people: People) -> None:
         """Take over who is who; what is missing is reported once."""
@@ -125,7 +126,7 @@ class Observer:
 
         def answer() -> list[Any]:
             problems: list[str] = []
-            past = Past(partitions, open_partition, self.rules, reach, problems.append, LOOK_BACK_SECONDS)
+            past = Past(partitions, open_partition, self.rules, reach, problems.append, self.look_back_seconds)
             return [question(past), problems]
 
         told, problems = ask_as_owner(self.data_dir, answer) if self.data_dir else answer()

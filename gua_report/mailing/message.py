@@ -81,3 +81,19 @@ def host_name() -> str:
     """The name of this machine if it may stand in a mail's headers, else localhost."""
     name = socket.gethostname()
     return name if is_domain(name) else "localhost"
+
+
+def show_message(message: EmailMessage) -> str:
+    """The mail for a terminal: headers, text, and what is attached by name and size."""
+    headers = [f"{name}: {value}" for name, value in message.items() if not name.startswith(("Content-", "MIME-"))]
+    attached = [
+        f"[{part.get_filename()}: {part.get_content_type()}, {len(part.get_content()) / 1000:,.0f} kB]"
+        for part in message.iter_attachments()
+    ]
+    return "\n".join([*headers, "", text_of(message), *attached])
+
+
+def text_of(message: EmailMessage) -> str:
+    body = message.get_body(("plain",))
+    assert isinstance(body, EmailMessage)
+    return str(body.get_content())

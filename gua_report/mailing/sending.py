@@ -15,8 +15,8 @@ SECONDS = 60.0  # for one mail, to all of its recipients
 def send(message: EmailMessage, recipients: Sequence[str], mail: Mail, seconds: float = SECONDS) -> dict[str, str]:
     """Send the message to the recipients, whatever its headers say.
 
-    Returns why not, for each address that it could not be sent to. A program or a server that hangs costs no more than
-    `seconds`.
+    Returns why not, for each address that it could not be sent to; Unsure if it may have been sent. A program or a
+    server that hangs costs no more than `seconds`.
     """
     deadline = time.monotonic() + seconds
     if mail.smtp is None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from email.message import EmailMessage
 
+from gua_report.mailing.outcome import Unsure
 from gua_sample.processes import printable
 
 FOLDERS = ("/usr/sbin", "/usr/lib")  # not on every user's PATH
@@ -22,7 +23,7 @@ def send_by_sendmail(
 ) -> dict[str, str]:
     """Call sendmail for each recipient, since its exit status does not tell which one it refused.
 
-    Returns why not, for each address that it was not sent to.
+    Returns why not, for each address that it was not sent to; Unsure if it may have been.
     """
     program = find_sendmail()
     if program is None:
@@ -63,11 +64,14 @@ def _call(command: list[str], content: bytes, deadline: float) -> str | None:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
             _kill(process)
-            return f"{command[0]} was not done within {seconds:.0f} s"
+            return Unsure(f"{command[0]} was not done within {seconds:.0f} s")
         errors.seek(0)
         said = errors.read(LONGEST_REASON * 4).decode("utf-8", "backslashreplace")
     reason = printable(" ".join(said.split()))[:LONGEST_REASON] or "it did not say why"
-    return f"{command[0]} failed with status {status}: {reason}" if status else None
+    failure = f"{command[0]} failed with status {status}: {reason}"
+    if status < 0:  # it was killed, before or after it had taken the mail
+        return Unsure(failure)
+    return failure if status else None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -18,6 +18,7 @@ from gua_report.console.addresses import Server, parse_server
 from gua_report.machine.child import Silent, answer_of
 from gua_report.mailing.login import NoLogin, read_login
 from gua_report.mailing.message import host_name
+from gua_report.mailing.outcome import Unsure
 from gua_sample.errors import StoreError
 from gua_sample.processes import printable
 
@@ -25,7 +26,10 @@ LONGEST_REASON = 300
 
 
 def send_by_smtp(message: EmailMessage, recipients: Sequence[str], mail: Mail, deadline: float) -> dict[str, str]:
-    """Send the message in one conversation. Returns why not, for each address that it was not sent to."""
+    """Send the message in one conversation. Returns why not, for each address that it was not sent to.
+
+    It is Unsure if the conversation ended without an answer after the mail was begun.
+    """
     server = parse_server(mail.smtp or "")
     assert server  # checked when the configuration is read, as is that there is a sender
     try:
@@ -34,27 +38,35 @@ def send_by_smtp(message: EmailMessage, recipients: Sequence[str], mail: Mail, d
         return dict.fromkeys(recipients, str(error))
     content, seconds = message.as_bytes(), max(0.01, deadline - time.monotonic())
 
-    def converse() -> dict[str, str]:
+    def converse() -> dict[str, tuple[str, bool]]:
+        """Why not, and whether that is certain, by address."""
         refused: dict[str, tuple[int, bytes]] = {}
+        is_begun = False
         try:
             with connect(server, mail.ca_file, seconds) as client:
                 if login:
                     client.login(login.user, login.password)
+                is_begun = True
                 refused = client.sendmail(mail.sender or "", recipients, content)
-            return {address: f"{server} refused it ({_quote(*answer)})" for address, answer in refused.items()}
+            return {address: (f"{server} refused it ({_quote(*answer)})", True) for address, answer in refused.items()}
         except smtplib.SMTPRecipientsRefused as error:  # nobody got it, though some may have been accepted
             answers = {address: f"refused it ({_quote(*answer)})" for address, answer in error.recipients.items()}
-            return {address: f"{server} {answers.get(address, 'closed the connection')}" for address in recipients}
+            return {
+                address: (f"{server} {answers.get(address, 'closed the connection')}", True) for address in recipients
+            }
         except (smtplib.SMTPException, OSError, ValueError) as error:  # ValueError: a challenge that is no base64
-            return dict.fromkeys(recipients, f"{server} {explain(error)}")
+            is_certain = not is_begun or isinstance(error, smtplib.SMTPResponseException)
+            return dict.fromkeys(recipients, (f"{server} {explain(error)}", is_certain))
 
+    found: dict[str, tuple[str, bool]]
     try:
-        found: dict[str, str] = answer_of(converse, None, seconds, range(3))
+        found = answer_of(converse, None, seconds, range(3))
     except StoreError as error:
         why = f"was not done within {seconds:.0f} s" if isinstance(error, Silent) else "ended the conversation"
-        found = dict.fromkeys(recipients, f"{server} {why}")
+        found = dict.fromkeys(recipients, (f"{server} {why}", False))
     # Shortened last: of half a password, nothing could be hidden any more.
-    return {address: _shorten(login.hide(why) if login else why) for address, why in found.items()}
+    shown = {address: _shorten(login.hide(why) if login else why) for address, (why, _) in found.items()}
+    return {address: why if found[address][1] else Unsure(why) for address, why in shown.items()}
 
 
 @contextmanager

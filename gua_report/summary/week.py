@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config, Limit
-from gua_report.limits import OVER, UNSURE, WEEK_MS, Standing, Used, Week, judge, limit_of, week_before
+from gua_report.limits import OVER, UNSURE, WEEK_MS, Standing, Used, Week, judge, limit_of, tell, week_before
 from gua_report.machine.notes import find_notes
 from gua_report.people.groups import Memberships
 from gua_report.rollups.hourly_sums import empty_rollup
@@ -59,6 +59,17 @@ def find_standings(row: dict[Any, Any], week: Week) -> list[Standing]:
 
 def find_used(row: dict[Any, Any]) -> Used:
     return Used(*(row[name] for name in HOURS))
+
+
+def tell_over(limits: pd.DataFrame, week: Week, until: str) -> dict[str, list[str]]:
+    """A sentence to each person for each limit that they are over. `until`: the end of the week, in words."""
+    over = limits[limits["over_limit"].eq(True)].to_dict("records")
+    return {
+        row["identity"]: [
+            tell(one, find_used(row), week, until) for one in find_standings(row, week) if one.verdict == OVER
+        ]
+        for row in over
+    }
 
 
 def people_and_limits(found: WeekHours, config: Config) -> pd.DataFrame:

@@ -80,6 +80,30 @@ def show_boot_id(guest: Guest) -> None:
     drop_in(guest, UNIT, "Service", f"BindReadOnlyPaths=/run/guest-boot-id:{boot_id}", name="boot.conf")
 
 
+# Runs in the unit itself, which sees the boot id that it will see later: what is on the cards now was so for 26 hours.
+LASTING = """
+import time
+from gua_report.live import snapshot
+from gua_sample import store
+
+now_ms = time.time_ns() // 1_000_000
+tick = snapshot.look(snapshot.machine(), None, now_ms)
+minutes = [tick._replace(ts_ms=now_ms - number * 60_000, interval_ms=60_000) for number in range(26 * 60, -1, -1)]
+store.append_history(store.prepare("/var/lib/gua"), minutes)
+"""
+
+
+def let_it_last(guest: Guest, unit: str) -> None:
+    """Make a history, at the first run of the unit, in which what is on the cards then has been so for long."""
+    guest.write("/opt/history.py", LASTING)
+    make = "/opt/gua/bin/python /opt/history.py"
+    become = "setpriv --reuid gua --regid gua --init-groups"
+    lines = [f"test -e {SAMPLES} && exit", f'test "$(id -u)" = 0 && exec {become} {make}', f"exec {make}"]
+    guest.write("/opt/history.sh", "\n".join([*lines, ""]))
+    guest.run("rm", "-rf", SAMPLES)
+    drop_in(guest, unit, "Service", "ExecStartPre=/bin/sh /opt/history.sh", name="40-history.conf")
+
+
 HOLD = "/usr/lib/systemd/system/gua-sample.timer.d"
 
 

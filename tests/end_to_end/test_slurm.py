@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.driver import Scenario
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
 from tests.end_to_end.laboratory import SOURCE
+from tests.repository import ROOT
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("slurmctld", "slurmd", "munged")]
 
@@ -291,3 +293,31 @@ def test_nobody_but_root_can_make_up_a_job(cluster: Cluster) -> None:
     assert row.split(",")[:2] == [UUIDS[2], '"ada"']
     assert cluster.guest.run("ls", "/tmp/elsewhere", check=False).returncode != 0
     cluster.cancel(job)
+
+
+def test_the_hook_cancels_a_job_that_idles_and_no_other(cluster: Cluster) -> None:
+    """With contrib/hooks as it says itself: program, units, and the drop-in by which it may cancel others' jobs."""
+    guest = cluster.guest
+    job, other = cluster.submit("gpu:y:1"), cluster.submit("gpu:x:1", user="bob")
+    (pid,) = guest.wait_until(lambda: cluster.pids(job, "sleep"), 30, "the job's process")
+    (busy,) = guest.wait_until(lambda: cluster.pids(other, "sleep"), 30, "the other job's process")
+    cluster.scenario.cards[0].update(compute=[(pid, 4096)])
+    cluster.scenario.cards[2].update(
+        utilization_percent=80, compute=[(busy, 4096)], process_utilization=[(busy, None, 80)]
+    )
+    laboratory.set_scenario(guest, cluster.scenario)
+    folder = ROOT / "contrib" / "hooks"
+    for name in ("gua-hook.service", "root.conf"):
+        for command in re.findall(r"^#\s+sudo (install .*)$", (folder / name).read_text(), re.MULTILINE):
+            guest.run("sh", "-c", command, cwd=SOURCE)
+    guest.write("/etc/gua/gua.toml", GUA + '[hook]\nrun = "/etc/gua/on-idle"\n')
+    laboratory.let_it_last(guest, "gua-hook.service")
+    done = guest.run("systemctl", "start", "gua-hook.service", check=False, timeout=120)
+    lines = guest.journal("gua-hook.service")
+    assert done.returncode == 0, lines
+    assert lines[0].endswith(f"(pid {pid}, sleep). done: cancelled job {job}")
+    assert lines[1:] == ["ran /etc/gua/on-idle for 1 process"]
+    cluster.wait(job, "")
+    assert cluster.state_of(other).startswith("R ")
+    assert guest.run("stat", "--format=%U %a", "/var/lib/gua").stdout == "gua 755\n"
+    assert guest.run("stat", "--format=%U %a", "/var/lib/gua/hook.log").stdout == "gua 600\n"

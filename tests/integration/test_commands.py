@@ -53,7 +53,17 @@ def test_bad_values_exit_2_in_one_line_and_write_nothing(
 
 
 @pytest.mark.parametrize(
-    "command", [["gua-sample"], ["gua-report"], ["gua"], ["gua", "demo"], ["gua", "sample"], ["gua", "mail"]]
+    "command",
+    [
+        ["gua-sample"],
+        ["gua-report"],
+        ["gua"],
+        ["gua", "demo"],
+        ["gua", "sample"],
+        ["gua", "mail"],
+        ["gua", "remind"],
+        ["gua", "hook"],
+    ],
 )
 def test_help_has_examples_and_fits_a_narrow_terminal(command: list[str]) -> None:
     done = start(*command, "--help", COLUMNS="80")

@@ -98,6 +98,8 @@ def test_each_head_gets_the_report_of_their_group_and_nobody_elses_name(
             assert other not in said
     assert got[HEAD].text.startswith("To act on: 1 idle-held episode of 1h or more (alice 7d)")
     assert "GPU use of group vision on" in got[HEAD].text
+    assert "Headline" in (got[ADMINISTRATOR].page or "")
+    assert "Headline" not in (got[HEAD].page or "")  # which is of the whole machine
 
 
 def test_a_group_of_which_nobody_was_seen_is_told_so(week: Path, server: MailServer, tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ from gua_report.config import (
     Config,
     Containers,
     Fleet,
+    Hook,
     Limit,
     Limits,
     Mail,
     Notes,
+    Remind,
     Reservations,
     Retention,
     load_config,
@@ -95,6 +97,17 @@ def test_every_key_is_read(load: Load) -> None:
         idle_held_hours = 40
         [limits.groups.vision]
         gpu_hours = 500
+        [remind]
+        after = "90m"
+        days = ["mon", "sun"]
+        hours = "8-24"
+        holidays = ["2026-12-25"]
+        templates = ["/etc/gua/remind.txt"]
+        ask = "Ada in room 7"
+        [hook]
+        idle_after = "1d"
+        run = "/etc/gua/on-idle"
+        timeout = "30s"
         """
     ) == Config(
         Policy(5.0, 200.5, 2048.0),
@@ -121,6 +134,8 @@ def test_every_key_is_read(load: Load) -> None:
         ),
         Fleet(publish=True),
         Limits(Limit(20, 100.5), {"Bob Müller": Limit(40)}, {"vision": Limit(gpu_hours=500)}),
+        Remind("90m", ("mon", "sun"), "8-24", ("2026-12-25",), ("/etc/gua/remind.txt",), "Ada in room 7"),
+        Hook("1d", "/etc/gua/on-idle", "30s"),
         {"vision": ("gpu01", "gpu1*")},
     )
 
@@ -128,7 +143,9 @@ def test_every_key_is_read(load: Load) -> None:
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
     assert load("") == DEFAULTS
     assert (
-        load("[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n[fleet]\n")
+        load(
+            "[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n[fleet]\n[remind]\n[hook]\n"
+        )
         == DEFAULTS
     )
     assert load("[mail]\n[mail.addresses]\n[mail.groups]\n") == DEFAULTS
@@ -244,6 +261,19 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
         ("['mail.addresses']\nada = 'a@b'", ["unknown table, 'mail.addresses'"]),
         ("[mail]\nadministrators = 'a@b'", ["unknown key in [mail], 'administrators' = '...'", "mean administrator?"]),
         ("[mail.adresses]\nada = 'a@b'", ["unknown key in [mail], 'adresses' = '...'", "did you mean addresses?"]),
+        ("[remind]\nafter = 2", ["'after' = 2 in [remind]", 'a duration such as "2h"']),
+        ("[remind]\nafter = '2 hours'", ["a duration"]),
+        ("[remind]\ndays = ['monday']", ["a list of some of mon, tue"]),
+        ("[remind]\ndays = 'mon'", ["a list of some of mon, tue"]),
+        ("[remind]\nhours = '19-7'", ["hours of the day"]),
+        ("[remind]\nhours = '7-25'", ["hours of the day"]),
+        ("[remind]\nhours = '\u0667-19'", ["hours of the day"]),
+        ("[remind]\nholidays = ['25.12.']", ["a list of dates"]),
+        ("[remind]\nholidays = [2026-12-25]", ["a list of dates"]),
+        ("[remind]\ntemplates = ['remind.txt']", ["a list of absolute paths"]),
+        ('[remind]\nask = "a\\nb"', ["a text in quotes"]),
+        ("[hook]\nrun = 'on-idle'", ["the absolute path of a file"]),
+        ("[hook]\ntimeout = '0s'", ["a duration"]),
         ("[mail]\nsmtp = 'smtp://h'", ["[mail] has 'smtp' but no 'from': add it"]),
         ("[mail]\nca_file = '/ca'", ["[mail] has 'ca_file' but no 'smtp': add it"]),
         ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\nsmtp_user = 'gua'", ["'smtp_user' but no 'password_file'"]),

@@ -151,7 +151,7 @@ def test_notes_are_listed_with_what_does_not_count_and_why(note: Note, spool: Pa
 
 
 def test_the_json_is_as_documented(note: Note, spool: Path) -> None:
-    page = (DOCS / "people.md").read_text().split("### JSON of gua note")[1]
+    page = (DOCS / "people.md").read_text().split("### JSON of gua note")[1].split("\n## ")[0]
     documented = re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\|([^|]*)\|", page, re.MULTILINE)))
     now_ms = time.time_ns() // 1_000_000
     put(spool, f"{ME}.1", content(now_ms, now_ms + DAY_MS, processes=[{"pid": 7, "start_time_ms": 5}]))

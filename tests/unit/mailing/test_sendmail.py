@@ -12,6 +12,7 @@ import pytest
 from gua_report.config import Mail
 from gua_report.mailing import sendmail
 from gua_report.mailing.message import Letter, build_message
+from gua_report.mailing.outcome import Unsure
 from gua_report.mailing.sending import send
 
 ADA, BEN = "ada@lab.example", "ben@lab.example"
@@ -135,3 +136,19 @@ def test_it_is_found_where_it_usually_is(monkeypatch: pytest.MonkeyPatch, instal
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(sendmail, "FOLDERS", (str(tmp_path),))
     assert sendmail.find_sendmail() == str(path)
+
+
+@pytest.mark.parametrize(
+    ("script", "seconds", "is_unsure"), [("exit 67", 20, False), ("kill -9 $$", 20, True), ("sleep 20", 0.2, True)]
+)
+def test_what_may_have_been_sent_is_told_from_what_was_refused(
+    install: Install, script: str, seconds: float, is_unsure: bool
+) -> None:
+    install(script)
+    assert isinstance(post(ADA, seconds=seconds)[ADA], Unsure) == is_unsure
+
+
+def test_what_nobody_was_given_was_not_sent_for_certain(install: Install) -> None:
+    assert not isinstance(post(ADA)[ADA], Unsure)
+    install("").write_text("#!/no/such/shell\n")
+    assert not isinstance(post(ADA)[ADA], Unsure)

@@ -138,6 +138,11 @@ def test_numbers_that_no_gua_writes_are_an_error_and_no_hours(folder: Path, dama
         read(folder)
 
 
+def test_time_in_which_the_driver_failed_is_not_observed(folder: Path) -> None:
+    change(folder, "UPDATE span SET kind = (SELECT min(id) FROM word)")
+    assert read(folder).week.observed_share == 0
+
+
 def test_spans_can_not_make_a_week_longer(folder: Path) -> None:
     change(folder, "UPDATE span SET end_ms = 9000000000000000000")
     assert read(folder).week.observed_share <= 1

@@ -1,0 +1,174 @@
+"""gua hook: run the administrator's program once for each process that holds a card without work for long."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from typing import Any, NamedTuple
+
+from gua_report.config import SYSTEM_CONFIG, Config, Hook, load_config
+from gua_report.console.arguments import add_place, find_history
+from gua_report.live.observer import DRIVER_TIMEOUT
+from gua_report.telling.log import BEGUN, DONE, FAILED, HOOK_LOG, UNSURE, Act, Log, open_log, read_log
+from gua_report.telling.program import run_program
+from gua_report.telling.show_log import show_log
+from gua_report.telling.target import check_target
+from gua_report.telling.watch import Held, Sight, Watch
+from gua_report.window import parse_zone
+from gua_sample import console, settings
+from gua_sample.errors import UsageError
+from gua_sample.held_words import spell_held, spell_since
+from gua_sample.processes import printable
+
+PROG = "gua hook"
+DESCRIPTION = """\
+Run the program in [hook] run of gua.toml, once for each process that holds a
+card without work for longer than [hook] idle_after. It gets the facts as JSON
+on its standard input. gua itself ends nothing."""
+EPILOG = """\
+examples:
+  gua hook --dry-run        what would be run, with which facts
+  gua hook                  run it
+  sudo gua hook --log       what it was run for, and what it said
+  gua hook --dry-run --json | jq '.runs[].facts'
+
+The program and all folders above it must be root's, and writable by nobody
+else. It gets no environment and [hook] timeout to finish, and runs with the
+rights of whoever runs this: user gua in gua-hook.service (contrib/hooks, which
+has examples too). What is meant (gua note, [exempt]) is left out.
+exit status: 0 done, 1 failed, or in doubt, 2 wrong usage.
+"""
+SCHEMA_VERSION = 1
+MOST_RUNS = 50  # in one run of ours: the next one goes on
+
+
+class Ran(NamedTuple):
+    held: Held
+    facts: dict[str, Any]
+    outcome: str | None  # None: it was only to be shown
+    status: int | None
+    said: str | None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("--dry-run", action="store_true", help="say what would be run, and run nothing")
+    parser.add_argument("--log", action="store_true", help="what it was run for, and what it said")
+    parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
+    longest = f"how long the driver may take (default {DRIVER_TIMEOUT})"
+    parser.add_argument("--timeout", metavar="D", default=DRIVER_TIMEOUT, help=longest)
+    parser.set_defaults(memory_threshold=None, simulate=None)
+    add_place(parser)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.dry_run and options.log:
+        raise UsageError("--dry-run and --log are two commands: give one of them")
+    config = load_config(options.config)
+    data_dir = find_history(PROG, options.data_dir)
+    if options.log:
+        found = read_log(data_dir, HOOK_LOG, time.time_ns() // 1_000_000)
+        console.say(PROG, show_log(found, parse_zone(None), options.json))
+        return 0
+    program = find_program(config)
+    watch = Watch(options, settings.duration_ms(config.hook.idle_after))
+    if options.dry_run:
+        acts, problems = read_log(data_dir, HOOK_LOG, watch.observer.now_ms())
+        sight = watch.look()
+        doubts = [*sight.doubts, *problems]
+        due = [] if doubts else find_due(watch, sight, acts)
+        ran = [Ran(held, tell_facts(held, sight), None, None, None) for held in due]
+    else:
+        with open_log(data_dir, HOOK_LOG) as log:
+            acts, problems = read_log(data_dir, HOOK_LOG, watch.observer.now_ms())
+            sight = watch.look()
+            doubts = [*sight.doubts, *problems]
+            ran = [] if doubts else run_all(program, config.hook, watch, acts, log)
+    return report(options, program, doubts, sight, ran)
+
+
+def find_program(config: Config) -> str:
+    """The program to run. Raises UsageError if there is none, and Untrusted if others could have written it."""
+    if config.hook.run is None:
+        raise UsageError(f"there is no hook: set run in [hook] of {SYSTEM_CONFIG}")
+    check_target(config.hook.run)
+    return config.hook.run
+
+
+def find_due(watch: Watch, sight: Sight, acts: list[Act]) -> list[Held]:
+    """What the program was not run for yet, whatever became of it then."""
+    new = [one for one in sight.held if not any(act.is_about(one.episode, one.since_ms) for act in acts)]
+    return [one for one in new[:MOST_RUNS] if watch.is_still_so(one)]
+
+
+def run_all(program: str, hook: Hook, watch: Watch, acts: list[Act], log: Log) -> list[Ran]:
+    """Run the program for each process that is due, and look at it once more before each run."""
+    ran, seconds = [], settings.duration_ms(hook.timeout) / 1000
+    for held in find_due(watch, watch.sight, acts):
+        if not watch.is_still_so(held):
+            continue
+        check_target(program)  # it may have been exchanged since
+        facts = tell_facts(held, watch.sight)
+        act = log.begin(watch.observer.now_ms(), held.who, None, [held.episode])
+        ended = run_program(program, json.dumps(facts) + "\n", seconds)
+        outcome = UNSURE if ended.status is None else DONE if ended.status == 0 else FAILED
+        shown = ended.said if ended.status is None else f"exit {ended.status}: {ended.said}"
+        log.end(act, outcome, shown)
+        ran.append(Ran(held, facts, outcome, ended.status, ended.said))
+    return ran
+
+
+def tell_facts(held: Held, sight: Sight) -> dict[str, Any]:
+    """What the program is told: facts alone, each as it is known."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "host": os.uname().nodename,
+        "ts_ms": sight.now_ms,
+        "boot_id": held.episode.boot_id,
+        "pid": held.episode.pid,
+        "start_time_ms": held.episode.start_time_ms,
+        "start_clock_ticks": held.start_clock_ticks,
+        "identity": held.who,
+        "uid": held.uid,
+        "command": held.command,
+        "slurm_job": held.slurm_job,
+        "gpu_uuid": held.episode.gpu_uuid,
+        "gpu": held.gpu,
+        "gpu_name": held.gpu_name,
+        "memory_mib": held.memory_mib,
+        "idle_since_ms": held.since_ms,
+        "idle_seconds": (sight.now_ms - held.since_ms) / 1000,
+    }
+
+
+def report(options: argparse.Namespace, program: str, doubts: list[str], sight: Sight, ran: list[Ran]) -> int:
+    """Say what was done; returns the exit status."""
+    if options.json:
+        runs = [{"facts": one.facts, "outcome": one.outcome, "status": one.status, "said": one.said} for one in ran]
+        document = {"schema_version": SCHEMA_VERSION, "run": program, "doubts": doubts, "runs": runs}
+        console.say(PROG, json.dumps(document, indent=2))
+    elif ran or options.dry_run or not console.is_journal():  # in which a normal run leaves no line
+        lines = [spell(one, sight) for one in ran]
+        first = f"{'would run' if options.dry_run else 'ran'} {program} for {console.plural(len(ran), 'process', 'es')}"
+        console.say(PROG, "\n".join(printable(line) for line in [*lines, first]))
+    if doubts:
+        console.complain(PROG, f"error: nothing is run: {'; '.join(doubts)}")
+    failed = [one for one in ran if one.outcome in (FAILED, UNSURE, BEGUN)]
+    for one in failed:
+        status = "" if one.status is None else f"exit status {one.status}: "
+        console.complain(PROG, f"error: {program} failed for pid {one.held.episode.pid}: {status}{one.said}")
+    return 1 if doubts or failed else 0
+
+
+def spell(one: Ran, sight: Sight) -> str:
+    held = one.held
+    since = spell_since(held.since_ms, sight.now_ms)
+    sentence = spell_held(held.gpu, held.memory_mib, since, held.episode.pid, held.command, held.who)
+    return sentence if one.outcome is None else f"{sentence} {one.outcome}: {one.said}"

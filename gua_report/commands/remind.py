@@ -1,0 +1,212 @@
+"""gua remind: tell people by mail what they hold without work."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+from gua_report.config import Config, load_config
+from gua_report.console.addresses import is_address
+from gua_report.console.arguments import add_place, find_history
+from gua_report.console.spelling import first_of
+from gua_report.live.observer import DRIVER_TIMEOUT
+from gua_report.mailing.message import build_message, show_message
+from gua_report.telling.checks import find_problems
+from gua_report.telling.letters import Occasion
+from gua_report.telling.log import DONE, REMIND_LOG, open_log, read_log
+from gua_report.telling.persons import find_persons
+from gua_report.telling.post import Mailed, Post, preload
+from gua_report.telling.reminders import MOST_REMINDERS, Plan, make_plan
+from gua_report.telling.show_log import show_log
+from gua_report.telling.template import load_templates
+from gua_report.telling.watch import Held, Sight, Watch
+from gua_report.telling.working_time import why_not_now
+from gua_report.window import parse_zone
+from gua_sample import console, settings
+from gua_sample.errors import UsageError
+from gua_sample.processes import printable
+from gua_sample.rights import become_owner
+
+PROG = "gua remind"
+DESCRIPTION = """\
+Tell people by mail what they hold without work, for longer than [remind] after
+in gua.toml. Without --send it only prints what it would send."""
+EPILOG = f"""\
+examples:
+  sudo gua remind                  who would be told, and in which words
+  gua remind --check               whether templates and addresses are good
+  sudo gua remind --send --to me@lab.example     all of it goes to you
+  sudo gua remind --send           send it
+  sudo gua remind --log            who was told when
+  sudo gua remind --json | jq '.reminders[].who'
+
+Nobody gets more than one mail a day, nor one about the same within 7 days. What
+is meant (gua note, [exempt]) is left out, and so are containers, services and
+jobs. Nobody is told if it is in doubt: old ticks, gaps, a log that can't be
+written, or more than {MOST_REMINDERS} people at once. contrib/remind has a timer.
+exit status: 0 done, 1 failed, or held back in doubt, 2 wrong usage.
+"""
+SCHEMA_VERSION = 1
+SHOWN_NAMES = 5
+NOBODY_LEFT = (
+    "too many to tell, and nobody to tell that: administrator is not set in [mail], or got a mail today; see gua remind"
+)
+BETWEEN = f"\n{'=' * 72}\n"  # after each mail that is shown
+
+
+class Run(NamedTuple):
+    """What a run has found and done."""
+
+    sight: Sight
+    plan: Plan
+    doubts: list[str]  # why nobody is told, though it is time
+    pause: str | None  # why it is not
+    mailed: list[Mailed]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return console.run(build_parser(), run, arguments)
+
+
+def build_parser() -> console.Parser:
+    parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.add_argument("--send", action="store_true", help="send the mails")
+    parser.add_argument("--to", metavar="ADDRESS", help="send all of them to this address, to try it out")
+    parser.add_argument("--after", metavar="D", help="held for longer than this (default [remind] after)")
+    parser.add_argument("--check", action="store_true", help="check templates and addresses, and do nothing")
+    parser.add_argument("--log", action="store_true", help="who was told when")
+    parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
+    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    longest = f"how long the driver may take (default {DRIVER_TIMEOUT})"
+    parser.add_argument("--timeout", metavar="D", default=DRIVER_TIMEOUT, help=longest)
+    parser.set_defaults(memory_threshold=None, simulate=None)
+    add_place(parser)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.check + options.log + (options.send or options.to is not None) > 1:
+        raise UsageError("--check, --log and --send are three commands: give one of them")
+    if options.to is not None and not is_address(options.to):
+        raise UsageError(f"bad address {options.to!r} for --to: expected one such as ada@lab.example")
+    config = load_config(options.config)
+    if options.check:
+        return check(config)
+    data_dir = find_history(PROG, options.data_dir)
+    if options.log:
+        zone = parse_zone(options.tz)
+        console.say(PROG, show_log(read_log(data_dir, REMIND_LOG, time.time_ns() // 1_000_000), zone, options.json))
+        return 0
+    done = remind(options, config, data_dir)
+    report = to_json if options.json else to_text
+    console.say(PROG, report(done, config, options.send))
+    if done.doubts:
+        console.complain(PROG, f"error: nobody is told: {'; '.join(done.doubts)}")
+    failed = [one for one in done.mailed if one.outcome not in (None, DONE)]
+    for one in failed:
+        console.complain(PROG, f"error: not sent to {one.to}: {one.why}")
+    if done.plan.too_many and done.plan.summary_to is None:
+        console.complain(PROG, f"error: {NOBODY_LEFT}")
+    return 1 if done.doubts or failed or done.plan.too_many else 0
+
+
+def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
+    """Look, and send what is due if that is asked for."""
+    from gua_report.summary.last_week import NO_WEEK, read_last_week  # with pandas, which usage errors don't need
+
+    zone, after = parse_zone(options.tz), options.after or config.remind.after
+    words = load_templates(config.remind.templates)
+    watch = Watch(options, settings.duration_ms(after))
+    if options.send:
+        preload(config.mail)
+        become_owner(data_dir)  # for good: all that follows is done with its rights
+    with open_log(data_dir, REMIND_LOG) if options.send else nullcontext() as log:
+        told = read_log(data_dir, REMIND_LOG, watch.observer.now_ms())
+        sight = watch.look()
+        is_trial = options.to is not None
+        persons = find_persons({one.who for one in sight.held}, watch.observer.mapped)
+        plan = make_plan(sight.held, persons, [] if is_trial else told.acts, config.mail, sight.now_ms, zone)
+        doubts = [*sight.doubts, *told.problems]
+        pause = None if is_trial else why_not_now(config.remind, sight.now_ms, zone)
+        is_due = bool(plan.reminders or plan.summary_to) and not (doubts or pause)
+        week = read_last_week(data_dir, config, sight.now_ms, zone) if is_due else NO_WEEK
+        doubts += [*week.doubts, *([] if is_trial else week.gaps)]
+        occasion = Occasion(config, words, sight.now_ms, zone, after, week.idle_held_hours, week.over_limits)
+        post = Post(watch, occasion, log, options.to)
+        return Run(sight, plan, doubts, pause, [] if doubts or pause else post.deliver(plan))
+
+
+def check(config: Config) -> int:
+    problems = find_problems(config)
+    for problem in problems:
+        console.complain(PROG, f"error: {problem}")
+    if not problems:
+        console.say(PROG, "templates, addresses and the way to send mail look good")
+    return 1 if problems else 0
+
+
+def to_text(done: Run, config: Config, sends: bool) -> str:
+    """What was done in one line; without --send, the mails before it."""
+    shown = [] if sends else [show_message(build_message(one.letter, config.mail.sender)) for one in done.mailed]
+    return printable_lines("".join(f"{one}{BETWEEN}" for one in shown) + summarize(done, sends))
+
+
+def printable_lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def summarize(done: Run, sends: bool) -> str:
+    """How many were sent, held back, and why."""
+    outcomes = [one.outcome for one in done.mailed]
+    parts = [f"sent {outcomes.count(DONE)}" if sends else f"would send {len(outcomes)}: --send does"]
+    parts += [f"failed {len(outcomes) - outcomes.count(DONE)}"] if sends and set(outcomes) - {DONE} else []
+    parts += [f"held back {len(done.plan.held_back)} ({spell_held_back(done.plan)})"] if done.plan.held_back else []
+    if done.doubts or done.pause:
+        waiting = len(done.plan.reminders)
+        parts += [f"held back {waiting} ({done.pause or 'in doubt'})"] if waiting or done.pause else []
+    parts += [f"meant {done.sight.meant}"] if done.sight.meant else []
+    others = list(dict.fromkeys(one.who for one in done.plan.others))
+    parts += [f"no person {len(others)} ({first_of(others, SHOWN_NAMES)})"] if others else []
+    parts += [f"not known of GPU {', '.join(done.sight.unknown)}"] if done.sight.unknown else []
+    return ", ".join(parts)
+
+
+def spell_held_back(plan: Plan) -> str:
+    reasons = dict.fromkeys(one.why for one in plan.held_back)
+    names = {why: [one.who for one in plan.held_back if one.why == why] for why in reasons}
+    return "; ".join(f"{why}: {first_of(some, SHOWN_NAMES)}" for why, some in names.items())
+
+
+def to_json(done: Run, config: Config, sends: bool) -> str:
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "ts_ms": done.sight.now_ms,
+        "sends": sends,
+        "doubts": done.doubts,
+        "pause": done.pause,
+        "reminders": [
+            {
+                "who": one.who,
+                "to": one.to,
+                "subject": one.letter.subject,
+                "outcome": one.outcome,
+                "why": one.why,
+                "held": [describe(held) for held in one.held],
+            }
+            for one in done.mailed
+        ],
+        "held_back": [one._asdict() for one in done.plan.held_back],
+        "others": [describe(held) for held in done.plan.others],
+        "meant": done.sight.meant,
+        "unknown_gpus": done.sight.unknown,
+    }
+    return json.dumps(document, indent=2)
+
+
+def describe(held: Held) -> dict[str, Any]:
+    values = {**held._asdict(), **held.episode._asdict()}
+    del values["episode"]
+    return values

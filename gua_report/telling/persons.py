@@ -1,0 +1,49 @@
+"""Whom a mail may be about: people, by fact. Containers, jobs, services and accounts of the system get none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gua_report.people.identities import NOBODY, UID, is_person
+from gua_report.telling.watch import Held
+from gua_sample.processes import read_file, user_ids
+
+LOGIN_DEFS = "/etc/login.defs"
+FIRST_UID = 1000  # of people, where the system does not say
+NOBODYS_UIDS = (65534, 65535)
+
+
+class Persons(NamedTuple):
+    uids: dict[str, int | None]  # of people; None: of whom the administrator says who they are
+    unanswered: set[str]  # of whom the directory of users does not tell
+
+    def has(self, held: Held) -> bool:
+        """Whether it is a person who holds that: by the name, and by the uid that the kernel tells of the process.
+
+        Names alone may come from files of the sampler's user.
+        """
+        return held.who in self.uids and self.uids[held.who] in (None, held.person_uid)
+
+
+def find_persons(identities: Iterable[str], mapped: Mapping[str, str], login_defs: str = LOGIN_DEFS) -> Persons:
+    """Tell people from others. `mapped` is the administrator's [people]: who is named there needs no account.
+
+    A name without an account is no person otherwise; one of the system's accounts never is, whoever names it.
+    """
+    names = {who for who in set(identities) if is_person(who) and not who.startswith(UID) and who not in NOBODY}
+    told = user_ids(names) if names else {}
+    named, first_uid = set(mapped.values()), _first_uid(login_defs)
+    people = {
+        who: None if who in named else uid
+        for who, uid in told.items()
+        if (who in named if uid is None else uid >= first_uid and uid not in NOBODYS_UIDS)
+    }
+    return Persons(people, names - told.keys())
+
+
+def _first_uid(path: str) -> int:
+    """The first uid of people on this machine; never root's, whatever the file says."""
+    found = re.findall(rb"^\s*UID_MIN\s+([0-9]{1,9})\s*$", read_file(path) or b"", re.MULTILINE)
+    return max(1, int(found[-1])) if found else FIRST_UID

@@ -1,0 +1,233 @@
+"""Reminders and the hook on a booted systemd: real timers, users and mailboxes, a real postfix, contrib's units."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import re
+import sys
+from collections.abc import Iterator
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from tests.driver import Scenario
+from tests.end_to_end import laboratory
+from tests.end_to_end.guest import Guest
+from tests.mail_server import PASSWORD, USER
+from tests.redis_server import CERTIFICATE
+from tests.repository import ROOT
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.needs("postfix")]
+
+CONFIG = "/etc/gua/gua.toml"
+ALWAYS = '[remind]\nhours = "0-24"\ndays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]\n'
+MAIL = '[mail]\nadministrator = "root@localhost"\ndomain = "localhost"\n'
+
+
+@pytest.fixture
+def guest(bare: Path, installed: Path, tmp_path: Path) -> Iterator[Guest]:
+    with Guest(tmp_path / "guest", layers=[bare, installed]) as guest:
+        guest.run("ip", "link", "set", "lo", "up")
+        yield guest
+
+
+def hold(guest: Guest) -> int:
+    """Let somebody hold a card, and pid 1 another one; returns somebody's pid."""
+    started = guest.run("sh", "-c", "sleep 900 >/dev/null 2>&1 & echo $!", user="somebody")
+    pid = int(started.stdout)
+    scenario = Scenario()
+    scenario.add_card(compute=[(pid, 8192)])
+    scenario.add_card(compute=[(1, 4096)])
+    laboratory.set_scenario(guest, scenario)
+    return pid
+
+
+def install(guest: Guest, service: str) -> None:
+    """Install the units as the service says itself."""
+    name = Path(service).name
+    for command in re.findall(r"^#\s+sudo (install .*)$", (ROOT / service).read_text(), re.MULTILINE):
+        if "smtp.conf" not in command:
+            guest.run("sh", "-c", command, cwd=laboratory.SOURCE)
+    laboratory.let_it_last(guest, name)
+
+
+def read_mailbox(guest: Guest, user: str) -> list[EmailMessage]:
+    path = f"/var/mail/{user}"
+    text = guest.read(path) if guest.run("test", "-s", path, check=False).returncode == 0 else ""
+    parts = re.split(r"^From .*\n", text, flags=re.MULTILINE)[1:]
+    messages = [email.message_from_string(part, policy=email.policy.default) for part in parts]
+    return [message for message in messages if isinstance(message, EmailMessage)]
+
+
+def said(guest: Guest, unit: str) -> list[str]:
+    """All that is in the journal of a unit's runs that went well: systemd adds no line of its own."""
+    return guest.journal(unit)
+
+
+def test_the_timer_tells_somebody_once_and_the_administrator_of_the_rest(guest: Guest) -> None:
+    pid = hold(guest)
+    guest.write(CONFIG, MAIL + ALWAYS)
+    install(guest, "contrib/remind/gua-remind.service")
+    guest.run("systemctl", "start", "postfix")
+    laboratory.drop_in(guest, "gua-remind.timer", "Timer", "OnCalendar=", "OnCalendar=*:*:0/2", "AccuracySec=1ms")
+    guest.run("systemctl", "enable", "--now", "gua-remind.timer")
+    told_again = "sent 0, held back 1 (told today: somebody)"
+    guest.wait_until(lambda: told_again in said(guest, "gua-remind.service"), 120, "a second run")
+    guest.run("systemctl", "stop", "gua-remind.timer")
+    lines = said(guest, "gua-remind.service")
+    assert lines[0] == "sent 2, no person 1 (root)"
+    assert set(lines[1:]) == {told_again}
+    (message,) = guest.wait_until(lambda: read_mailbox(guest, "somebody"), 60, "a mail")
+    host = guest.run("uname", "-n").stdout.strip()
+    assert message["Subject"] == f"{host}: you hold 8.0 GiB on GPU 0 without work"
+    assert (message["To"], message["From"].addresses[0].username) == ("somebody@localhost", "gua")
+    text = message.get_content()
+    assert f"(pid {pid}, sleep)" in " ".join(text.split())
+    assert f"\n    kill {pid}\n" in text
+    assert "\nQuestions? Ask root@localhost.\n" in text
+    assert "root" not in text.replace("root@localhost", "")  # nobody else is named
+    assert max(map(len, text.splitlines())) <= 72
+    root = guest.wait_until(lambda: read_mailbox(guest, "root"), 60, "a mail to root")
+    assert [one["Subject"] for one in root] == [f"{host}: memory held without work by no person"]
+    assert guest.run("stat", "--format=%U %a", "/var/lib/gua/remind.log").stdout == "gua 600\n"
+    assert "somebody <somebody@localhost>" in guest.run("gua", "remind", "--log").stdout
+    assert "remind" not in laboratory.findings(guest)
+    # Nobody but the folder's owner, and root, can send any.
+    for user in ("somebody", "nobody"):
+        refused = guest.run("gua", "remind", "--send", user=user, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "remind.log can't be written (Permission denied)" in refused.stderr
+    assert len(read_mailbox(guest, "somebody")) == 1
+
+
+# Runs beside the unit: the server of the unit tests, until it has got a mail.
+SERVER = """
+import json, time
+from pathlib import Path
+from tests.mail_server import mail_server
+
+with mail_server(login=True) as server:
+    Path("/run/mail-server.url").write_text(server.url)
+    while not server.received:
+        time.sleep(0.05)
+(got,) = server.received
+Path("/run/mail.json").write_text(json.dumps([got.recipients, got.user, got.is_encrypted]))
+"""
+PROBE = """
+import json, os, socket
+
+def can(action):
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+
+def write(folder):
+    path = os.path.join(folder, "probe")
+    open(path, "w").close()
+    os.unlink(path)
+
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+folders = ["/", "/etc/gua", "/opt/gua", "/var", "/var/lib/gua", "/var/spool/probe", "/home/somebody", "/run"]
+found = {
+    "writes": [folder for folder in folders if can(lambda: write(folder))],
+    "home": can(lambda: os.listdir("/home/somebody")),
+    "netlink": can(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
+    "device": can(lambda: open("/opt/probe-node", "rb").close()),
+    "capabilities": [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")],
+    "no new privileges": status["NoNewPrivs"].strip(),
+}
+print("PROBE " + json.dumps(found))
+"""
+
+
+def is_there(guest: Guest, path: str) -> bool:
+    return guest.run("test", "-s", path, check=False).returncode == 0
+
+
+def test_the_closed_unit_tells_somebody_by_smtp_and_can_do_nothing_else(guest: Guest) -> None:
+    hold(guest)
+    guest.write("/opt/server.py", SERVER)
+    command = ["--setenv", f"PYTHONPATH={ROOT}", sys.executable, "/opt/server.py"]
+    guest.run("systemd-run", "--unit=mail-server", "--setenv=PYTHONDONTWRITEBYTECODE=1", *command)
+    guest.wait_until(lambda: is_there(guest, "/run/mail-server.url"), 60, "a server")
+    guest.run("install", "-m", "640", "-o", "root", "-g", "gua", "/dev/null", "/etc/gua/smtp-password")
+    guest.run("tee", "/etc/gua/smtp-password", stdin=PASSWORD + "\n")
+    guest.run("install", "-m", "644", str(CERTIFICATE), "/etc/gua/ca.pem")
+    login = f'smtp_user = "{USER}"\npassword_file = "/etc/gua/smtp-password"\nca_file = "/etc/gua/ca.pem"\n'
+    server = f'smtp = "{guest.read("/run/mail-server.url")}"\nfrom = "gua@lab.example"\ndomain = "lab.example"\n'
+    guest.write(CONFIG, f'[mail]\n{server}{login}[exempt]\nroot = "the init system"\n{ALWAYS}')
+    install(guest, "contrib/remind/gua-remind.service")
+    (drop_in,) = re.findall(
+        r"^#\s+sudo (install .*smtp\.conf .*)$", (ROOT / "contrib/remind/gua-remind.service").read_text(), re.M
+    )
+    guest.run("sh", "-c", drop_in, cwd=laboratory.SOURCE)
+    guest.run("systemctl", "daemon-reload")
+    done = guest.run("systemctl", "start", "gua-remind.service", check=False, timeout=120)
+    assert done.returncode == 0, guest.journal("gua-remind.service")
+    guest.wait_until(lambda: is_there(guest, "/run/mail.json"), 60, "a mail")
+    assert json.loads(guest.read("/run/mail.json")) == [["somebody@lab.example"], USER, True]
+    assert said(guest, "gua-remind.service") == ["sent 1, meant 1"]
+    guest.write("/opt/probe.py", PROBE)
+    guest.run("mknod", "--mode=666", "/opt/probe-node", "c", "60", "0")  # see test_sandbox.py
+    guest.run("sh", "-c", "mkdir /var/spool/probe && chmod 777 /var/spool/probe /home/somebody")
+    laboratory.drop_in(
+        guest,
+        *("gua-remind.service", "Service", "ExecStart=", "ExecStart=/opt/gua/bin/python /opt/probe.py"),
+        name="60-probe.conf",
+    )
+    guest.run("systemctl", "start", "gua-remind.service")
+    (line,) = [line.removeprefix("PROBE ") for line in said(guest, "gua-remind.service") if line.startswith("PROBE ")]
+    assert json.loads(line) == {
+        "writes": ["/var/lib/gua"],
+        "home": False,
+        "netlink": False,
+        "device": False,
+        "capabilities": [0, 0, 0, 0],
+        "no new privileges": "1",
+    }
+
+
+HOOK = """\
+#!/bin/sh
+cat >/var/lib/gua/facts.json
+env >/var/lib/gua/environment
+echo "as $(id -un), $(grep NoNewPrivs /proc/self/status | tr -d '\\t'), $(touch /etc/gua/x 2>&1)"
+"""
+
+
+def test_the_hook_is_run_by_its_timer_as_user_gua_and_once(guest: Guest) -> None:
+    pid = hold(guest)
+    guest.write(CONFIG, '[hook]\nrun = "/etc/gua/on-idle"\n[exempt]\nroot = "the init system"\n')
+    install(guest, "contrib/hooks/gua-hook.service")
+    guest.write("/etc/gua/on-idle", HOOK, 0o755)
+    laboratory.drop_in(
+        guest, "gua-hook.timer", "Timer", "OnCalendar=", "OnCalendar=*:*:0/2", "AccuracySec=1ms", "RandomizedDelaySec=0"
+    )
+    guest.run("systemctl", "enable", "--now", "gua-hook.timer")
+    guest.wait_until(lambda: said(guest, "gua-hook.service"), 120, "a run")
+    guest.run("systemctl", "stop", "gua-hook.timer")
+    guest.run("systemctl", "start", "gua-hook.service")
+    lines = said(guest, "gua-hook.service")
+    assert re.fullmatch(
+        rf"somebody holds 8.0 GiB on GPU 0 without work since .* \(pid {pid}, sleep\)\. done: .*", lines[0]
+    )
+    what = "as gua, NoNewPrivs:1, touch: cannot touch '/etc/gua/x': Read-only file system"
+    assert lines[0].endswith(f"done: {what}")
+    assert lines[1:] == ["ran /etc/gua/on-idle for 1 process"]
+    facts = json.loads(guest.read("/var/lib/gua/facts.json"))
+    assert (facts["pid"], facts["identity"], facts["gpu"]) == (pid, "somebody", "0")
+    assert guest.read("/var/lib/gua/environment").split() == ["PWD=/"]  # which the shell sets itself
+    document = json.loads(guest.run("gua", "doctor", "--json", check=False).stdout)
+    (finding,) = [one for one in document["findings"] if one["check"] == "hook"]
+    assert finding["status"] == "ok"
+    assert finding["text"].endswith(f"exit 0: {what}")
+    # What somebody else could have written is not run, not even by root.
+    guest.run("chown", "somebody", "/etc/gua/on-idle")
+    refused = guest.run("gua", "hook", check=False)
+    assert refused.returncode == 1
+    assert "/etc/gua/on-idle belongs to uid 1001, who could change what is run" in refused.stderr

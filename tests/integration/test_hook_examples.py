@@ -1,0 +1,159 @@
+"""The examples of contrib/hooks: what they end, and that they look again before they do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report.telling.program import run_program
+from tests.repository import ROOT
+
+EXAMPLES = ROOT / "contrib" / "hooks"
+KERNEL = "0a1b2c3d-0000-4000-8000-0123456789ab"
+TOKEN = "a-token"  # noqa: S105 - of no server
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[int]:
+    """A process that has a kernel's connection file among its arguments."""
+    process = subprocess.Popen(["sh", "-c", "sleep 60; :", f"/run/kernel-{KERNEL}.json"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def facts_of(process: int, **changes: Any) -> dict[str, Any]:
+    ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    facts = {"boot_id": boot_id, "pid": process, "start_clock_ticks": ticks, "identity": "ada", "uid": 1001}
+    return {**facts, "slurm_job": "4711", **changes}
+
+
+def example(name: str, folder: Path, **replaced: str) -> Path:
+    """The example with other paths in it."""
+    text = (EXAMPLES / name).read_text()
+    for old, new in replaced.items():
+        line = next(line for line in text.splitlines() if line.startswith(f"{old} = "))
+        text = text.replace(line, f"{old} = {new!r}")
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def scancel(tmp_path: Path) -> Path:
+    """The example, with a scancel that remembers what it was called with."""
+    program = tmp_path / "scancel"
+    program.write_text('#!/bin/sh\necho "$@" >>"$0.called"\nif [ "$1" = 13 ]; then echo no such job >&2; exit 1; fi\n')
+    program.chmod(0o755)
+    return example("scancel-idle", tmp_path, SCANCEL=str(program))
+
+
+def called(scancel: Path) -> str:
+    path = scancel.with_name("scancel.called")
+    return path.read_text() if path.exists() else ""
+
+
+def run(path: Path, facts: dict[str, Any]) -> tuple[int | None, str]:
+    """As gua hook runs it."""
+    return run_program(str(path), json.dumps(facts) + "\n", 30)
+
+
+# What is another process by now: each of these must keep an example from acting.
+CHANGED = [{"boot_id": "another"}, {"start_clock_ticks": 1}, {"pid": 4_194_303}]
+
+
+def test_a_job_is_cancelled(scancel: Path, kernel: int) -> None:
+    assert run(scancel, facts_of(kernel)) == (0, "cancelled job 4711")
+    assert called(scancel) == "4711\n"
+    assert run(scancel, facts_of(kernel, slurm_job="13")) == (1, "scancel failed for job 13: no such job")
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+def test_no_job_is_cancelled_for_another_process(scancel: Path, kernel: int, changed: dict[str, Any]) -> None:
+    assert run(scancel, facts_of(kernel, **changed)) == (0, "left alone: the process has ended")
+    assert called(scancel) == ""
+
+
+@pytest.mark.parametrize(("job", "status"), [(None, 0), ("--user=ada", 1), ("4711 13", 1), ("", 1), ("4711\n", 1)])
+def test_what_is_no_job_is_left_alone(scancel: Path, kernel: int, job: str | None, status: int) -> None:
+    found, said = run(scancel, facts_of(kernel, slurm_job=job))
+    assert (found, said[:10]) == (status, "left alone")
+    assert called(scancel) == ""
+
+
+class Server:
+    """What is asked of a Jupyter server, which knows one kernel. It answers as the documented REST API does."""
+
+    def __init__(self) -> None:
+        self.state, self.asked = "idle", list[str]()
+
+
+@contextmanager
+def jupyter() -> Iterator[tuple[Server, str]]:
+    server = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            server.asked.append(f"{self.command} {self.path}")
+            known = self.path == f"/api/kernels/{KERNEL}" and self.headers["Authorization"] == f"token {TOKEN}"
+            self.send_response((204 if self.command == "DELETE" else 200) if known else 404)
+            self.end_headers()
+            if known and self.command == "GET":
+                self.wfile.write(json.dumps({"id": KERNEL, "execution_state": server.state}).encode())
+
+        do_GET = do_DELETE = answer  # noqa: N815 - as http.server calls them
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as listener:
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server, f"http://127.0.0.1:{listener.server_port}"
+        finally:
+            listener.shutdown()
+            thread.join()
+
+
+@contextmanager
+def shutdown(folder: Path) -> Iterator[tuple[Path, Server]]:
+    """The example, with a server of user 1001's."""
+    with jupyter() as (server, url):
+        (folder / "token").write_text(f"{TOKEN}\n")
+        servers = {"1001": {"url": url, "token_file": str(folder / "token")}}
+        (folder / "servers.json").write_text(json.dumps(servers))
+        yield example("jupyter-shutdown", folder, SERVERS=str(folder / "servers.json")), server
+
+
+def test_a_kernel_is_shut_down(tmp_path: Path, kernel: int) -> None:
+    with shutdown(tmp_path) as (path, server):
+        assert run(path, facts_of(kernel)) == (0, f"shut kernel {KERNEL} down")
+        assert server.asked == [f"GET /api/kernels/{KERNEL}", f"DELETE /api/kernels/{KERNEL}"]
+
+
+@pytest.mark.parametrize("changed", [*CHANGED, {"uid": 1002}, {"identity": "docker:3f2a9c81d0b7"}])
+def test_no_kernel_is_shut_down_for_another_process_or_user(
+    tmp_path: Path, kernel: int, changed: dict[str, Any]
+) -> None:
+    with shutdown(tmp_path) as (path, server):
+        status, said = run(path, facts_of(kernel, **changed))
+        assert (status, said[:10]) == (0, "left alone")
+        assert not [asked for asked in server.asked if asked.startswith("DELETE")]
+
+
+def test_a_kernel_at_work_is_left_alone(tmp_path: Path, kernel: int) -> None:
+    with shutdown(tmp_path) as (path, server):
+        server.state = "busy"
+        assert run(path, facts_of(kernel)) == (0, "left alone: the kernel is at work")
+        assert len(server.asked) == 1

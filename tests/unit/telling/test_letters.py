@@ -1,0 +1,166 @@
+"""The text of a reminder: what it says, in whose words, and by which template."""
+
+from __future__ import annotations
+
+from datetime import timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report.config import Mail, Remind
+from gua_report.mailing.message import build_message, text_of
+from gua_report.telling.letters import MOST_TOLD, Occasion, write_reminder
+from gua_report.telling.template import BUILT_IN, load_templates, parse_template
+from gua_report.telling.watch import Episode, Held
+from gua_sample.errors import UsageError
+from tests.lab import CONFIG, HOUR_MS, NOON_MS
+
+GERMAN = """\
+Subject: $host: Erinnerung
+Each: $gib GiB auf GPU $gpu seit $since (Prozess $pid, $command, Job $job)
+Hallo $person,
+
+$held
+
+länger als $after, diese Woche $idle_held_hours Stunden. Kostet 5 $$.
+
+$commands
+"""
+
+
+def held_by(who: str = "ada", pid: int = 4711, gpu: str = "1", **more: Any) -> Held:
+    facts = {"slurm_job": None, "memory_mib": 20_480, "command": "jupyter-noteboo", **more}
+    since_ms = NOON_MS - 2 * HOUR_MS - 900_000
+    memory_mib, command, slurm_job = facts["memory_mib"], facts["command"], facts["slurm_job"]
+    episode = Episode("boot-1", f"GPU-{gpu}", pid, 5)
+    return Held(episode, who, gpu, "A100", since_ms, memory_mib, command, slurm_job, 1001, 1001, 1)
+
+
+def occasion(*templates: str, **more: Any) -> Occasion:
+    config = CONFIG._replace(mail=Mail(administrator="gpu-admins@lab.example"), remind=more.pop("remind", Remind()))
+    words = [parse_template(text, "a template") for text in templates or (BUILT_IN,)]
+    return Occasion(config, words, NOON_MS, timezone.utc, "2h", more.pop("hours", {"ada": 12.34}), **more)
+
+
+def write(*held: Held, who: str = "ada", about: Occasion | None = None) -> tuple[str, str]:
+    """The subject and the text, as they come out of the message."""
+    letter = write_reminder(who, "ada@lab.example", held, about or occasion())
+    message = build_message(letter, "gua@lab.example")
+    return message["Subject"].partition(": ")[2], text_of(message)
+
+
+def test_it_says_what_is_held_how_to_free_it_how_to_say_it_is_meant_the_rule_the_hours_and_whom_to_ask() -> None:
+    subject, text = write(held_by())
+    assert subject == "you hold 20.0 GiB on GPU 1 without work"
+    assert text.startswith("Hello ada,\n")
+    flat = " ".join(text.split())
+    for said in (
+        "You hold 20.0 GiB on GPU 1 without work since 09:45 (pid 4711, jupyter-noteboo).",
+        "Done? End the process.",
+        "shut its kernel down",
+        "kill 4711",
+        'gua note --until friday "what it is for"',
+        "In the last 7 days you held cards without work for 12.3 GPU-hours in all.",
+        "held for more than 2h on a card at less than 10 % utilization",
+        "Questions? Ask gpu-admins@lab.example.",
+    ):
+        assert said in flat
+    assert max(map(len, text.splitlines())) <= 72
+    assert "\n\n\n" not in text
+    assert "$" not in text
+
+
+def test_jobs_are_ended_by_scancel_and_processes_by_kill() -> None:
+    _, text = write(held_by(), held_by(pid=5, gpu="2", slurm_job="815"), held_by(pid=6, gpu="3", slurm_job="815"))
+    assert "\n    kill 4711\n    scancel 815\n" in text
+    assert "It is Slurm job 815." in " ".join(text.split())
+
+
+def test_several_are_added_up_in_the_subject_and_too_many_are_counted() -> None:
+    assert write(held_by(), held_by(pid=5, gpu="2"))[0] == "you hold 40.0 GiB on 2 GPUs without work"
+    assert write(held_by(memory_mib=None))[0] == "you hold memory on GPU 1 without work"
+    _, text = write(*(held_by(pid=pid) for pid in range(1, MOST_TOLD + 4)))
+    assert text.count("You hold") == MOST_TOLD
+    assert "and 3 more: gua-report --who me" in text
+
+
+def test_hours_that_are_not_known_are_left_out_and_no_zero() -> None:
+    unknown: tuple[dict[str, float] | None, ...] = (None, {})
+    for hours in unknown:
+        _, text = write(held_by(), about=occasion(hours=hours))
+        assert "GPU-hours" not in text
+        assert "\n\n\n" not in text
+
+
+def test_there_is_room_for_further_sentences_of_a_person() -> None:
+    _, text = write(held_by(), about=occasion(more={"ada": ["A sentence."], "bob": ["Another."]}))
+    assert "\n\nA sentence.\n\n" in text
+    assert "Another" not in text
+
+
+def test_whom_to_ask_is_configured() -> None:
+    assert "Ask Ada in room 7." in write(held_by(), about=occasion(remind=Remind(ask="Ada in room 7")))[1]
+
+
+def test_a_second_template_is_a_second_language_in_the_same_mail() -> None:
+    subject, text = write(held_by(), about=occasion(GERMAN, BUILT_IN))
+    assert subject == "Erinnerung"
+    german, english = text.split("\n* * *\n")
+    assert "  20.0 GiB auf GPU 1 seit 09:45 (Prozess 4711, jupyter-noteboo, Job -)" in german
+    assert "länger als 2h, diese Woche 12.3 Stunden. Kostet 5 $." in german
+    assert "Hello ada" in english
+    assert text.count("\n-- \n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Hello $persom: $held", "$persom has no meaning: expected one of $after, "),
+        ("5 $ for $held", "invalid placeholder in string: line 1, col 3: write $$ for a dollar sign"),
+        ("Hello", "the text has no $held, so it would not say what it is about"),
+        ("$$held", "the text has no $held"),
+        ("Subject: $x\n$held", "$x has no meaning"),
+        ("Each: $person\n$held", "in the line Each:: $person has no meaning: expected one of $command"),
+    ],
+)
+def test_a_bad_template_is_found(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "remind.txt"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_templates((str(path),))
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_template_that_can_not_be_read_is_found(tmp_path: Path) -> None:
+    latin, large = tmp_path / "latin", tmp_path / "large"
+    latin.write_bytes(b"l\xe4nger $held")
+    large.write_text("$held" * 20_000)
+    for path, said in (
+        (latin, "a text in UTF-8"),
+        (large, "at most 64 kB"),
+        (tmp_path, "it is a directory"),
+        (tmp_path / "missing", "No such file"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            load_templates((str(path),))
+
+
+HOSTILE = ["$held", "${ask}", "a\nBcc: eve@evil.example", "\x1b[2J", "=?utf-8?q?Bcc=3A?=", "%s%n", "\u202etxt", "-- "]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_is_taken_for_a_field_a_line_or_a_header(name: str) -> None:
+    about = occasion("Subject: $person $summary\nEach: $command\n$person\n$held\n")
+    letter = write_reminder(name, "ada@lab.example", [held_by(name, command=name)], about)
+    message = build_message(letter, "gua@lab.example")
+    assert sorted(message.keys()) == sorted(
+        [
+            *("From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version"),
+            *("Content-Type", "Content-Transfer-Encoding"),
+        ]
+    )
+    assert message["To"] == "ada@lab.example"
+    assert "eve" not in str(message["To"])
+    assert not [line for line in text_of(message).splitlines() if line.startswith("Bcc") or "\x1b" in line]
