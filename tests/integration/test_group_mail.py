@@ -17,6 +17,8 @@ from tests.lab import DAY_MS, Job, busy, held, series, write
 from tests.mail_server import MailServer, mail_server
 from tests.redis_server import CERTIFICATE
 
+pytestmark = pytest.mark.real
+
 ADMINISTRATOR, HEAD, OTHER_HEAD, LAST_HEAD = (f"{name}@lab.example" for name in ("root", "ann", "bea", "cleo"))
 HOSTILE = "v=?utf-8?q?=0d=0aBcc:_eve=40evil.example?= <b>"
 ALICE, BOB = Job(100, "alice"), Job(200, "bob")

@@ -22,6 +22,8 @@ from tests.integration.attacks.attempts import DAYS, MAIL, WINDOW, WRITERS, part
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
+pytestmark = pytest.mark.real
+
 BAD = DAYS[1]
 TEN_MINUTES_MS = 600_000
 

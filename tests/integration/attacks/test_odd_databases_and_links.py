@@ -37,7 +37,7 @@ from tests.integration.attacks.attempts import (
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.real]
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 

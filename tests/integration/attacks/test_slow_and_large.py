@@ -17,7 +17,7 @@ from tests.integration.attacks.attempts import DAYS, command, execute, partition
 from tests.users import needs_root
 from tests.verbs import give, run
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.real]
 
 
 # -- what takes time without a step of SQLite's machine, which its time limit counts

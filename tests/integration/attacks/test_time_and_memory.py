@@ -26,7 +26,7 @@ from tests.integration.attacks.attempts import DAYS, WINDOW, command, execute, l
 from tests.users import needs_root
 from tests.verbs import give, run
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.real]
 
 MIB = 1 << 20
 
