@@ -100,6 +100,14 @@ def test_the_unit_collects_from_all_hosts_what_they_have_published(guest: Guest)
     assert guest.run("systemctl", "is-enabled", "gua-collect.timer").stdout == "enabled\n"
 
 
+def test_a_collector_with_cards_collects_from_itself_without_a_key(guest: Guest) -> None:
+    (line,) = re.findall("`(lab1 /.*?)`", section(PULL))
+    guest.write("/etc/gua/fleet-hosts", line + "\n")
+    guest.run("systemctl", "stop", "ssh.service")
+    follow(guest, blocks(PULL)[2])
+    assert collected(guest, "lab1") == published(guest)
+
+
 def test_what_the_key_of_a_puller_can_not_do(guest: Guest) -> None:
     before = published(guest)
     guest.write("/tmp/mine", "mine")
