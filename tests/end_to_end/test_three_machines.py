@@ -163,7 +163,9 @@ def set_up(fleet: Fleet) -> None:
     key = fleet.collector.read("/var/lib/gua-collect/.ssh/id_ed25519.pub")
     for guest in fleet.labs.values():
         follow(guest, on_host)
-        guest.write("/var/lib/gua-fleet/.ssh/authorized_keys", key_line("-ro", key, ADDRESSES[COLLECTOR]))
+        # As an editor would: the file stays, with the mode that the page gave it.
+        line = key_line("-ro", key, ADDRESSES[COLLECTOR])
+        guest.run("tee", "/var/lib/gua-fleet/.ssh/authorized_keys", stdin=line)
     follow(fleet.collector, start)
 
 
