@@ -39,7 +39,7 @@ def refuse_root() -> None:
     if os.geteuid() == 0:
         raise GuaError(
             "a fleet's files are those of many hosts, and root does not read them: run this as the user who collects"
-            " them, such as: setpriv --reuid=USER --regid=GROUP --clear-groups"
+            " them, such as: runuser -u gua-collect -- COMMAND"
         )
 
 

@@ -59,7 +59,7 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
     listed = list_hosts(request.folder, request.pattern, expected_hosts(config.hosts))
     looked = look_at_hosts(listed, executor, now_ms)
     if not looked.files:
-        raise StoreError("nothing can be used: " + _spell(looked.problems))
+        raise _why_none(looked.problems)
     window = _choose_window(request, looked.looks.values(), now_ms)
     looked = _leave_others(looked, window)
     contested = _find_contested(looked, window, executor)
@@ -86,6 +86,13 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
     total = total._replace(hosts=sorted(total.hosts, key=lambda host: host.name))
     problems += [problem for host in total.hosts for problem in _left_out(host.name, host.lost, host.doubtful)]
     return _put_together(request, window, common, total, looked, problems)
+
+
+def _why_none(problems: Sequence[Problem]) -> NothingToReport | StoreError:
+    """Why no file can be used: it is the first day of all hosts, and nothing is wrong, or something is."""
+    if any(problem.is_left_out for problem in problems):
+        return StoreError("nothing can be used: " + _spell(problems))
+    return NothingToReport("no day of any host is over yet: hosts publish whole UTC days, the first one tomorrow")
 
 
 def _choose_window(request: FleetRequest, looks: Iterable[Look], now_ms: int) -> Window:
@@ -135,7 +142,7 @@ def _left_out(name: str, lost: Sequence[tuple[str, list[str]]], doubtful: list[s
 
 
 def _spell(problems: Sequence[Problem]) -> str:
-    return first_of([f"{problem.host}: {problem.detail}" for problem in problems], MOST_SHOWN)
+    return first_of(sorted(f"{problem.host}: {problem.detail}" for problem in problems), MOST_SHOWN)
 
 
 def _put_together(

@@ -19,7 +19,8 @@ LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_LINE, LONGEST_TITLE = 180, 134, 70
 
 
 def build_brief_page(report: Report, options: Options) -> Page:
-    """The page with short paragraphs, without captions, and with the coverage only if it matters."""
+    """The page with short paragraphs, without captions, and with the coverage and what was not used only if they
+    matter."""
     sections = OF_PEOPLE if report.selection else OF_FLEET if report.fleet else SECTIONS
     page = build_page(report, options._replace(sections=sections, top=TOP))
     title, (machine, *others) = _fit(page.title, LONGEST_TITLE, options), page.header
@@ -33,6 +34,8 @@ def build_brief_page(report: Report, options: Options) -> Page:
 
 
 def _matters(section: Section, report: Report) -> bool:
+    if section.name == "not_used":
+        return bool(section.blocks)
     return section.name != "coverage" or report.coverage_share < LEAST_COVERAGE or bool(report.warnings)
 
 

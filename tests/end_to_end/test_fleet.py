@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.rollups.published import read_meta
-from tests.end_to_end import laboratory
+from tests.end_to_end.fleet_page import PULL, PUSH, SHARED, blocks, follow, key_line, section
 from tests.end_to_end.guest import Guest, prepare_layer
 from tests.repository import ROOT
 
@@ -21,8 +21,7 @@ pytestmark = [pytest.mark.timeout(400), pytest.mark.needs("sshd", "rsync", "rrsy
 
 PUBLISHED = "/var/lib/gua/publish/rollups.sqlite"
 FLEET = "/srv/gua"
-PULL, PUSH, SHARED = "Pull", "Push", "A shared folder"
-HOSTS = "127.0.0.1 lab1 lab2 collector hangs refuses\n"
+HOSTS = "127.0.0.1 lab1 lab2 lab3 collector hangs refuses\n"
 SSH_CONFIG = "Host hangs\n  Port 2222\nHost refuses\n  Port 2223\n"
 # Accepts connections, and says nothing.
 SILENT = "import socket, time; s = socket.create_server(('127.0.0.1', 2222)); time.sleep(600)"
@@ -31,28 +30,9 @@ OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 Done = subprocess.CompletedProcess[str]
 
 
-def blocks(section: str) -> list[str]:
-    """The commands of each block in that section of docs/fleet.md, without sudo: in a guest, one is root."""
-    page = (ROOT / "docs" / "fleet.md").read_text().split(f"\n### {section}\n")[1]
-    found = re.findall(r"```sh\n(.*?)```", re.split(r"\n##+ ", page)[0], re.DOTALL)
-    texts = (re.sub(r"^sudoedit .*\n", "", text, flags=re.MULTILINE) for text in found)
-    return [re.sub(r"sudo -u (\S+)", r"runuser -u \1 --", text).replace("sudo ", "") for text in texts]
-
-
-def key_line(kind: str, key: str, address: str = "127.0.0.1") -> str:
-    """The line of contrib/fleet/authorized_keys for that kind of key."""
-    lines = (ROOT / "contrib" / "fleet" / "authorized_keys").read_text().splitlines()
-    (line,) = (line for line in lines if f"rrsync {kind} " in line and not line.startswith("#"))
-    return line.replace("192.0.2.1", address).replace("ssh-ed25519 AAAA...", " ".join(key.split()[:2])) + "\n"
-
-
-def follow(guest: Guest, commands: str) -> None:
-    guest.run("sh", "-euc", commands, cwd=laboratory.SOURCE)
-
-
 @pytest.fixture(scope="session")
 def fleet(bare: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A host that publishes, two names for it, and a collector, set up as the page says."""
+    """A host that publishes, three names for it, and a collector, set up as the page says."""
 
     def prepare(guest: Guest) -> None:
         guest.run("ip", "link", "set", "lo", "up")
@@ -112,12 +92,20 @@ def assert_refused(done: Done, *words: str) -> None:
 def test_the_unit_collects_from_all_hosts_what_they_have_published(guest: Guest) -> None:
     follow(guest, blocks(PULL)[2])
     assert guest.journal("gua-collect", "-p", "warning") == []
-    for host in ("lab1", "lab2"):
+    for host in ("lab1", "lab2", "lab3"):
         assert collected(guest, host) == published(guest)
         assert guest.run("ls", "-A", f"{FLEET}/{host}").stdout == "rollups.sqlite\n"
         shown = guest.run("stat", "-c", "%U %a", f"{FLEET}/{host}/rollups.sqlite").stdout
         assert shown == "gua-collect 640\n"
     assert guest.run("systemctl", "is-enabled", "gua-collect.timer").stdout == "enabled\n"
+
+
+def test_a_collector_with_cards_collects_from_itself_without_a_key(guest: Guest) -> None:
+    (line,) = re.findall("`(lab1 /.*?)`", section(PULL))
+    guest.write("/etc/gua/fleet-hosts", line + "\n")
+    guest.run("systemctl", "stop", "ssh.service")
+    follow(guest, blocks(PULL)[2])
+    assert collected(guest, "lab1") == published(guest)
 
 
 def test_what_the_key_of_a_puller_can_not_do(guest: Guest) -> None:
@@ -161,8 +149,7 @@ def test_of_a_history_for_a_group_the_copy_is_for_that_group_too(guest: Guest) -
     assert guest.run("stat", "-c", "%U %G %a", PUBLISHED).stdout == "gua gua 640\n"
     done = as_collector(guest, "gua-collect", "/etc/gua/fleet-hosts", FLEET)
     assert done.returncode == 1
-    page = (ROOT / "docs" / "fleet.md").read_text()
-    (join,) = re.findall(r"`sudo (usermod -aG gua gua-fleet)`", page)
+    (join,) = re.findall(r"`sudo (usermod -aG gua gua-fleet)`", section(PULL))
     follow(guest, join)
     assert as_collector(guest, "gua-collect", "/etc/gua/fleet-hosts", FLEET).returncode == 0
     assert collected(guest, "lab1") == published(guest)
@@ -173,7 +160,7 @@ def test_a_link_in_place_of_the_copy_leads_nowhere(guest: Guest) -> None:
     guest.run("sh", "-c", f"cd {Path(PUBLISHED).parent} && rm rollups.sqlite && ln -s /etc/passwd rollups.sqlite")
     done = as_collector(guest, "gua-collect", "/etc/gua/fleet-hosts", FLEET)
     assert done.returncode == 1
-    assert "2 of 2 hosts failed" in done.stderr
+    assert "3 of 3 hosts failed" in done.stderr
     assert guest.run("find", FLEET, "-type", "f").stdout == ""
 
 
@@ -260,7 +247,7 @@ def test_into_a_shared_folder_a_host_writes_its_own_folder_alone(pushing: Guest)
     follow(pushing, commands.replace("1701", uid) + "install -d -o daemon -m 755 /srv/gua/lab2\n")
     pushing.run("mkdir", "/net")
     pushing.run("mount", "--bind", "/srv", "/net")
-    page = (ROOT / "docs" / "fleet.md").read_text().split(f"\n### {SHARED}\n")[1]
+    page = section(SHARED)
     (target,) = re.findall(r"`(TO=/net/.*?)`", page)
     (paths,) = re.findall(r"^ +(ReadWritePaths=.*)$", page, re.MULTILINE)
     pushing.write("/etc/systemd/system/gua-push.service.d/override.conf", f"[Service]\n{paths}\n")

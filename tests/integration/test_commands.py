@@ -261,7 +261,11 @@ def test_a_report_uses_the_width_of_a_terminal_up_to_120_columns(machine: Machin
     machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.tick()
     command = f"stty cols {columns}; {SCRIPTS / 'gua-report'} --data-dir {machine.data_dir} --color never"
-    shown = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=True).stdout
+    environment = dict(os.environ)  # readline, which pytest imports, adds a COLUMNS that Python does not know of
+    ran = subprocess.run(
+        ["script", "-qec", command, "/dev/null"], env=environment, capture_output=True, text=True, check=True
+    )
+    shown = ran.stdout
     assert max(len(line) for line in shown.splitlines()) == expected  # the bar of the headline is as wide as it can be
 
 

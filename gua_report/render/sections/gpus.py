@@ -20,6 +20,7 @@ SHARES = {state: f"{prefix}_share" for state, prefix in PREFIXES.items()}
 HOURS = {state: f"{prefix}_gpu_hours" for state, prefix in PREFIXES.items()}
 COST = "idle_held_cost"
 HOST = label("host", "host")
+GOOD_MODEL = 14  # A100-SXM4-80GB: a shorter one may read as another model; the bar goes before that
 COLUMNS = CARD + [column for state in STATES for column in (HOURS[state], SHARES[state])] + [COST]
 
 
@@ -49,11 +50,16 @@ def no_card(report: Report) -> str:
     return "No card could be used: MIG is on, without an instance." if unusable else "No card was seen in this window."
 
 
+def _model(name: object) -> str:
+    return clean(name).removeprefix("NVIDIA ")
+
+
 def show(report: Report, options: Options) -> list[Section]:
+    good = GOOD_MODEL if report.fleet else 0  # what a host has, its people know
     columns = [
         *([HOST] if report.fleet else []),
         Column("gpu", lambda row: gpu(row["index"], row["mig_index"])),
-        Column("name", lambda row: clean(row["name"]).removeprefix("NVIDIA "), least=6, keep_end=True),
+        Column("name", lambda row: _model(row["name"]), least=6, good=good, keep_end=True),
         Column("", lambda row: Bar(tuple(row[share] for share in SHARES.values())), may_go=True),
         *(figure(state, SHARES[state], percent) for state in SHOWN_STATES),
         figure("GPU-h", "gpu_hours"),

@@ -54,6 +54,21 @@ def test_text_fits_a_mail(report: Report) -> None:
         assert not options.brief or len(lines) <= 40
 
 
+def test_in_brief_what_could_not_be_used_is_there_only_if_there_is_something(report: Report, tmp_path: Path) -> None:
+    options = Options(brief=True, width=WIDTH)
+    assert "What could not be used\n  Left out: bad: " in renderer("text")(report, options)
+    whole = fleet_report(make_fleet(tmp_path, "small"))
+    assert "What could not be used" not in renderer("text")(whole, options)
+    assert "Every host was used" in renderer("text")(whole, Options())
+
+
+def test_models_of_cards_can_be_told_apart_in_a_mail(report: Report) -> None:
+    text = renderer("text")(report, Options(sections=("gpus",)))
+    models = {str(name).removeprefix("NVIDIA ") for name in report.gpus["name"]}
+    assert models
+    assert all(model in text for model in models)
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_section_can_be_had_alone(report: Report, section: str) -> None:
     for name in FORMATS:

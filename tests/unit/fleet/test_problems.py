@@ -297,6 +297,16 @@ def test_hosts_are_chosen_by_a_pattern(tmp_path: Path) -> None:
     assert report.fleet.missing == ["lab3"]
 
 
+def test_on_the_first_day_of_all_hosts_there_is_nothing_to_report_and_nothing_wrong(tmp_path: Path) -> None:
+    for host in ("lab1", "lab2"):
+        change(add_host(tmp_path, host, "small"), "DELETE FROM day")
+    with pytest.raises(NothingToReport, match=r"no day of any host is over yet: .* tomorrow"):
+        fleet_report(tmp_path)
+    add_host(tmp_path, "bad", "small").write_bytes(b"x" * 5000)
+    with pytest.raises(StoreError, match=r"nothing can be used: bad: .*, lab1: .*, lab2: "):
+        fleet_report(tmp_path)
+
+
 def test_nothing_to_read_at_all_is_said(tmp_path: Path) -> None:
     with pytest.raises(NothingToReport, match="no folder"):
         fleet_report(tmp_path / "missing")
