@@ -104,7 +104,17 @@ def _count_hours(who: str, occasion: Occasion) -> str | None:
 
 def _spell_hours(who: str, occasion: Occasion) -> str:
     hours = _count_hours(who, occasion)
-    return f"In the last 7 days you held cards without work for {hours} GPU-hours in all." if hours else ""
+    if hours is None:
+        return ""
+    return f"In the last 7 days you held cards without work for {hours} GPU-hours in all.{_spell_cost(who, occasion)}"
+
+
+def _spell_cost(who: str, occasion: Occasion) -> str:
+    """What these hours cost, as a sentence; nothing unless the administrator has set a price."""
+    price, currency = occasion.config.price_per_gpu_hour, occasion.config.currency
+    if price is None or occasion.idle_held_hours is None:
+        return ""
+    return f" At {price:.10g} {currency} a GPU-hour, that is {occasion.idle_held_hours[who] * price:,.2f} {currency}."
 
 
 def _spell_rule(occasion: Occasion) -> str:
