@@ -355,7 +355,7 @@ def test_whom_the_administrator_names_needs_no_account_and_accounts_of_the_syste
 
 def test_a_uid_or_a_container_is_no_person_even_if_the_administrator_calls_somebody_so(desk: Desk) -> None:
     names = ("uid:1001", "docker:3f2a9c81d0b7", "(unattributed)", "unknown")
-    assert persons.find_persons(names, {f"x{name}": name for name in names}) == ({}, set())
+    assert persons.find_persons(names, {f"x{name}": name for name in names}).names == set()
 
 
 def test_nobody_is_a_person_while_the_directory_does_not_answer(desk: Desk) -> None:
@@ -375,7 +375,12 @@ def test_where_people_begin_is_the_systems_to_say_and_root_is_none(
     path.write_text(f"# comment\n{line}\nUID_MAX 60000\n")
     desk.uids = {"below": first - 1, "first": first}
     found = persons.find_persons(["below", "first"], {}, str(path))
-    assert found == ({"first": first}, set())
+    assert found.names == {"first"}
+
+
+def test_an_account_that_systemd_made_for_a_service_is_no_person(desk: Desk) -> None:
+    desk.uids |= {"first": 61184, "last": 65519, "before": 61183, "after": 65536}
+    assert persons.find_persons(desk.uids, {}).names == {"alice", "bob", "carol", "before", "after"}
 
 
 # 6. Exempt and meant are left out; working days, hours and holidays.
