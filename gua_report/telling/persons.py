@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gua_report.people.accounts import FIRST_UID, is_of_person
 from gua_report.people.identities import NOBODY, UID, is_person
 from gua_report.telling.watch import Held
 from gua_sample.processes import read_file, user_ids
 
 LOGIN_DEFS = "/etc/login.defs"
-FIRST_UID = 1000  # of people, where the system does not say
-NOBODYS_UIDS = (65534, 65535)
-DYNAMIC_UIDS = range(61184, 65520)  # systemd gives them to services with DynamicUser=, under the service's name
 
 
 class Persons(NamedTuple):
@@ -45,11 +43,6 @@ def find_persons(identities: Iterable[str], mapped: Mapping[str, str], login_def
     named, first_uid = set(mapped.values()), _first_uid(login_defs)
     people = {who for who, uid in told.items() if (who in named if uid is None else is_of_person(uid, first_uid))}
     return Persons(people, told, names - told.keys(), frozenset(mapped))
-
-
-def is_of_person(uid: int, first_uid: int = FIRST_UID) -> bool:
-    """Whether the uid is one of those that people have, rather than services."""
-    return uid >= first_uid and uid not in NOBODYS_UIDS and uid not in DYNAMIC_UIDS
 
 
 def _first_uid(path: str) -> int:
