@@ -43,7 +43,7 @@ examples:
   sudo gua remind --log            who was told when
   sudo gua remind --json | jq '.reminders[].who'
 
-Nobody gets more than one mail a day, nor one about the same within 7 days. What
+Nobody gets two mails a day, or two about the same within 7 days. What
 is meant (gua note, [exempt]) is left out, and so are containers, services and
 jobs. Nobody is told if it is in doubt: old ticks, gaps, a log that can't be
 written, or more than {MOST_REMINDERS} people at once. contrib/remind has a timer.
@@ -163,7 +163,7 @@ def printable_lines(text: str) -> str:
 def summarize(done: Run, sends: bool) -> str:
     """How many were sent, held back, and why."""
     outcomes = [one.outcome for one in done.mailed]
-    parts = [f"sent {outcomes.count(DONE)}" if sends else f"would send {len(outcomes)}: --send does"]
+    parts = [f"sent {outcomes.count(DONE)}" if sends else f"would send {len(outcomes)} (with --send)"]
     parts += [f"failed {len(outcomes) - outcomes.count(DONE)}"] if sends and set(outcomes) - {DONE} else []
     parts += [f"held back {len(done.plan.held_back)} ({spell_held_back(done.plan)})"] if done.plan.held_back else []
     if done.doubts or done.pause:

@@ -41,7 +41,7 @@ def test_without_send_it_prints_the_mail_and_sends_and_writes_nothing(desk: Desk
     assert (done.status, done.errors) == (0, "")
     assert "To: alice@lab.example\n" in done.out
     assert "  You hold 20.0 GiB on GPU 0 without work since 09:00 (pid 100, python).\n" in done.out
-    assert done.out.splitlines()[-1] == "would send 1: --send does"
+    assert done.out.splitlines()[-1] == "would send 1 (with --send)"
     assert desk.recipients() == []
     assert not (desk.data_dir / log.REMIND_LOG).exists()
 
@@ -74,7 +74,7 @@ def test_what_is_held_for_less_than_configured_is_nobodys_business(desk: Desk, h
 
 def test_after_is_configured_or_given(desk: Desk) -> None:
     desk.write(ALICE, hours=1)
-    assert desk.remind("--after", "30m").out.splitlines()[-1] == "would send 1: --send does"
+    assert desk.remind("--after", "30m").out.splitlines()[-1] == "would send 1 (with --send)"
     desk.configure('[remind]\nafter = "30m"')
     assert "held for more than 30m on a card" in desk.remind().out.replace("\n", " ")
 
@@ -339,7 +339,7 @@ def test_what_is_no_person_is_summed_up_for_the_administrator(desk: Desk) -> Non
     assert done.status == 0
     assert desk.recipients() == [ADMINISTRATOR]
     (mail,) = desk.mails()
-    assert "Nobody was told of these, as they are no people." in mail
+    assert "No person is known to be behind these, so nobody was told." in mail
     summed_up = dict(re.findall(r"^  (\S+): 1 process, 20.0 GiB, GPU (\d)$", mail, re.MULTILINE))
     assert summed_up == {who: str(place) for place, who in enumerate(NO_PEOPLE)}
     desk.later(24)
@@ -381,6 +381,23 @@ def test_where_people_begin_is_the_systems_to_say_and_root_is_none(
 def test_an_account_that_systemd_made_for_a_service_is_no_person(desk: Desk) -> None:
     desk.uids |= {"first": 61184, "last": 65519, "before": 61183, "after": 65536}
     assert persons.find_persons(desk.uids, {}).names == {"alice", "bob", "carol", "before", "after"}
+
+
+# Further sentences to a person.
+
+
+def test_who_is_over_a_limit_is_told_so_in_the_reminder_and_nobody_else_is(desk: Desk) -> None:
+    limits = "[limits.everyone]\nidle_held_hours = 2\n[limits.people.bob]\nidle_held_hours = 50\n"
+    desk.configure(f"{limits}[price]\nper_gpu_hour = 2\ncurrency = 'EUR'")
+    desk.write(ALICE, held(job("bob", 200), index=1))
+    desk.remind("--send")
+    told = {mail.split("\n", 1)[0]: " ".join(mail.split()) for mail in desk.mails()}
+    alice, bob = told["To: alice@lab.example"], told["To: bob@lab.example"]
+    over = "You are over the limit of 2 idle-held GPU-hours a week: at least 3.0 in the 7 days up to 12:00,"
+    assert over in alice
+    assert "limit" not in bob
+    for text in (alice, bob):
+        assert "for 3.0 GPU-hours in all. At 2 EUR a GPU-hour, that is 6.00 EUR." in text
 
 
 # 6. Exempt and meant are left out; working days, hours and holidays.
