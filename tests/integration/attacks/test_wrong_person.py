@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gua_report.mailing import sendmail
+from gua_report.mailing import sending, sendmail
 from gua_report.telling import log, post
 from gua_report.telling.log import REMIND_LOG
 from gua_sample.containers import FILE_NAME, VERSION
@@ -188,7 +188,7 @@ def test_whenever_it_is_killed_nobody_gets_two_mails_that_day(
             return instead
 
         patch.setattr(log.Log, "begin", die_before(log.Log.begin))
-        patch.setattr(post, "send", die_before(post.send))
+        patch.setattr(post, "send", die_before(sending.send))
         patch.setattr(log.Log, "end", die_before(log.Log.end))
         done = run("remind", "--send", "--data-dir", desk.data_dir, "--config", desk.folder / "gua.toml")
     assert done.returncode == -signal.SIGKILL
@@ -209,7 +209,7 @@ def test_a_disk_that_is_full_once_the_mail_is_sent_makes_no_second_one(
             if next(fsyncs):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        patch.setattr(log.os, "fsync", fsync)
+        patch.setattr(os, "fsync", fsync)
         done = desk.remind("--send")
     assert done.status == 1
     assert "No space left" in done.errors

@@ -11,6 +11,7 @@ from gua_report.commands import hook
 from gua_report.telling import log, watch
 from gua_report.telling.log import HOOK_LOG, open_log
 from gua_report.telling.program import run_program
+from gua_sample import rights
 from gua_sample.errors import StoreError
 from tests.integration.attacks.attempts import meanwhile
 from tests.lab import held
@@ -112,7 +113,7 @@ def test_a_folder_that_is_exchanged_once_it_was_looked_at_gets_no_file_of_somebo
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, etc = home / "data", home.parent / "etc"
-    look = log.owner_to_become
+    look = rights.owner_to_become
 
     def look_and_lose(data_dir: str) -> tuple[int, int] | None:
         found = look(data_dir)

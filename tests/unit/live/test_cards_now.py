@@ -297,13 +297,13 @@ def test_of_what_is_not_hidden_the_sampler_adds_names_alone(tmp_path: Path) -> N
     recent = recent._replace(processes={1: recent.processes[1]._replace(login_uid=1001)})
     process = seen.processes[1]._replace(user=None, login_user=None, cgroup=None)
 
-    def fill(**facts: object) -> Process:
-        now = seen._replace(processes={1: process._replace(**facts)})
+    def fill(login_uid: int | None = None) -> Process:
+        now = seen._replace(processes={1: process._replace(login_uid=login_uid)})
         return fill_in(now, recent, MINUTE_MS).processes[1]
 
     assert fill() == process._replace(user="alice")
-    assert fill(login_uid=1002) == process._replace(user="alice", login_uid=1002)
-    assert fill(login_uid=1001) == process._replace(user="alice", login_uid=1001, login_user="bob")
+    assert fill(1002) == process._replace(user="alice", login_uid=1002)
+    assert fill(1001) == process._replace(user="alice", login_uid=1001, login_user="bob")
 
 
 def test_what_is_hidden_now_is_as_the_sampler_saw_it(tmp_path: Path) -> None:
