@@ -9,13 +9,14 @@ import re
 import smtplib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from gua_report.commands import remind
 from gua_report.config import Remind
 from gua_report.telling import log, persons, watch
-from gua_report.telling.reminders import MOST_REMINDERS
+from gua_report.telling.reminders import MOST_REMINDERS, Before
 from gua_report.telling.working_time import why_not_now
 from gua_sample.partition_names import DAY_MS
 from tests.json_keys import key_paths
@@ -549,12 +550,17 @@ def test_the_log_as_json_has_what_was_done(desk: Desk) -> None:
 
 
 def test_days_are_those_of_the_machines_clock() -> None:
-    from gua_report.telling.reminders import Before
-
     act = log.Act("a", TUESDAY_NOON_MS, "alice", None, (), outcome=log.DONE)
     midnight_ms = TUESDAY_NOON_MS + 12 * HOUR_MS
     assert Before([act], midnight_ms - 1, timezone.utc).is_today("alice", "x")
     assert not Before([act], midnight_ms, timezone.utc).is_today("alice", "x")
+
+
+def test_the_day_on_which_clocks_are_set_back_is_one_day_of_25_hours() -> None:
+    berlin, first_ms = ZoneInfo("Europe/Berlin"), 1792879200000  # 2026-10-25 00:00 there
+    act = log.Act("a", first_ms, "alice", None, (), outcome=log.DONE)
+    assert Before([act], first_ms + 25 * HOUR_MS - 1, berlin).is_today("alice", "x")
+    assert not Before([act], first_ms + 25 * HOUR_MS, berlin).is_today("alice", "x")
 
 
 @pytest.mark.parametrize(
