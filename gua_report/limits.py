@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gua_report.config import Limit, Limits
 from gua_report.console.spelling import MONTHS
-from gua_report.people.identities import apply_mapping, is_person
+from gua_report.people.identities import ROOT, apply_mapping, is_person
 from gua_report.window import LEAST_COVERAGE
 from gua_sample.partition_names import DAY_MS
 
@@ -62,12 +62,13 @@ def week_before(end_ms: int) -> tuple[int, int]:
 
 
 def limit_of(who: str, limits: Limits, people: Mapping[str, str]) -> Limit:
-    """The limit of a person: their own, and as far as that has none, everyone's. The latter is for people alone.
+    """The limit of a person: their own, and as far as that has none, everyone's. The latter is for people alone, and
+    root is none. Other accounts of the system can't be told by a name in a report, which may be of another machine.
 
     `people` is the mapping of the configuration, from identity to person.
     """
     own = [limit for name, limit in limits.people.items() if apply_mapping(name, people) == who]
-    if is_person(who):
+    if is_person(who) and who != ROOT:
         own.append(limits.everyone)
     told = ([hours for hours in one if hours is not None] for one in zip(*own, strict=True))
     return Limit(*(hours[0] if hours else None for hours in told))

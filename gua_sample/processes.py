@@ -143,7 +143,8 @@ def printable(name: bytes | str) -> str:
 
 def _owner(folder: str) -> int | None:
     # Not the folder's owner first: for a process that is not dumpable, that is root.
-    for line in (read_file(f"{folder}/status") or b"").splitlines():
+    # Not splitlines: a process is called what it likes, and of line ends the kernel escapes line feeds alone.
+    for line in (read_file(f"{folder}/status") or b"").split(b"\n"):
         if line.startswith(b"Uid:"):
             return _number(line.split()[1])
     try:

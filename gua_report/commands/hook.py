@@ -104,8 +104,8 @@ def find_program(config: Config) -> str:
 
 def find_due(watch: Watch, sight: Sight, acts: list[Act]) -> list[Held]:
     """What the program was not run for yet, whatever became of it then."""
-    new = [one for one in sight.held if not any(act.is_about(one.episode, one.since_ms) for act in acts)]
-    return [one for one in new[:MOST_RUNS] if watch.is_still_so(one)]
+    new = [one for one in sight.held if not any(act.is_about(one.episode, one.earliest_ms) for act in acts)]
+    return [one for one in new if watch.is_still_so(one)][:MOST_RUNS]
 
 
 def run_all(program: str, hook: Hook, watch: Watch, acts: list[Act], log: Log) -> list[Ran]:
@@ -171,4 +171,5 @@ def spell(one: Ran, sight: Sight) -> str:
     held = one.held
     since = spell_since(held.since_ms, sight.now_ms)
     sentence = spell_held(held.gpu, held.memory_mib, since, held.episode.pid, held.command, held.who)
-    return sentence if one.outcome is None else f"{sentence} {one.outcome}: {one.said}"
+    said = f"{one.outcome}: {one.said}" if one.said else one.outcome
+    return sentence if one.outcome is None else f"{sentence} {said}"

@@ -16,7 +16,7 @@ from gua_report.live.observer import DRIVER_TIMEOUT
 from gua_report.mailing.message import build_message, show_message
 from gua_report.telling.checks import find_problems
 from gua_report.telling.letters import Occasion
-from gua_report.telling.log import DONE, REMIND_LOG, open_log, read_log
+from gua_report.telling.log import DONE, REMIND_LOG, UNSURE, open_log, read_log
 from gua_report.telling.persons import find_persons
 from gua_report.telling.post import Mailed, Post, preload
 from gua_report.telling.reminders import MOST_REMINDERS, Plan, make_plan
@@ -43,7 +43,7 @@ examples:
   sudo gua remind --log            who was told when
   sudo gua remind --json | jq '.reminders[].who'
 
-Nobody gets more than one mail a day, nor one about the same within 7 days. What
+Nobody gets two mails a day, or two about the same within 7 days. What
 is meant (gua note, [exempt]) is left out, and so are containers, services and
 jobs. Nobody is told if it is in doubt: old ticks, gaps, a log that can't be
 written, or more than {MOST_REMINDERS} people at once. contrib/remind has a timer.
@@ -107,7 +107,8 @@ def run(options: argparse.Namespace) -> int:
         console.complain(PROG, f"error: nobody is told: {'; '.join(done.doubts)}")
     failed = [one for one in done.mailed if one.outcome not in (None, DONE)]
     for one in failed:
-        console.complain(PROG, f"error: not sent to {one.to}: {one.why}")
+        what = "not known whether it was sent" if one.outcome == UNSURE else "not sent"
+        console.complain(PROG, f"error: {what} to {one.to}: {one.why}")
     if done.plan.too_many and done.plan.summary_to is None:
         console.complain(PROG, f"error: {NOBODY_LEFT}")
     return 1 if done.doubts or failed or done.plan.too_many else 0
@@ -127,7 +128,8 @@ def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
         told = read_log(data_dir, REMIND_LOG, watch.observer.now_ms())
         sight = watch.look()
         is_trial = options.to is not None
-        persons = find_persons({one.who for one in sight.held}, watch.observer.mapped)
+        names = {name for one in sight.held for name in (one.who, one.unmapped)}
+        persons = find_persons(names, watch.observer.mapped)
         plan = make_plan(sight.held, persons, [] if is_trial else told.acts, config.mail, sight.now_ms, zone)
         doubts = [*sight.doubts, *told.problems]
         pause = None if is_trial else why_not_now(config.remind, sight.now_ms, zone)
@@ -161,7 +163,7 @@ def printable_lines(text: str) -> str:
 def summarize(done: Run, sends: bool) -> str:
     """How many were sent, held back, and why."""
     outcomes = [one.outcome for one in done.mailed]
-    parts = [f"sent {outcomes.count(DONE)}" if sends else f"would send {len(outcomes)}: --send does"]
+    parts = [f"sent {outcomes.count(DONE)}" if sends else f"would send {len(outcomes)} (with --send)"]
     parts += [f"failed {len(outcomes) - outcomes.count(DONE)}"] if sends and set(outcomes) - {DONE} else []
     parts += [f"held back {len(done.plan.held_back)} ({spell_held_back(done.plan)})"] if done.plan.held_back else []
     if done.doubts or done.pause:
@@ -208,5 +210,5 @@ def to_json(done: Run, config: Config, sends: bool) -> str:
 
 def describe(held: Held) -> dict[str, Any]:
     values = {**held._asdict(), **held.episode._asdict()}
-    del values["episode"]
+    del values["episode"], values["unmapped"]
     return values

@@ -82,6 +82,11 @@ def fill_in(tick: Tick, recent: Recent | None, longest_ms: float) -> Tick:
 def _fill_in(process: Process, known: Process | None) -> Process:
     if known is None or _differ(process.start_time_ms, known.start_time_ms) or _differ(process.uid, known.uid):
         return process
+    if process.start_time_ms is not None:
+        # Not hidden: what it lacks, such as a login, it has not got, and who writes the history must not add it.
+        is_same_login = process.login_uid is not None and process.login_uid == known.login_uid
+        login_user = known.login_user if is_same_login else None
+        return process._replace(user=process.user or known.user, login_user=process.login_user or login_user)
     theirs = known._asdict()
     return process._replace(**{name: theirs[name] for name, mine in process._asdict().items() if mine is None})
 

@@ -69,7 +69,7 @@ def _call(command: list[str], content: bytes, deadline: float) -> str | None:
         said = errors.read(LONGEST_REASON * 4).decode("utf-8", "backslashreplace")
     reason = printable(" ".join(said.split()))[:LONGEST_REASON] or "it did not say why"
     failure = f"{command[0]} failed with status {status}: {reason}"
-    if status < 0:  # it was killed, before or after it had taken the mail
+    if status < 0 or status == os.EX_TEMPFAIL:  # killed, before or after it took the mail; or it is tried again later
         return Unsure(failure)
     return failure if status else None
 

@@ -55,7 +55,7 @@ def send_by_smtp(message: EmailMessage, recipients: Sequence[str], mail: Mail, d
                 address: (f"{server} {answers.get(address, 'closed the connection')}", True) for address in recipients
             }
         except (smtplib.SMTPException, OSError, ValueError) as error:  # ValueError: a challenge that is no base64
-            is_certain = not is_begun or isinstance(error, smtplib.SMTPResponseException)
+            is_certain = not is_begun or is_refusal(error)
             return dict.fromkeys(recipients, (f"{server} {explain(error)}", is_certain))
 
     found: dict[str, tuple[str, bool]]
@@ -94,6 +94,11 @@ def connect(server: Server, ca_file: str | None, seconds: float) -> Iterator[smt
         client.close()
 
 
+def is_refusal(error: Exception) -> bool:
+    """Whether a server has said no. One that has taken the mail may say so by any other number, or by nonsense."""
+    return isinstance(error, smtplib.SMTPResponseException) and 400 <= error.smtp_code < 600
+
+
 def explain(error: Exception) -> str:
     """Why nobody got the mail, to be read after the name of the server."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -105,7 +110,8 @@ def explain(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPSenderRefused):
         return f"refused the sender {error.sender} ({_quote(error.smtp_code, error.smtp_error)})"
     if isinstance(error, smtplib.SMTPResponseException):
-        return f"refused it ({_quote(error.smtp_code, error.smtp_error)})"
+        what = "refused it" if is_refusal(error) else "gave an odd answer"
+        return f"{what} ({_quote(error.smtp_code, error.smtp_error)})"
     if isinstance(error, smtplib.SMTPException | ValueError):
         return f"can't be used ({error})"
     if isinstance(error, socket.gaierror):

@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
+from gua_report.people.accounts import is_of_person
 from gua_sample.containers import LABEL, MOUNT, SOCKET
 from gua_sample.processes import printable
 
-FIRST_PERSON = 1000  # smaller uids are root's and those of services
-NOBODY = 65534
 DEEPEST_HOME = 6  # folders on the way to a home directory
 
 
@@ -56,8 +55,7 @@ def _person(name: str) -> pwd.struct_passwd | None:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):  # ValueError: an impossible name
         return None
-    is_person = found.pw_uid >= FIRST_PERSON and found.pw_uid != NOBODY
-    return found if is_person and found.pw_name.isprintable() else None
+    return found if is_of_person(found.pw_uid) and found.pw_name.isprintable() else None
 
 
 def _name_of(uid: int) -> str | None:

@@ -9,6 +9,7 @@ from gua_sample.identity import UNKNOWN as UNKNOWN
 from gua_sample.identity import resolve as resolve
 
 NOBODY = (UNATTRIBUTED, UNKNOWN)  # names of none
+ROOT = "root"
 UID = "uid:"  # what the identity of a user without a name begins with
 
 

@@ -104,14 +104,24 @@ def _count_hours(who: str, occasion: Occasion) -> str | None:
 
 def _spell_hours(who: str, occasion: Occasion) -> str:
     hours = _count_hours(who, occasion)
-    return f"In the last 7 days you held cards without work for {hours} GPU-hours in all." if hours else ""
+    if hours is None:
+        return ""
+    return f"In the last 7 days you held cards without work for {hours} GPU-hours in all.{_spell_cost(who, occasion)}"
+
+
+def _spell_cost(who: str, occasion: Occasion) -> str:
+    """What these hours cost, as a sentence; nothing unless the administrator has set a price."""
+    price, currency = occasion.config.price_per_gpu_hour, occasion.config.currency
+    if price is None or occasion.idle_held_hours is None:
+        return ""
+    return f" At {price:.10g} {currency} a GPU-hour, that is {occasion.idle_held_hours[who] * price:,.2f} {currency}."
 
 
 def _spell_rule(occasion: Occasion) -> str:
     percent = occasion.config.policy.utilization_percent
     return (
         f"The rule: a mail is sent when memory is held for more than {occasion.after} on a card at less than"
-        f" {percent:g} % utilization, at most one a day, and about the same once a week."
+        f" {percent:g} % utilization; at most one a day, and at most one a week about the same."
     )
 
 
@@ -130,10 +140,14 @@ def write_summary(others: Sequence[Held], too_many: Sequence[str], to: str, occa
         whose = dict.fromkeys(one.who for one in others)
         lines = [_sum_up(who, [one for one in others if one.who == who]) for who in list(whose)[:MOST_TOLD]]
         more = [f"  and {len(whose) - MOST_TOLD:,} more"] if len(whose) > MOST_TOLD else []
-        first = "Nobody was told of these, as they are no people. They hold memory without work for more than"
+        first = "No person is known to be behind these, so nobody was told. They hold memory without work for more than"
         parts.append("\n".join([_wrap(f"{first} {occasion.after}:"), "", *lines, *more]))
         parts.append(_wrap("Name a person in [people] of gua.toml, or what is meant to be there in [exempt]."))
-    what = f"{len(too_many):,} people hold cards without work" if too_many else "memory held without work by no person"
+    what = (
+        f"{len(too_many):,} people hold cards without work"
+        if too_many
+        else "memory held without work, and nobody to tell"
+    )
     return Letter([to], f"{host}: {what}", "\n\n".join(parts) + "\n" + _sign())
 
 

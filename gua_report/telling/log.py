@@ -21,10 +21,9 @@ from gua_sample.notes import LATEST_MS
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import DAY_MS
 from gua_sample.processes import printable
-from gua_sample.rights import owner_to_become
+from gua_sample.rights import others_on_the_way, owner_to_become, refuse_as_root
 from gua_sample.safe_file import check_regular, read_regular
 from gua_sample.store import lock_within
-from gua_sample.whole_file import sync_folder
 
 REMIND_LOG, HOOK_LOG = "remind.log", "hook.log"
 MOST_BYTES = 64 << 20
@@ -47,9 +46,9 @@ class Act(NamedTuple):
     outcome: str = BEGUN  # that is all that is known of what has no other one
     text: str | None = None  # why it failed, or what the hook said
 
-    def is_about(self, episode: Episode, since_ms: int) -> bool:
-        """Whether it was about this episode: one that had begun by then, of the same process on the same card."""
-        return episode in self.episodes and since_ms <= self.ts_ms
+    def is_about(self, episode: Episode, earliest_ms: int) -> bool:
+        """Whether it was about this episode: one that may have begun by then, of the same process on the same card."""
+        return episode in self.episodes and earliest_ms <= self.ts_ms
 
 
 class Read(NamedTuple):
@@ -187,16 +186,18 @@ def open_log(data_dir: str, name: str) -> Iterator[Log]:
 
 def _open(path: str, owner: tuple[int, int] | None) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    name = os.path.basename(path)
     try:
         with suppress(FileNotFoundError):
             check_regular(path, MOST_BYTES)
-        try:
-            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, MODE)
-            if owner is not None:
-                os.fchown(descriptor, *owner)
-            sync_folder(os.path.dirname(path))
-        except FileExistsError:
-            descriptor = os.open(path, flags)
+        with _open_folder(os.path.dirname(path), owner) as folder:
+            try:
+                descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, MODE, dir_fd=folder)
+                if owner is not None:
+                    os.fchown(descriptor, *owner)
+                os.fsync(folder)  # so that the new name survives a power cut
+            except FileExistsError:
+                descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         raise StoreError(
             f"{path} can't be written ({error.strerror}), and nothing is done without it: run this as the folder's"
@@ -208,6 +209,18 @@ def _open(path: str, owner: tuple[int, int] | None) -> int:
         os.close(descriptor)
         raise StoreError(f"{path} is no file of uid {expected}'s own: move it away once you have looked at it")
     return descriptor
+
+
+@contextmanager
+def _open_folder(path: str, owner: tuple[int, int] | None) -> Iterator[int]:
+    """The folder, opened once. As root, it must be the owner's, who may have put a link to a folder of root's there."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if owner is not None and os.fstat(folder).st_uid != owner[0]:
+            refuse_as_root(others_on_the_way(path, 0))
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def _cut_unfinished(descriptor: int) -> None:

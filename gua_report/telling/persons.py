@@ -6,25 +6,31 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gua_report.people.accounts import FIRST_UID, is_of_person
 from gua_report.people.identities import NOBODY, UID, is_person
 from gua_report.telling.watch import Held
 from gua_sample.processes import read_file, user_ids
 
 LOGIN_DEFS = "/etc/login.defs"
-FIRST_UID = 1000  # of people, where the system does not say
-NOBODYS_UIDS = (65534, 65535)
 
 
 class Persons(NamedTuple):
-    uids: dict[str, int | None]  # of people; None: of whom the administrator says who they are
+    names: set[str]  # of people
+    uids: dict[str, int | None]  # of all names that were asked for; None: there is no such account
     unanswered: set[str]  # of whom the directory of users does not tell
+    mapped: frozenset[str] = frozenset()  # identities for which the administrator names a person
 
     def has(self, held: Held) -> bool:
         """Whether it is a person who holds that: by the name, and by the uid that the kernel tells of the process.
 
-        Names alone may come from files of the sampler's user.
+        Names alone may come from files of the sampler's user. So the administrator's word counts for the very identity
+        that [people] names, and not for all that the folder calls by that person's name.
         """
-        return held.who in self.uids and self.uids[held.who] in (None, held.person_uid)
+        is_mapped = held.unmapped in self.mapped
+        name = held.unmapped if is_mapped else held.who
+        uid = self.uids.get(name)
+        is_theirs = is_mapped if uid is None else uid == held.person_uid
+        return held.who in self.names and is_theirs and name not in self.unanswered
 
 
 def find_persons(identities: Iterable[str], mapped: Mapping[str, str], login_defs: str = LOGIN_DEFS) -> Persons:
@@ -35,12 +41,8 @@ def find_persons(identities: Iterable[str], mapped: Mapping[str, str], login_def
     names = {who for who in set(identities) if is_person(who) and not who.startswith(UID) and who not in NOBODY}
     told = user_ids(names) if names else {}
     named, first_uid = set(mapped.values()), _first_uid(login_defs)
-    people = {
-        who: None if who in named else uid
-        for who, uid in told.items()
-        if (who in named if uid is None else uid >= first_uid and uid not in NOBODYS_UIDS)
-    }
-    return Persons(people, names - told.keys())
+    people = {who for who, uid in told.items() if (who in named if uid is None else is_of_person(uid, first_uid))}
+    return Persons(people, told, names - told.keys(), frozenset(mapped))
 
 
 def _first_uid(path: str) -> int:

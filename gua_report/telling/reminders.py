@@ -95,7 +95,7 @@ class Before:
             act.who == who
             and act.outcome == DONE
             and self._now_ms - act.ts_ms < REMEMBER_MS
-            and act.is_about(held.episode, held.since_ms)
+            and act.is_about(held.episode, held.earliest_ms)
             for act in self._acts
         )
 

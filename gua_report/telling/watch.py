@@ -10,7 +10,7 @@ from gua_report.console.spelling import duration
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene
 from gua_report.live.meant_now import mark_meant
 from gua_report.live.observer import Observer
-from gua_sample.identity import find_person
+from gua_sample.identity import find_person, resolve
 from gua_sample.policy import IDLE_HELD, UNKNOWN
 from gua_sample.processes import CLOCK_TICKS_PER_SECOND
 from gua_sample.records import Boot
@@ -42,6 +42,13 @@ class Held(NamedTuple):
     uid: int | None
     person_uid: int | None  # of the person whose process it is, as the kernel tells; None: a container's, or not known
     start_clock_ticks: int  # as /proc/PID/stat has it, since the boot
+    unmapped: str  # the identity before [people] and the owners of containers were looked at
+    since_is_exact: bool  # whether the beginning was seen; else it may have lasted longer
+
+    @property
+    def earliest_ms(self) -> int:
+        """When it may have begun at the earliest: at any time, if the beginning was not seen."""
+        return self.since_ms if self.since_is_exact else 0
 
 
 class Sight(NamedTuple):
@@ -122,6 +129,8 @@ def _describe(scene: Scene, seen: CardSeen, one: ProcessNow) -> Held:
         process.uid,
         find_person(process.uid, process.login_uid, process.cgroup),
         clock_ticks(one.start_time_ms, boot),
+        resolve(process.uid, process.login_uid, process.user, process.login_user, process.cgroup),
+        one.since.is_exact,
     )
 
 

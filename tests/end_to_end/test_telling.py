@@ -91,7 +91,7 @@ def test_the_timer_tells_somebody_once_and_the_administrator_of_the_rest(guest: 
     assert "root" not in text.replace("root@localhost", "")  # nobody else is named
     assert max(map(len, text.splitlines())) <= 72
     root = guest.wait_until(lambda: read_mailbox(guest, "root"), 60, "a mail to root")
-    assert [one["Subject"] for one in root] == [f"{host}: memory held without work by no person"]
+    assert [one["Subject"] for one in root] == [f"{host}: memory held without work, and nobody to tell"]
     assert guest.run("stat", "--format=%U %a", "/var/lib/gua/remind.log").stdout == "gua 600\n"
     assert "somebody <somebody@localhost>" in guest.run("gua", "remind", "--log").stdout
     assert "remind" not in laboratory.findings(guest)

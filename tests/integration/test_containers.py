@@ -15,7 +15,7 @@ import pytest
 
 from gua_report.config import Containers
 from gua_report.machine import container_names, container_runtimes, container_socket
-from gua_report.people import container_owner
+from gua_report.people.accounts import FIRST_UID
 from gua_report.people.containers import write_containers
 from gua_sample.container_note import MOST_WANTED
 from gua_sample.containers import ASK_AGAIN_MS, LABEL, MOUNT, SOCKET, Container, Known, key_of
@@ -304,7 +304,7 @@ def test_the_pages_tell_the_limits() -> None:
     assert "TriggerLimitIntervalSec=10min\nTriggerLimitBurst=20\n" in unit
     assert "fails 20 times in ten minutes" in page
     people = (ROOT / "docs" / "people.md").read_text()
-    assert f"uid {container_owner.FIRST_PERSON} and up" in people
+    assert f"uid {FIRST_UID} and up" in people
     assert "gua.owner=$USER" in people
     assert Containers().owner_label == "gua.owner"
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import subprocess
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,9 +19,11 @@ import pytest
 
 from gua_report.telling.program import run_program
 from tests.repository import ROOT
+from tests.users import SOMEBODY, needs_root
 
 EXAMPLES = ROOT / "contrib" / "hooks"
 KERNEL = "0a1b2c3d-0000-4000-8000-0123456789ab"
+ADA = os.getuid() or 1001  # without root, the servers of these tests are ours
 TOKEN = "a-token"  # noqa: S105 - of no server
 
 
@@ -33,7 +39,7 @@ def kernel(tmp_path: Path) -> Iterator[int]:
 def facts_of(process: int, **changes: Any) -> dict[str, Any]:
     ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    facts = {"boot_id": boot_id, "pid": process, "start_clock_ticks": ticks, "identity": "ada", "uid": 1001}
+    facts = {"boot_id": boot_id, "pid": process, "start_clock_ticks": ticks, "identity": "ada", "uid": ADA}
     return {**facts, "slurm_job": "4711", **changes}
 
 
@@ -128,10 +134,10 @@ def jupyter() -> Iterator[tuple[Server, str]]:
 
 @contextmanager
 def shutdown(folder: Path) -> Iterator[tuple[Path, Server]]:
-    """The example, with a server of user 1001's."""
+    """The example, with a server of ada's."""
     with jupyter() as (server, url):
         (folder / "token").write_text(f"{TOKEN}\n")
-        servers = {"1001": {"url": url, "token_file": str(folder / "token")}}
+        servers = {str(ADA): {"url": url, "token_file": str(folder / "token")}}
         (folder / "servers.json").write_text(json.dumps(servers))
         yield example("jupyter-shutdown", folder, SERVERS=str(folder / "servers.json")), server
 
@@ -142,7 +148,7 @@ def test_a_kernel_is_shut_down(tmp_path: Path, kernel: int) -> None:
         assert server.asked == [f"GET /api/kernels/{KERNEL}", f"DELETE /api/kernels/{KERNEL}"]
 
 
-@pytest.mark.parametrize("changed", [*CHANGED, {"uid": 1002}, {"identity": "docker:3f2a9c81d0b7"}])
+@pytest.mark.parametrize("changed", [*CHANGED, {"uid": ADA + 1}, {"identity": "docker:3f2a9c81d0b7"}])
 def test_no_kernel_is_shut_down_for_another_process_or_user(
     tmp_path: Path, kernel: int, changed: dict[str, Any]
 ) -> None:
@@ -157,3 +163,54 @@ def test_a_kernel_at_work_is_left_alone(tmp_path: Path, kernel: int) -> None:
         server.state = "busy"
         assert run(path, facts_of(kernel)) == (0, "left alone: the kernel is at work")
         assert len(server.asked) == 1
+
+
+def be_somebody(url: str) -> None:
+    """Take the port, as another user, and keep what is heard there."""
+    port = int(url.rpartition(":")[2])
+    os.setresgid(SOMEBODY, SOMEBODY, SOMEBODY)
+    os.setresuid(SOMEBODY, SOMEBODY, SOMEBODY)
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        os.write(1, b"ready\n")
+        connection, _ = listener.accept()
+        os.write(1, connection.recv(4096))
+
+
+@needs_root
+def test_the_token_is_not_sent_to_another_user_who_took_the_port(tmp_path: Path, kernel: int) -> None:
+    """A server ends, its kernels go on, and whoever takes its port next would be told the token."""
+    with shutdown(tmp_path) as (path, _):
+        url = json.loads((tmp_path / "servers.json").read_text())[str(ADA)]["url"]
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the test runner has threads
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(write, 1)
+            be_somebody(url)
+        finally:
+            os._exit(0)
+    try:
+        assert os.read(read, 100) == b"ready\n"
+        status, said = run(path, facts_of(kernel))
+        assert (status, said[:10]) == (1, "left alone")
+        os.set_blocking(read, False)
+        with pytest.raises(BlockingIOError):
+            os.read(read, 100)
+        assert run(path, facts_of(kernel, uid=SOMEBODY))[1] == "left alone: there is no Jupyter server of this user"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)
+
+
+@pytest.mark.parametrize("url", ["http://lab.example:{}", "http://127.0.0.1.lab.example:{}", "http://127.0.0.1:1"])
+def test_a_server_elsewhere_or_none_is_sent_no_token(tmp_path: Path, kernel: int, url: str) -> None:
+    with shutdown(tmp_path) as (path, server):
+        servers = json.loads((tmp_path / "servers.json").read_text())
+        servers[str(ADA)]["url"] = url.format(servers[str(ADA)]["url"].rpartition(":")[2])
+        (tmp_path / "servers.json").write_text(json.dumps(servers))
+        assert run(path, facts_of(kernel))[0] == 1
+        assert server.asked == []

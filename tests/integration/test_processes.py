@@ -62,6 +62,13 @@ def test_hostile_command_names_are_stored_as_printable_text(machine: Machine, na
     assert row["start_time_ms"] is not None
 
 
+@pytest.mark.parametrize("name", [b"\rUid:\t54321", b"\nUid:\t54321", b"\x0bUid:\t54321", b")\rUid:\t54321"])
+def test_no_name_of_a_process_makes_it_another_users(name: bytes) -> None:
+    """The kernel escapes line feeds in /proc/PID/status, and no other ends of lines."""
+    with process_named(name) as pid:
+        assert describe(pid, read_boot()).uid == os.getuid()
+
+
 def test_a_process_that_has_ended_is_recorded_as_far_as_known(machine: Machine) -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()

@@ -120,3 +120,11 @@ def test_a_lower_bound_is_said_to_be_one_and_why() -> None:
 
 def test_midnight_is_that_of_utc() -> None:
     assert spell_midnight(WEEK) == "16 Nov 00:00 UTC"
+
+
+def test_root_is_not_everyone_and_has_a_limit_only_by_name() -> None:
+    limits = Limits(everyone=Limit(20, 300), people={}, groups={})
+    assert limit_of("ada", limits, {}) == Limit(20, 300)
+    assert limit_of("root", limits, {}) == Limit()
+    assert limit_of("root", limits._replace(people={"root": Limit(5)}), {}) == Limit(5)
+    assert limit_of("ada", limits, {"root": "ada"}) == Limit(20, 300)

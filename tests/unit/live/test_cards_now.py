@@ -288,6 +288,24 @@ def test_a_simulated_laboratory_idles_since_when_the_report_says(tmp_path: Path)
     assert seen > 10
 
 
+def test_of_what_is_not_hidden_the_sampler_adds_names_alone(tmp_path: Path) -> None:
+    """Whoever can write the history could say of any process that it is somebody's."""
+    claimed = Job(1, "alice", uid=1000, login_user="bob", cgroup="/system.slice/cron.service")
+    write(tmp_path, [seen := at(0, held(claimed))])
+    recent = read_recent(list_history(samples_dir(str(tmp_path))).partitions, seen.ts_ms)
+    assert recent
+    recent = recent._replace(processes={1: recent.processes[1]._replace(login_uid=1001)})
+    process = seen.processes[1]._replace(user=None, login_user=None, cgroup=None)
+
+    def fill(login_uid: int | None = None) -> Process:
+        now = seen._replace(processes={1: process._replace(login_uid=login_uid)})
+        return fill_in(now, recent, MINUTE_MS).processes[1]
+
+    assert fill() == process._replace(user="alice")
+    assert fill(1002) == process._replace(user="alice", login_uid=1002)
+    assert fill(1001) == process._replace(user="alice", login_uid=1001, login_user="bob")
+
+
 def test_what_is_hidden_now_is_as_the_sampler_saw_it(tmp_path: Path) -> None:
     seen = at(0, held(Job(1, "alice", uid=1000), Job(2, "bob", uid=1001), Job(3, "eve", start_time_ms=1)))
     write(tmp_path, [seen])

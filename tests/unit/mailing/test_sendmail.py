@@ -139,7 +139,13 @@ def test_it_is_found_where_it_usually_is(monkeypatch: pytest.MonkeyPatch, instal
 
 
 @pytest.mark.parametrize(
-    ("script", "seconds", "is_unsure"), [("exit 67", 20, False), ("kill -9 $$", 20, True), ("sleep 20", 0.2, True)]
+    ("script", "seconds", "is_unsure"),
+    [
+        ("exit 67", 20, False),
+        ("kill -9 $$", 20, True),
+        ("sleep 20", 0.2, True),
+        ("exit 75", 20, True),  # by which some say that it is queued
+    ],
 )
 def test_what_may_have_been_sent_is_told_from_what_was_refused(
     install: Install, script: str, seconds: float, is_unsure: bool

@@ -13,6 +13,7 @@ import pytest
 from gua_report.config import Mail
 from gua_report.mailing.login import Login
 from gua_report.mailing.message import Letter, build_message
+from gua_report.mailing.outcome import Unsure
 from gua_report.mailing.sending import send
 from tests.mail_server import ELSEWHERE, PASSWORD, USER, MailServer, mail_server, scripted
 from tests.redis_server import CERTIFICATE, KEY
@@ -171,6 +172,16 @@ def test_a_long_answer_is_cut() -> None:
     with mail_server(answers={"DATA": "553 " + "x" * 5000}) as server:
         (why,) = post(settings(server.url)).values()
     assert len(why) == 300
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_unsure"),
+    [("252 I will try", True), ("taken", True), ("200 taken", True), ("451 try later", False), ("554 spam", False)],
+)
+def test_a_mail_that_no_refusal_followed_may_have_been_taken(answer: str, is_unsure: bool) -> None:
+    with mail_server(answers={"DATA": answer}) as server:
+        (why,) = post(settings(server.url)).values()
+    assert isinstance(why, Unsure) == is_unsure
 
 
 @pytest.mark.parametrize("answer", ["500 I have changed my mind", ""])

@@ -34,7 +34,7 @@ def held_by(who: str = "ada", pid: int = 4711, gpu: str = "1", **more: Any) -> H
     since_ms = NOON_MS - 2 * HOUR_MS - 900_000
     memory_mib, command, slurm_job = facts["memory_mib"], facts["command"], facts["slurm_job"]
     episode = Episode("boot-1", f"GPU-{gpu}", pid, 5)
-    return Held(episode, who, gpu, "A100", since_ms, memory_mib, command, slurm_job, 1001, 1001, 1)
+    return Held(episode, who, gpu, "A100", since_ms, memory_mib, command, slurm_job, 1001, 1001, 1, who, True)
 
 
 def occasion(*templates: str, **more: Any) -> Occasion:
@@ -91,6 +91,18 @@ def test_hours_that_are_not_known_are_left_out_and_no_zero() -> None:
         _, text = write(held_by(), about=occasion(hours=hours))
         assert "GPU-hours" not in text
         assert "\n\n\n" not in text
+
+
+def test_what_it_costs_is_told_if_the_administrator_has_set_a_price() -> None:
+    about = occasion()
+    priced = about._replace(config=about.config._replace(price_per_gpu_hour=2.5, currency="EUR"))
+    said = "At 2.5 EUR a GPU-hour, that is 30.85 EUR."
+    assert said in " ".join(write(held_by(), about=priced)[1].split())
+    assert "EUR" not in write(held_by(), about=priced._replace(idle_held_hours=None))[1]
+    energy = about.config._replace(price_per_kwh=0.3, currency="EUR")
+    for text in (write(held_by())[1], write(held_by(), about=about._replace(config=energy))[1]):
+        assert "a GPU-hour" not in text
+        assert "EUR" not in text
 
 
 def test_there_is_room_for_further_sentences_of_a_person() -> None:

@@ -9,13 +9,14 @@ import re
 import smtplib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from gua_report.commands import remind
 from gua_report.config import Remind
 from gua_report.telling import log, persons, watch
-from gua_report.telling.reminders import MOST_REMINDERS
+from gua_report.telling.reminders import MOST_REMINDERS, Before
 from gua_report.telling.working_time import why_not_now
 from gua_sample.partition_names import DAY_MS
 from tests.json_keys import key_paths
@@ -41,7 +42,7 @@ def test_without_send_it_prints_the_mail_and_sends_and_writes_nothing(desk: Desk
     assert (done.status, done.errors) == (0, "")
     assert "To: alice@lab.example\n" in done.out
     assert "  You hold 20.0 GiB on GPU 0 without work since 09:00 (pid 100, python).\n" in done.out
-    assert done.out.splitlines()[-1] == "would send 1: --send does"
+    assert done.out.splitlines()[-1] == "would send 1 (with --send)"
     assert desk.recipients() == []
     assert not (desk.data_dir / log.REMIND_LOG).exists()
 
@@ -74,7 +75,7 @@ def test_what_is_held_for_less_than_configured_is_nobodys_business(desk: Desk, h
 
 def test_after_is_configured_or_given(desk: Desk) -> None:
     desk.write(ALICE, hours=1)
-    assert desk.remind("--after", "30m").out.splitlines()[-1] == "would send 1: --send does"
+    assert desk.remind("--after", "30m").out.splitlines()[-1] == "would send 1 (with --send)"
     desk.configure('[remind]\nafter = "30m"')
     assert "held for more than 30m on a card" in desk.remind().out.replace("\n", " ")
 
@@ -339,7 +340,7 @@ def test_what_is_no_person_is_summed_up_for_the_administrator(desk: Desk) -> Non
     assert done.status == 0
     assert desk.recipients() == [ADMINISTRATOR]
     (mail,) = desk.mails()
-    assert "Nobody was told of these, as they are no people." in mail
+    assert "No person is known to be behind these, so nobody was told." in mail
     summed_up = dict(re.findall(r"^  (\S+): 1 process, 20.0 GiB, GPU (\d)$", mail, re.MULTILINE))
     assert summed_up == {who: str(place) for place, who in enumerate(NO_PEOPLE)}
     desk.later(24)
@@ -355,7 +356,7 @@ def test_whom_the_administrator_names_needs_no_account_and_accounts_of_the_syste
 
 def test_a_uid_or_a_container_is_no_person_even_if_the_administrator_calls_somebody_so(desk: Desk) -> None:
     names = ("uid:1001", "docker:3f2a9c81d0b7", "(unattributed)", "unknown")
-    assert persons.find_persons(names, {f"x{name}": name for name in names}) == ({}, set())
+    assert persons.find_persons(names, {f"x{name}": name for name in names}).names == set()
 
 
 def test_nobody_is_a_person_while_the_directory_does_not_answer(desk: Desk) -> None:
@@ -375,7 +376,29 @@ def test_where_people_begin_is_the_systems_to_say_and_root_is_none(
     path.write_text(f"# comment\n{line}\nUID_MAX 60000\n")
     desk.uids = {"below": first - 1, "first": first}
     found = persons.find_persons(["below", "first"], {}, str(path))
-    assert found == ({"first": first}, set())
+    assert found.names == {"first"}
+
+
+def test_an_account_that_systemd_made_for_a_service_is_no_person(desk: Desk) -> None:
+    desk.uids |= {"first": 61184, "last": 65519, "before": 61183, "after": 65536}
+    assert persons.find_persons(desk.uids, {}).names == {"alice", "bob", "carol", "before", "after"}
+
+
+# Further sentences to a person.
+
+
+def test_who_is_over_a_limit_is_told_so_in_the_reminder_and_nobody_else_is(desk: Desk) -> None:
+    limits = "[limits.everyone]\nidle_held_hours = 2\n[limits.people.bob]\nidle_held_hours = 50\n"
+    desk.configure(f"{limits}[price]\nper_gpu_hour = 2\ncurrency = 'EUR'")
+    desk.write(ALICE, held(job("bob", 200), index=1))
+    desk.remind("--send")
+    told = {mail.split("\n", 1)[0]: " ".join(mail.split()) for mail in desk.mails()}
+    alice, bob = told["To: alice@lab.example"], told["To: bob@lab.example"]
+    over = "You are over the limit of 2 idle-held GPU-hours a week: at least 3.0 in the 7 days up to 12:00,"
+    assert over in alice
+    assert "limit" not in bob
+    for text in (alice, bob):
+        assert "for 3.0 GPU-hours in all. At 2 EUR a GPU-hour, that is 6.00 EUR." in text
 
 
 # 6. Exempt and meant are left out; working days, hours and holidays.
@@ -527,12 +550,17 @@ def test_the_log_as_json_has_what_was_done(desk: Desk) -> None:
 
 
 def test_days_are_those_of_the_machines_clock() -> None:
-    from gua_report.telling.reminders import Before
-
     act = log.Act("a", TUESDAY_NOON_MS, "alice", None, (), outcome=log.DONE)
     midnight_ms = TUESDAY_NOON_MS + 12 * HOUR_MS
     assert Before([act], midnight_ms - 1, timezone.utc).is_today("alice", "x")
     assert not Before([act], midnight_ms, timezone.utc).is_today("alice", "x")
+
+
+def test_the_day_on_which_clocks_are_set_back_is_one_day_of_25_hours() -> None:
+    berlin, first_ms = ZoneInfo("Europe/Berlin"), 1792879200000  # 2026-10-25 00:00 there
+    act = log.Act("a", first_ms, "alice", None, (), outcome=log.DONE)
+    assert Before([act], first_ms + 25 * HOUR_MS - 1, berlin).is_today("alice", "x")
+    assert not Before([act], first_ms + 25 * HOUR_MS, berlin).is_today("alice", "x")
 
 
 @pytest.mark.parametrize(
