@@ -12,6 +12,7 @@ from gua_report.telling.log import BEGUN, DONE, REMEMBER_MS, UNSURE, Act
 from gua_report.telling.persons import Persons
 from gua_report.telling.watch import Held
 
+MAY_BE_SENT = (BEGUN, DONE, UNSURE)  # rather no mail than a second one
 MOST_REMINDERS = 20  # in a run: more than that is a mistake, or a matter for the administrator
 ADMINISTRATOR = "(administrator)"
 NO_ADDRESS, TOLD_TODAY, TOLD_LATELY = "no address", "told today", "told within 7 days"
@@ -85,15 +86,15 @@ class Before:
         """Whether the person got a mail today, or may have. A clock that was set back does not make it untold."""
         today = self._day(self._now_ms)
         return any(
-            (act.who == who or act.to == to) and act.outcome in (BEGUN, DONE, UNSURE) and self._day(act.ts_ms) >= today
+            (act.who == who or act.to == to) and act.outcome in MAY_BE_SENT and self._day(act.ts_ms) >= today
             for act in self._acts
         )
 
     def was_told(self, who: str, held: Held) -> bool:
-        """Whether the person was told of this episode within the last days."""
+        """Whether the person was told of this episode within the last days, or may have been."""
         return any(
             act.who == who
-            and act.outcome == DONE
+            and act.outcome in MAY_BE_SENT
             and self._now_ms - act.ts_ms < REMEMBER_MS
             and act.is_about(held.episode, held.earliest_ms)
             for act in self._acts

@@ -494,7 +494,7 @@ def test_one_address_that_is_refused_costs_nobody_else_a_mail_and_is_tried_again
     assert told[1].endswith("pid 200")
 
 
-def test_a_mail_of_which_it_is_not_known_whether_it_was_sent_is_not_sent_again_that_day(
+def test_a_mail_of_which_it_is_not_known_whether_it_was_sent_counts_as_sent(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.write(ALICE)
@@ -507,16 +507,18 @@ def test_a_mail_of_which_it_is_not_known_whether_it_was_sent_is_not_sent_again_t
     (desk.outbox / "sendmail").write_text(good)
     assert desk.remind("--send").out == "sent 0, held back 1 (told today: alice)\n"
     desk.later(24)
-    assert desk.remind("--send").out == "sent 1\n"
+    assert desk.remind("--send").out == "sent 0, held back 1 (told within 7 days: alice)\n"
 
 
-def test_a_run_that_was_killed_while_it_sent_counts_as_sent_that_day(desk: Desk) -> None:
+def test_a_run_that_was_killed_while_it_sent_counts_as_sent(desk: Desk) -> None:
     desk.write(ALICE)
     assert desk.remind("--send").out == "sent 1\n"
     path = desk.data_dir / log.REMIND_LOG
     path.write_text(path.read_text().splitlines()[0] + "\n")
     assert "interrupted, so it may have been done" in desk.remind("--log").out
     assert desk.remind("--send").out == "sent 0, held back 1 (told today: alice)\n"
+    desk.later(24)
+    assert desk.remind("--send").out == "sent 0, held back 1 (told within 7 days: alice)\n"
 
 
 def test_a_line_that_was_not_finished_announces_nothing(desk: Desk) -> None:
