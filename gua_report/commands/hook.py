@@ -9,8 +9,8 @@ import time
 from typing import Any, NamedTuple
 
 from gua_report.config import SYSTEM_CONFIG, Config, Hook, load_config
-from gua_report.console.arguments import add_place, find_history
-from gua_report.live.observer import DRIVER_TIMEOUT
+from gua_report.console.arguments import find_history
+from gua_report.live.observer import add_look_options
 from gua_report.telling.log import BEGUN, DONE, FAILED, HOOK_LOG, UNSURE, Act, Log, open_log, read_log
 from gua_report.telling.program import run_program
 from gua_report.telling.show_log import show_log
@@ -61,10 +61,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and run nothing")
     parser.add_argument("--log", action="store_true", help="what it was run for, and what it said")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
-    longest = f"how long the driver may take (default {DRIVER_TIMEOUT})"
-    parser.add_argument("--timeout", metavar="D", default=DRIVER_TIMEOUT, help=longest)
-    parser.set_defaults(memory_threshold=None, simulate=None)
-    add_place(parser)
+    add_look_options(parser)
     return parser
 
 

@@ -13,10 +13,9 @@ from typing import Any
 
 from gua_report.config import Config, load_config
 from gua_report.console import fitting
-from gua_report.console.arguments import add_place
 from gua_report.console.spelling import to_ascii
 from gua_report.live.holdings import About, Holdings
-from gua_report.live.observer import DRIVER_TIMEOUT, Observer
+from gua_report.live.observer import Observer, add_look_options
 from gua_report.live.text import screen_width, spell_until
 from gua_report.machine.notes import read_slots
 from gua_report.people.until import parse_until
@@ -67,10 +66,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
-    longest = f"how long the driver may take (default {DRIVER_TIMEOUT})"
-    parser.add_argument("--timeout", metavar="D", default=DRIVER_TIMEOUT, help=longest)
-    parser.set_defaults(memory_threshold=None, simulate=None)
-    add_place(parser)
+    add_look_options(parser)
     return parser
 
 

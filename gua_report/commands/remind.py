@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from gua_report.config import Config, load_config
 from gua_report.console.addresses import is_address
-from gua_report.console.arguments import add_place, find_history
+from gua_report.console.arguments import find_history
 from gua_report.console.spelling import first_of
-from gua_report.live.observer import DRIVER_TIMEOUT
+from gua_report.live.observer import add_look_options
 from gua_report.mailing.message import build_message, show_message
 from gua_report.telling.checks import find_problems
 from gua_report.telling.letters import Occasion
@@ -80,10 +80,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--log", action="store_true", help="who was told when")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
     parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
-    longest = f"how long the driver may take (default {DRIVER_TIMEOUT})"
-    parser.add_argument("--timeout", metavar="D", default=DRIVER_TIMEOUT, help=longest)
-    parser.set_defaults(memory_threshold=None, simulate=None)
-    add_place(parser)
+    add_look_options(parser)
     return parser
 
 

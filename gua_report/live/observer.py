@@ -32,17 +32,20 @@ LOOK_BACK_SECONDS = 0.5
 
 
 def add_options(parser: console.Parser) -> None:
-    add_place(parser)
+    """Add the options of a command that shows the cards, also those of a made-up laboratory."""
+    add_look_options(parser)
     parser.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
-    parser.add_argument(
-        "--timeout",
-        metavar="D",
-        default=DRIVER_TIMEOUT,
-        help=f"how long the driver may take (default {DRIVER_TIMEOUT})",
-    )
     parser.add_argument(
         "--simulate", metavar="SEED", nargs="?", const="0", help="the laboratory of gua demo, when that ends"
     )
+
+
+def add_look_options(parser: console.Parser) -> None:
+    """Add the options of a command that looks at this machine's driver by the thresholds of the configuration."""
+    longest = f"how long the driver may take (default {DRIVER_TIMEOUT})"
+    parser.add_argument("--timeout", metavar="D", default=DRIVER_TIMEOUT, help=longest)
+    parser.set_defaults(memory_threshold=None, simulate=None)
+    add_place(parser)
 
 
 class Observer:
