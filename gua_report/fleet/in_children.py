@@ -65,7 +65,7 @@ def _drain(number: int, messages: Iterator[Message], found: SimpleQueue[Any]) ->
             found.put((number, message))
     except GuaError:
         pass  # the lane was ended: what it has not done is named
-    except Exception as error:
+    except Exception as error:  # raised again where the outcomes are taken
         found.put((number, error))
     finally:
         found.put((number, None))
@@ -120,7 +120,7 @@ def work_on(file: HostFile, work: Work) -> Message:
         problem = str(error)
     except MemoryError:
         problem = "its file takes more memory than that of any host"
-    except Exception as error:
+    except Exception as error:  # a damaged file may raise any
         problem = f"its file holds what no gua writes ({type(error).__name__}: {error})"
     return FAILED, problem.encode("utf-8", "replace")
 
