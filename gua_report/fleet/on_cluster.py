@@ -39,25 +39,36 @@ class Cluster:
             raise GuaError(f"no Dask scheduler at {scheduler}: {' '.join(str(error).split())}") from error
 
     def map(self, files: Sequence[HostFile], work: Work) -> Iterator[Outcome]:
-        """The outcome for each file, in any order. Each result is released as soon as it is taken."""
+        """The outcome for each file, in any order. Each result is released as soon as it is taken.
+
+        What ends a worker may be any of the tasks that it had, and Dask blames them all. So each file of a failed task
+        is tried again when all others are done, alone.
+        """
         waiting = [list(files[start : start + HOSTS_PER_TASK]) for start in range(0, len(files), HOSTS_PER_TASK)]
+        suspects: list[HostFile] = []
         tasks: dict[Any, list[HostFile]] = {}
         running = self._as_completed(loop=self._client.loop)
         while waiting or tasks:
             while waiting and len(tasks) < self._most_tasks():
                 chunk = waiting.pop(0)
-                task = self._client.submit(_work_on, chunk, work, pure=False)
+                task = self._submit(chunk, work)
                 tasks[task] = chunk
                 running.add(task)
             task = next(running)
             chunk = tasks.pop(task)
             if task.status == "finished":
                 yield from map(_understand, chunk, task.result())
-            elif len(chunk) > 1:
-                waiting += [[file] for file in chunk]  # one of them has ended workers: each alone
             else:
-                yield Outcome(chunk[0], None, f"not readable: {_why(task)}")
+                suspects += chunk
             task.release()
+        for file in suspects:
+            task = self._submit([file], work)
+            error = task.exception()  # waits for its end
+            yield _understand(file, task.result()[0]) if error is None else Outcome(file, None, _explain(error))
+            task.release()
+
+    def _submit(self, files: list[HostFile], work: Work) -> Any:
+        return self._client.submit(_work_on, files, work, pure=False)
 
     def _most_tasks(self) -> int:
         threads: int = sum(self._client.nthreads().values())
@@ -79,7 +90,6 @@ def _understand(file: HostFile, answer: tuple[str, bytes]) -> Outcome:
     return Outcome(file, None, content[:1000].decode("utf-8", "replace"))
 
 
-def _why(task: Any) -> str:
-    """Why a task has failed, in a line: most often its workers were killed, for want of memory."""
-    error = task.exception()
-    return f"{type(error).__name__} on the cluster: {' '.join(str(error).split())[:300]}"
+def _explain(error: BaseException) -> str:
+    """Why there is nothing of a host, in a line: most often its workers were killed, for want of memory."""
+    return f"not readable: {type(error).__name__} on the cluster: {' '.join(str(error).split())[:300]}"

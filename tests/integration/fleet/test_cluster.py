@@ -65,7 +65,7 @@ def test_a_host_that_takes_all_memory_costs_itself_alone(tmp_path: Path) -> None
         found = {outcome.file.host: outcome for outcome in cluster.map(hosts(tmp_path, *names), EatMemory())}
     assert sorted(found) == sorted(names)
     assert "KilledWorker" in str(found.pop("eat").problem)
-    assert all(outcome.value == host for host, outcome in found.items())
+    assert {host: outcome.value for host, outcome in found.items()} == {name: name for name in found}, found
 
 
 def test_without_the_right_certificate_there_is_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
