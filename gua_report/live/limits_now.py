@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gua_report.config import Config
-from gua_report.limits import Used, Week, judge, limit_of, spell_midnight, tell
+from gua_report.limits import Used, Week, judge, limit_of
 from gua_report.live.cards_now import Scene, UserNow
 from gua_report.machine.as_owner import ask_as_owner
 from gua_report.rollups.week_hours import ClosedWeek, read_closed_week
@@ -40,10 +40,3 @@ def ask_closed_week(data_dir: str, partitions: list[str], config: Config, now_ms
         data_dir, lambda: read_closed_week(data_dir, partitions, config.policy, config.people, now_ms)
     )
     return ClosedWeek(Week(*week), {name: Used(*used) for name, used in people.items()})
-
-
-def tell_limits_of(person: str, found: ClosedWeek, config: Config, who: str | None = None) -> list[str]:
-    """A sentence for each limit of the person, to them or, if `who` names them, about them; the worst first."""
-    used = found.people.get(person, NOTHING)
-    standings = judge(used, limit_of(person, config.limits, config.people), found.week)
-    return [tell(standing, used, found.week, spell_midnight(found.week), who) for standing in standings]

@@ -6,6 +6,7 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from gua_report.config import Config
+from gua_report.limits import week_before
 from gua_report.machine.as_owner import ask_apart
 from gua_report.machine.child import ReadingFailed, understanding
 from gua_report.summary.build import build_report
@@ -15,7 +16,6 @@ from gua_sample.errors import GuaError
 from gua_sample.held_words import spell_since
 from gua_sample.partition_names import DAY_MS
 
-DAYS = 7
 LEAST_OBSERVED = 0.9  # of the last day: with less, nobody is told anything
 SECONDS = 600.0
 
@@ -39,7 +39,7 @@ NO_WEEK = LastWeek(None, {}, [], [])
 
 def read_last_week(data_dir: str, config: Config, now_ms: int, zone: tzinfo) -> LastWeek:
     """What the report says of the last days, from a child with no more rights than the folder's owner."""
-    window = Window(now_ms - DAYS * DAY_MS, now_ms, zone)
+    window = Window(*week_before(now_ms), zone)
     try:
         with understanding():
             share, hours, over, warnings = ask_apart(data_dir, lambda: sum_up(data_dir, config, window), SECONDS)
@@ -50,7 +50,7 @@ def read_last_week(data_dir: str, config: Config, now_ms: int, zone: tzinfo) -> 
                 [str(one) for one in warnings],
             )
     except (GuaError, ReadingFailed) as error:
-        return NO_WEEK._replace(doubts=[f"there is no report of the last {DAYS} days ({error})"])
+        return NO_WEEK._replace(doubts=[f"there is no report of the last 7 days ({error})"])
     is_enough = sums.observed_share >= LEAST_OBSERVED
     text = f"{sums.observed_share:.0%} of the last day was observed, and {LEAST_OBSERVED:.0%} are needed"
     return LastWeek(sums.idle_held_hours, sums.over_limits, sums.warnings, [] if is_enough else [text])

@@ -48,7 +48,7 @@ def select(report: Report, wanted: Wanted) -> Report:
         members = members._replace(of={who: members.of[who] for who in people if who in members.of}, problems=[])
     return replace(
         report,
-        **{name: frame.reset_index(drop=True) for name, frame in frames.items()},  # type: ignore[arg-type]
+        **{name: frame.reset_index(drop=True) for name, frame in frames.items()},  # type: ignore[arg-type] # of frames
         groups=_row_of(report.groups, wanted.name) if is_group else None,
         group_limits=_row_of(report.group_limits, wanted.name) if is_group else None,
         memberships=members,

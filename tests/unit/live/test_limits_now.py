@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from gua_report.config import Config, Limit, Limits
-from gua_report.limits import WEEK_MS, Used, Week
+from gua_report.limits import WEEK_MS, Week
 from gua_report.live import json as as_json
 from gua_report.live.cards_now import Scene, see_card
-from gua_report.live.limits_now import ask_closed_week, mark_limits, tell_limits_of
+from gua_report.live.limits_now import mark_limits
 from gua_report.live.sampling import Sampling
 from gua_report.live.text import Style, render
 from gua_report.rollups.index import path_of
-from gua_report.rollups.week_hours import ClosedWeek
 from gua_report.ticks.newest import list_history
 from gua_sample.containers import LABEL, Container, Known
 from gua_sample.idleness import NOTHING, follow, runs_now, sight_of
@@ -130,18 +129,6 @@ def test_nothing_is_read_or_said_where_nobody_there_has_a_limit(folder: Path) ->
     assert mark_limits(scene_of(folder, held(ALICE)), LIMITED, "", complain).week is None
 
 
-def test_a_reminder_has_the_sentences_of_the_persons_own_report(folder: Path) -> None:
-    found = ask_closed_week(str(folder), list_history(str(folder / "samples")).partitions, LIMITED, NOW_MS)
-    assert tell_limits_of("alice", found, LIMITED) == [
-        "You are over the limit of 100 idle-held GPU-hours a week: 168.0 in the 7 days up to 23 Nov 00:00 UTC.",
-        "You are within the limit of 500 GPU-hours a week: 168.0 in the 7 days up to 23 Nov 00:00 UTC.",
-    ]
-    assert tell_limits_of("eva", found, LIMITED, "eva")[0].startswith("eva is within the limit of 100 idle-held")
-    assert tell_limits_of("docker:3f2a9c81d0b7", found, LIMITED) == []
-
-
 def test_in_ascii_nothing_else_is_written() -> None:
     week = Week(END_MS - WEEK_MS, END_MS, 0.5)
     assert text_of(Scene(tick(NOW_MS), [], None, list_history("/nowhere"), week), ascii_only=True).isascii()
-    (first, _) = tell_limits_of("x", ClosedWeek(week, {"x": Used(5, 5, 0, None)}), LIMITED)
-    assert first.endswith(", 50% of which were observed.")
