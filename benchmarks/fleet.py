@@ -106,8 +106,18 @@ def run_fleet(command: list[str]) -> tuple[FleetCost, dict[str, Any]]:
         return FleetCost(wall_seconds, usage.ru_utime + usage.ru_stime, peak.stop()), json.load(output)
 
 
+def run_some(command: list[str]) -> FleetCost:
+    """The median of some runs, and their highest peak: children are at their largest together now and then."""
+    costs = [run_fleet(command)[0] for _ in range(SHORT_RUNS)]
+    wall, cpu, peaks = zip(*costs, strict=True)
+    return FleetCost(statistics.median(wall), statistics.median(cpu), max(peaks))
+
+
 class Peak:
-    """Looks again and again how much memory a process and all its descendants have together."""
+    """Looks again and again how much memory a process and all its descendants have together.
+
+    A look during which one of them began or ended does not count: it may have seen a page twice.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid, self._peak, self._over = pid, 0, threading.Event()
@@ -115,8 +125,11 @@ class Peak:
         self._thread.start()
 
     def _look(self) -> None:
-        while not self._over.wait(0.3):
-            self._peak = max(self._peak, sum(map(_memory_kib, _descendants(self._pid))))
+        while not self._over.wait(0.1):
+            processes = list(_descendants(self._pid))
+            memory = [_memory_kib(process) for process in processes]
+            if all(memory) and list(_descendants(self._pid)) == processes:
+                self._peak = max(self._peak, sum(memory))
 
     def stop(self) -> float:
         self._over.set()
@@ -150,7 +163,9 @@ def dask_cluster(folder: Path) -> Iterator[Path]:
         for module, *arguments in (scheduler, [*worker, "--local-directory", str(folder)]):
             command = [sys.executable, "-m", f"distributed.cli.{module}", *arguments, "--no-dashboard"]
             quiet = subprocess.DEVNULL
-            started.append(subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True))
+            started.append(
+                subprocess.Popen(command, env=ENVIRONMENT, stdout=quiet, stderr=quiet, start_new_session=True)
+            )
             while not file.exists():
                 time.sleep(0.1)
         file.chmod(0o644)
@@ -198,7 +213,7 @@ def measure(folder: Path, hosts: int, bounds: Bounds) -> None:
         own = statistics.median(
             run_once(own_command(folder, name, days)).cpu_seconds for _ in range(SHORT_RUNS) for name in names
         )
-        small = run_fleet(fleet_command(folder, days, "--hosts", "gpu00[0-4]?"))[0]
+        small = run_some(fleet_command(folder, days, "--hosts", "gpu00[0-4]?"))
         large = run_fleet(fleet_command(folder, days))[0]
         each, each_small = large.cpu_seconds / hosts, small.cpu_seconds / FEW
         print(
@@ -220,8 +235,8 @@ def measure_dask(folder: Path, bounds: Bounds) -> None:
         with dask_cluster(Path(name)) as file:
             times = []
             for _ in range(SHORT_RUNS):
-                here = run_fleet(fleet_command(folder, YEAR, *some))[0]
-                there = run_fleet(fleet_command(folder, YEAR, *some, "--scheduler", str(file)))[0]
+                here = run_once(fleet_command(folder, YEAR, *some))
+                there = run_once(fleet_command(folder, YEAR, *some, "--scheduler", str(file)))
                 times.append((there.wall_seconds, here.wall_seconds))
     ratio = statistics.median(there / here for there, here in times)
     shown = ", ".join(f"{there:.1f} s against {here:.1f} s" for there, here in times)
