@@ -63,6 +63,7 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
     window = _choose_window(request, looked.looks.values(), now_ms)
     looked = _leave_others(looked, window)
     contested = _find_contested(looked, window, executor)
+    looked = looked._replace(looks={name: look._replace(uuids=[]) for name, look in looked.looks.items()})  # for memory
     first_ms = min(look.first_ms for look in looked.looks.values())
     common = window._replace(start_ms=max(window.start_ms, min(first_ms, window.end_ms - 1)))
     newest_days = {name: look.newest_day for name, look in looked.looks.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -19,7 +21,7 @@ JOULES_PER_KWH = 3.6e6
 STATE_HOURS = {state: f"{state.replace('-', '_')}_gpu_hours" for state in STATES}
 
 
-def headline(state_ms: list[int]) -> pd.DataFrame:
+def headline(state_ms: Sequence[int]) -> pd.DataFrame:
     hours = pd.Series(state_ms, index=pd.Index(STATES, name="state"), dtype="float64") / HOUR_MS
     total = hours.sum()
     return pd.DataFrame({"share": hours / total if total else np.nan, "gpu_hours": hours})
@@ -36,7 +38,7 @@ def capacity(part: Part, config: Config) -> pd.DataFrame:
     return frame.assign(cost=cost_of(hours, energy_kwh, config))
 
 
-def _equivalent(state_ms: list[int], observed_ms: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _equivalent(state_ms: Sequence[int], observed_ms: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(state_ms, dtype="float64") / observed_ms if observed_ms else np.zeros(len(state_ms))
 
 

@@ -15,6 +15,7 @@ from gua_sample.processes import printable
 FILE = re.compile(r"rollups(?:-([A-Za-z0-9._-]{1,40}))?\.sqlite", re.ASCII)
 LONGEST_HOST = 100
 MOST_HOSTS = 100_000
+MOST_FILES = 50  # of one host
 GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
 
 
@@ -79,6 +80,9 @@ def _add(listed: Listed, folder: str, host: str) -> None:
         return
     if not found:
         listed.unusable[host] = "nothing was collected yet"
+    if len(found) > MOST_FILES:
+        listed.unusable[host] = f"its folder has {len(found):,} files, and may have {MOST_FILES}: move some elsewhere"
+        return
     for name in found:
         label = FILE.fullmatch(name)
         earlier = label.group(1) if label else None

@@ -20,6 +20,7 @@ from gua_report.fleet.parts import (
     HostSums,
     Part,
     Unpartitioned,
+    pack_cards,
     rank_of_gap,
     to_plain,
 )
@@ -75,7 +76,7 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     episodes = uncontested_episodes(_name(summed.report.episodes, file.host), contested)
     first = _find_first(summed.report.identities)
     sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host, first))
-    figures = {
+    figures: dict[str, Figures] = {
         **_sum_states(sums.cards),
         "people": _sum_people(sums, _name(summed.report.identities, file.host, first)),
         "week": _sum_week(sums.cards, summed.report, gaps),
@@ -229,7 +230,7 @@ def _host(file: HostFile, summed: Summed, gaps: pd.DataFrame, is_contested: bool
         report.newest_ms,
         _whole(tables.sum_by_state(sums.cards, "gpu_ms")),
         before,
-        _cards(report, sums.cards),
+        pack_cards(_cards(report, sums.cards)),
         [
             Unpartitioned(str(uuid), int(index), _ms(hours))
             for uuid, index, hours in report.unpartitioned[["uuid", "index", "gpu_hours"]].itertuples(index=False)

@@ -6,6 +6,7 @@ hosts; what ends a child costs the host that it was at a second try, alone, and 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -38,13 +39,21 @@ def map_in_children(files: Sequence[HostFile], work: Work, workers: int | None =
     """The outcome for each file, in any order. Nothing is kept of those that were taken."""
     count = min(workers or len(os.sched_getaffinity(0)), len(files)) or 1
     lanes = [files[number::count] for number in range(count)]
+    gc.freeze()  # else the search for garbage would write to all memory that children share with this process
+    try:
+        yield from _outcomes(lanes, work)
+    finally:
+        gc.unfreeze()
+
+
+def _outcomes(lanes: Sequence[Sequence[HostFile]], work: Work) -> Iterator[Outcome]:
     streams = [stream(partial(_run_lane, lane, work)) for lane in lanes]
     for messages in streams:
         next(messages)  # forks here, while there are no other threads
     found: SimpleQueue[tuple[int, Message | Exception | None]] = SimpleQueue()
     for number, messages in enumerate(streams):
         threading.Thread(target=_drain, args=(number, messages, found), daemon=True).start()
-    done, running = [0] * count, count
+    done, running = [0] * len(lanes), len(lanes)
     while running:
         number, message = found.get()
         if message is None:

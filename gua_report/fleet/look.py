@@ -9,10 +9,11 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from gua_report.fleet.host_files import HostFile
+from gua_report.fleet.typed import Kinds, typed
 from gua_report.rollups.index import open_rollups, read_index
-from gua_report.rollups.published import Meta, read_meta
+from gua_report.rollups.published import META, Meta, read_meta
 from gua_report.window import number_of
-from gua_sample.errors import CorruptPartition, StoreError
+from gua_sample.errors import CorruptPartition
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import RULE, Policy
 from gua_sample.safe_file import check_regular
@@ -41,6 +42,12 @@ class Look(NamedTuple):
     uuids: list[str]
     has_meta: bool
     warnings: list[str]
+
+
+LOOK_KINDS: list[Kinds] = [
+    *((str,), (str, None), (str, None), (int, None), (int, None), (int,), (int,), (int,), (str,), (str,)),
+    *((list,), (int,), (list,), (bool,), (list,)),
+]
 
 
 def look_at(file: HostFile) -> Look | None:
@@ -81,23 +88,21 @@ def look_at(file: HostFile) -> Look | None:
 
 
 def _find_meta(file: HostFile) -> Meta | None:
-    """What the file says of itself; None if it is a plain copy, which does not say."""
-    try:
-        return read_meta(file.path)
-    except StoreError:
-        return None
+    """What the file says of itself; None if it is a plain copy, which does not say. Raises StoreError for nonsense."""
+    with open_rollups(file.path) as connection:
+        is_published = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (META,)).fetchone()
+    return read_meta(file.path) if is_published else None
 
 
 def restore_look(name: str, value: Any) -> Look:
     """A Look from the plain lists of its JSON form. Raises ValueError or TypeError if it makes no sense."""
-    look = Look(*value)
-    look = look._replace(thresholds=[(Policy(*policy), int(days)) for policy, days in look.thresholds])
-    texts = [look.first_day, look.newest_day, *look.uuids, *look.warnings]
-    numbers = [look.changed_ms, look.days, look.first_ms, look.older_rule_days]
-    known = [value for value in (look.published_ms, look.newest_tick_ms) if value is not None]
-    if look.name != name or not all(isinstance(text, str) for text in texts):
+    look = Look(*typed(value, LOOK_KINDS))
+    typed([*look.uuids, *look.warnings], [(str,)] * (len(look.uuids) + len(look.warnings)))
+    if look.name != name or not look.thresholds:
         raise ValueError("another file")
-    if not all(isinstance(number, int) for number in [*numbers, *known]):
-        raise TypeError("no number")
     number_of(look.first_day), number_of(look.newest_day)
-    return look
+    thresholds = []
+    for policy, days in look.thresholds:
+        typed([*policy, days], [*[(int, float)] * len(Policy._fields), (int,)])
+        thresholds.append((Policy(*policy), days))
+    return look._replace(thresholds=thresholds)

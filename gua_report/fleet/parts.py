@@ -5,37 +5,42 @@ All that adds up is a whole number: milliseconds, joules, counts. Shares and mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from operator import add
 from typing import Any, NamedTuple
 
-Key = tuple[Any, ...]  # texts and whole numbers
-Figures = dict[Key, list[int]]
+from gua_report.fleet.typed import Kinds, typed
+from gua_report.window import number_of
+from gua_sample.policy import STATES
 
-# The figures that add up: how long the key is, and what is added.
-# states: by state; gpu_ms, energy_joules, energy_ms, weight_ms
-# people: by identity; PERSON_SUMS, meant gpu_ms, number of hosts
-# week: by hour of the week; known, active and idle gpu_ms, free cards in millionths, hosts that know
-# trend: by start and end; gpu_ms by state, observed_ms
-# person_days: by person, start and end; gpu_ms that is active, idle-held, unknown
-# reclaim, curve: by idle time; freed gpu_ms
-# gaps: by kind; number, milliseconds, hosts
-# episodes: of all; number, ongoing, meant gpu_ms of cards
-# drivers, notes: by text; number of hosts
-KEYS = {
-    "states": 1,
-    "people": 1,
-    "week": 1,
-    "trend": 2,
-    "person_days": 3,
-    "reclaim": 1,
-    "curve": 1,
-    "gaps": 1,
-    "episodes": 0,
-    "drivers": 1,
-    "notes": 1,
+Key = tuple[Any, ...]  # texts and whole numbers
+Figures = dict[Key, Sequence[int]]
+
+
+class Table(NamedTuple):
+    """A table of figures: the types of its key, and how many numbers are added under each."""
+
+    key: tuple[type, ...]
+    width: int
+
+
+TABLES = {
+    "states": Table((str,), 4),  # gpu_ms, energy_joules, energy_ms, weight_ms
+    "people": Table((str,), 9),  # by identity; PERSON_SUMS, meant gpu_ms, number of hosts
+    "week": Table((int,), 5),  # by hour; known, active and idle gpu_ms, free cards in millionths, hosts that know
+    "trend": Table((int, int), 5),  # by start and end; gpu_ms by state, observed_ms
+    "person_days": Table((str, int, int), 3),  # by person, start and end; gpu_ms that is active, idle-held, unknown
+    "reclaim": Table((int,), 1),  # by idle time; freed gpu_ms
+    "curve": Table((int,), 1),
+    "gaps": Table((str,), 3),  # by kind; number, milliseconds, hosts
+    "episodes": Table((), 3),  # of all; number, ongoing, meant gpu_ms of cards
+    "drivers": Table((str,), 1),  # number of hosts
+    "notes": Table((str,), 1),
 }
 MOST_LISTED = 100  # episodes, and gaps: so many of a host and of all hosts
-# The columns of episodes, with the types of their values; that of None may be missing too.
+# The columns of episodes and of gaps, with the types of their values.
 EPISODE_COLUMNS = {
     "host": (str,),
     "gpu_uuid": (str,),
@@ -69,10 +74,16 @@ class CardSums(NamedTuple):
     is_instant_only: bool
 
 
+CARD_KINDS: list[Kinds] = [(str,), (int,), (int, None), (str, None), (str, None), (list,), (int,), (int,), (bool,)]
+
+
 class Unpartitioned(NamedTuple):
     uuid: str
     gpu_index: int
     gpu_ms: int
+
+
+UNPARTITIONED_KINDS: list[Kinds] = [(str,), (int,), (int,)]
 
 
 class HostSums(NamedTuple):
@@ -82,12 +93,23 @@ class HostSums(NamedTuple):
     start_ms: int  # of its window, which begins with its oldest tick
     observed_ms: int
     newest_ms: int  # its newest tick
-    state_ms: list[int]
-    before_ms: list[int] | None  # by state, of the window before; None: too little of that was observed
-    cards: list[CardSums]
+    state_ms: Sequence[int]
+    before_ms: Sequence[int] | None  # by state, of the window before; None: too little of that was observed
+    packed_cards: str  # CardSums as JSON, which takes a third of the memory: a fleet has thousands
     unpartitioned: list[Unpartitioned]
     lost: list[tuple[str, list[str]]]  # reasons, and the days that were left out for each
     doubtful: list[str]  # days whose figures may be wrong
+
+    @property
+    def cards(self) -> list[CardSums]:
+        return [CardSums(*card) for card in json.loads(self.packed_cards)]
+
+
+HOST_KINDS: list[Kinds] = [(str,), (int,), (int,), (int,), (list,), (list, None), (str,), (list,), (list,), (list,)]
+
+
+def pack_cards(cards: list[CardSums]) -> str:
+    return json.dumps(cards, separators=(",", ":"))
 
 
 class Part(NamedTuple):
@@ -98,7 +120,7 @@ class Part(NamedTuple):
 
 
 def nothing() -> Part:
-    return Part([], {name: {} for name in KEYS}, [], [])
+    return Part([], {name: {} for name in TABLES}, [], [])
 
 
 def add_part(total: Part, part: Part) -> Part:
@@ -108,10 +130,15 @@ def add_part(total: Part, part: Part) -> Part:
         own = total.figures[name]
         for key, values in figures.items():
             found = own.get(key)
-            own[key] = values if found is None else [one + other for one, other in zip(found, values, strict=True)]
+            own[key] = values if found is None else _packed(map(add, found, values))
     episodes = sorted([*total.episodes, *part.episodes], key=_rank_of_episode)[:MOST_LISTED]
     gaps = sorted([*total.gaps, *part.gaps], key=rank_of_gap)[:MOST_LISTED]
     return total._replace(episodes=episodes, gaps=gaps)
+
+
+def _packed(numbers: Iterable[int]) -> Sequence[int]:
+    """The numbers in a third of a list's memory: a fleet has very many."""
+    return array("q", numbers)
 
 
 def _rank_of_episode(episode: list[Any]) -> Key:
@@ -134,29 +161,43 @@ def to_plain(part: Part) -> list[Any]:
 def restore_part(name: str, value: Any) -> Part:
     """The part of the host of that name from its JSON form.
 
-    Raises TypeError, ValueError or KeyError if it makes no sense: a file may have taken control of what sent it.
+    Raises TypeError, ValueError or LookupError if it makes no sense: a file may have taken control of what sent it.
     """
     (found,), figures, episodes, gaps = value
-    host = HostSums(*found)
-    cards = [CardSums(*card) for card in host.cards]
-    host = host._replace(cards=cards, unpartitioned=[Unpartitioned(*one) for one in host.unpartitioned])
-    numbers = [host.start_ms, host.observed_ms, host.newest_ms, *host.state_ms, *(host.before_ms or [])]
-    numbers += [number for card in cards for number in (card.gpu_index, *card.state_ms, *card[6:8])]
-    part = Part([host], {}, _typed(episodes, EPISODE_COLUMNS), _typed(gaps, GAP_COLUMNS))
-    for table, width in KEYS.items():
-        part.figures[table] = {tuple(row[:width]): row[width:] for row in figures[table]}
-        numbers += [number for row in figures[table] for number in row[width:]]
-    if host.name != name or any(row[0] != name for row in [*part.episodes, *part.gaps]):
+    part = Part([_restore_host(found)], {}, _rows(episodes, EPISODE_COLUMNS), _rows(gaps, GAP_COLUMNS))
+    if part.hosts[0].name != name or any(row[0] != name for row in [*part.episodes, *part.gaps]):
         raise ValueError("another host")
-    if not all(type(number) is int for number in numbers):
-        raise TypeError("no number")
+    for table, (key, width) in TABLES.items():
+        kinds = [*((kind,) for kind in key), *[(int,)] * width]
+        rows = [typed(row, kinds) for row in figures[table]]
+        part.figures[table] = {tuple(row[: len(key)]): _packed(row[len(key) :]) for row in rows}
+    if part.figures["states"].keys() != {(state,) for state in STATES} or not part.figures["episodes"]:
+        raise ValueError("no sums")
     return part
 
 
-def _typed(rows: Any, columns: Mapping[str, tuple[type | None, ...]]) -> list[list[Any]]:
-    """The rows, if each value has the type of its column. Raises TypeError otherwise."""
-    for row in rows:
-        for item, kinds in zip(row, columns.values(), strict=True):
-            if type(item) not in kinds and not (item is None and None in kinds):
-                raise TypeError("no such value")
-    return list(rows)
+def _restore_host(value: Any) -> HostSums:
+    host = HostSums(*typed(value, HOST_KINDS))
+    cards = host.cards
+    for card in cards:
+        typed(card, CARD_KINDS), _by_state(card.state_ms)
+    unpartitioned = [Unpartitioned(*typed(one, UNPARTITIONED_KINDS)) for one in host.unpartitioned]
+    for reason, days in host.lost:
+        typed([reason, days[0]], [(str,), (str,)])
+    for day in [*host.doubtful, *(day for _, days in host.lost for day in days)]:
+        number_of(day)
+    before_ms = None if host.before_ms is None else _by_state(host.before_ms)
+    return host._replace(
+        state_ms=_by_state(host.state_ms),
+        before_ms=before_ms,
+        packed_cards=pack_cards(cards),
+        unpartitioned=unpartitioned,
+    )
+
+
+def _by_state(values: Any) -> Sequence[int]:
+    return _packed(typed(values, [(int,)] * len(STATES)))
+
+
+def _rows(rows: Any, columns: Mapping[str, Kinds]) -> list[list[Any]]:
+    return [typed(row, columns.values()) for row in rows]

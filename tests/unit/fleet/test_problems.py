@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,11 @@ import pytest
 
 from gua_report.fleet import in_children
 from gua_report.fleet.contested import FindHours
-from gua_report.fleet.host_files import HostFile
+from gua_report.fleet.host_files import MOST_FILES, HostFile
+from gua_report.fleet.host_part import MapHost
 from gua_report.fleet.in_children import Outcome, map_in_children
+from gua_report.fleet.look import look_at, restore_look
+from gua_report.fleet.parts import restore_part
 from gua_report.render import Options, renderer
 from gua_report.summary.report import Report
 from gua_report.ticks.coverage import LEFT_OUT, NOT_COLLECTED
@@ -241,6 +247,25 @@ def test_a_plain_copy_is_used_with_a_line(tmp_path: Path) -> None:
     assert hours(report) == hours(whole)
 
 
+@pytest.mark.parametrize("key", ["host", "machine", "published_ms"])
+def test_a_file_that_says_nonsense_of_itself_is_not_used(tmp_path: Path, key: str) -> None:
+    make_fleet(tmp_path, "small", "lab1")
+    change(tmp_path / "lab1" / "rollups.sqlite", f"UPDATE meta SET value = 'soon\n' WHERE key = '{key}'")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"lab1": ["not usable"]}
+    assert key in details(report, "lab1")
+
+
+def test_a_host_with_very_many_files_is_left_out(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "small")
+    (tmp_path / "many").mkdir()
+    for number in range(MOST_FILES + 1):
+        (tmp_path / "many" / f"rollups-{number}.sqlite").touch()
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"many": ["not usable"]}
+    assert "51 files" in details(report, "many")
+
+
 def test_a_host_whose_first_day_is_not_over_is_no_trouble(tmp_path: Path) -> None:
     make_fleet(tmp_path, "small")
     change(add_host(tmp_path, "fresh", "small"), "DELETE FROM day")
@@ -375,8 +400,54 @@ def test_a_claim_that_makes_no_sense_is_no_claim(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [17, "x", [], [[], {}, [], []], [["small", 1, 2]], {"a": 1}])
 def test_what_a_child_sends_is_not_trusted(tmp_path: Path, value: Any) -> None:
-    from gua_report.fleet.host_part import MapHost
-
     make_fleet(tmp_path, "small")
     with pytest.raises(NothingToReport, match="nonsense"):
         fleet_report(tmp_path, executor=nonsense(value, MapHost))
+
+
+JUNK: tuple[Any, ...] = (None, "\x1b[2J\nx", -1, 5, 1 << 70, 1.5, float("inf"), float("nan"), True, [], {}, [[]])
+
+
+def with_junk(value: Any) -> Iterator[Any]:
+    """The value with one item replaced, at each place in turn."""
+    items = enumerate(value) if isinstance(value, list) else value.items()
+    for key, item in list(items):
+        inner = json.loads(item) if isinstance(item, str) and item.startswith("[[") else item
+        pack = json.dumps if inner is not item else lambda one: one
+        changed = with_junk(inner) if isinstance(inner, list | dict) else iter(())
+        for one in (*JUNK, *map(pack, changed)):
+            value[key] = one
+            yield copy.deepcopy(value)
+        value[key] = item
+
+
+@pytest.mark.parametrize(("work", "restore"), [(look_at, restore_look), (MapHost, restore_part)])
+def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, restore: Any) -> None:
+    """Whatever it is, the report is built and shown, with that host or without it."""
+    make_fleet(tmp_path, "small", "lab1")
+    sent: dict[tuple[str, str], Any] = {}
+
+    def executor(files: Any, work: Any) -> Any:
+        name = getattr(work, "__name__", type(work).__name__)
+        if (name, files[0].name) not in sent:
+            sent.update({(name, outcome.file.name): outcome.value for outcome in map_in_children(files, work)})
+        return iter([Outcome(file, copy.deepcopy(sent[name, file.name])) for file in files])
+
+    fleet_report(tmp_path, executor=executor)
+    honest = sent[work.__name__, "small"]
+    if work is MapHost:  # the first row of each table, and all states
+        hosts, figures, episodes, gaps = honest
+        first = {name: rows if name == "states" else rows[:1] for name, rows in figures.items()}
+        honest = [hosts, first, episodes[:1], gaps[:1]]
+    tried, shown = list(with_junk(honest)), 0
+    for value in tried:
+        try:
+            restore("small", copy.deepcopy(value))
+        except (AttributeError, LookupError, TypeError, ValueError):
+            continue
+        sent[work.__name__, "small"] = value
+        report = fleet_report(tmp_path, executor=executor)
+        for form in ("text", "json"):
+            assert "\x1b" not in renderer(form)(report, Options())
+        shown += 1
+    assert len(tried) > 5 * shown > 50
