@@ -44,6 +44,7 @@ exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
 WIDTH = 72
 MOST_WARNINGS = 10
+FLEET = "fleet"  # in the name of its page, where others have their host's
 # For the report, and for all mails together: the unit of contrib/mail gives 15 minutes. A server that hangs has used up
 # the time of the mails after some of them; then each of the others still gets a short try.
 REPORT_SECONDS, SENDING_SECONDS, LEAST_SECONDS = 600.0, 240.0, 2.0
@@ -108,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         elif quiet and parts.is_clean and not parts.warnings:
             tell(f"nothing to act on: nothing is sent to {whom}")
         else:
-            letter = write_letter(parts, recipients, window)
+            letter = write_letter(parts, recipients, window, host_name() if options.fleet is None else FLEET)
             status = max(status, post(letter, config.mail, options.dry_run, deadline - time.monotonic()))
     return status
 
@@ -178,7 +179,7 @@ def check_parts(answer: Any) -> MailParts:
     return made
 
 
-def write_letter(made: MailParts, to: list[str], window: Window) -> Letter:
+def write_letter(made: MailParts, to: list[str], window: Window, whose: str) -> Letter:
     from gua_report.window import show
 
     warnings = [paragraph(f"Warning: {warning}") for warning in made.warnings[:MOST_WARNINGS]]
@@ -190,7 +191,7 @@ def write_letter(made: MailParts, to: list[str], window: Window) -> Letter:
     if len(made.page) > MOST_PAGE_BYTES:
         text += sign("Its page is too large for a mail: gua report --format html.")
         return Letter(to, made.subject, text, has_tables=True)
-    name = f"gpu-use-{host_name()}-{show(window.end_ms, window.zone, '%Y-%m-%d')}.html"
+    name = f"gpu-use-{whose}-{show(window.end_ms, window.zone, '%Y-%m-%d')}.html"
     text += sign("The page attached has all of it, with pictures.")
     return Letter(to, made.subject, text, (Attachment(name, made.page),), has_tables=True)
 

@@ -136,6 +136,7 @@ def test_a_mail_tells_an_incomplete_report_from_a_failed_one(folder: Path) -> No
     status, output, _ = gua(*words)
     assert status == 0
     assert "Subject: 2 hosts: incomplete, 1 of 3 hosts missing" in output
+    assert "[gpu-use-fleet-2026-" in output
     status, output, _ = gua("mail", "--fleet", folder / "none", "--to", "ada@lab.example", "--dry-run")
     assert status == 3
     assert "GPU report failed" in output
