@@ -7,10 +7,11 @@ import io
 import json
 import os
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,16 @@ class Killed(BaseException):
 
 
 def write_week(folder: Path) -> None:
-    """Write the week before today and the first ticks of today: one every five minutes, none on a midnight."""
+    """Write the week before today and the first ticks of today: one every five minutes, none on a midnight.
+
+    Each file has unused pages, as one that was filled tick by tick.
+    """
     start_ms = TODAY_MS - 7 * DAY_MS + 100_000
     ticks = Laboratory(1, 3).history(start_ms, TODAY_MS + 700_000, 300_000)
     store.append_history(store.prepare(str(folder)), ticks)
+    for day in WEEK:
+        with closing(sqlite3.connect(partition(folder, day), isolation_level=None)) as connection:
+            connection.executescript("CREATE TABLE gone AS SELECT zeroblob(30000); DROP TABLE gone")
 
 
 def run(verb: str, data_dir: Path, *arguments: str) -> tuple[int, str, str]:

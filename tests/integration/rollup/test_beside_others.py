@@ -143,6 +143,7 @@ def test_a_tick_that_comes_while_its_day_is_compacted_counts(
 ) -> None:
     """Who waits to write to the partition gets in at the very moment when it is packed, and before that is noted."""
     utime, writers = os.utime, []
+    count = len(query(partition(rolled_up, OLD[0]), "SELECT * FROM ticks"))  # a laboratory misses some now and then
 
     def add_and_set_times(path: Any, *arguments: Any, **keywords: Any) -> None:
         if str(path) == str(partition(rolled_up, OLD[0])):
@@ -156,6 +157,6 @@ def test_a_tick_that_comes_while_its_day_is_compacted_counts(
     assert here("rollup", rolled_up, "--compact").returncode == 0
     monkeypatch.undo()
     writers[0].join()
-    assert len(query(partition(rolled_up, OLD[0]), "SELECT * FROM ticks")) == 73
+    assert len(query(partition(rolled_up, OLD[0]), "SELECT * FROM ticks")) == count + 1
     done = here("rollup", rolled_up, "--config", config, "--json")
     assert json.loads(done.stdout)["rolled_up"] == OLD[:1]  # the one beside it takes nothing from that tick
