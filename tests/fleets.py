@@ -20,6 +20,7 @@ from gua_report.fleet.look_at_hosts import Executor
 from gua_report.rollups.published import CREATE_META, META
 from gua_report.summary.report import Report
 from gua_sample import __version__
+from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Job, busy, held, hour, sliced, window, write
 from tests.rolling import roll_up_days
@@ -45,6 +46,18 @@ def add_host(folder: Path, host: str, source: str | None = None, file: str = "ro
     if meta:
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.executemany(f"UPDATE {META} SET value = ? WHERE key = ?", [(v, k) for k, v in meta.items()])
+    _set_time(path)
+    return path
+
+
+def record_host(folder: Path, host: str, ticks: list[Tick]) -> Path:
+    """Collect the plain file of a host with these ticks."""
+    with tempfile.TemporaryDirectory(prefix="gua-fleet-") as data_dir:
+        write(data_dir, ticks)
+        roll_up_days(data_dir)
+        path = folder / host / "rollups.sqlite"
+        path.parent.mkdir(parents=True)
+        shutil.copyfile(Path(data_dir) / "rollups.sqlite", path)
     _set_time(path)
     return path
 

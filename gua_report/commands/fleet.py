@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 import time
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ exit status: 0 all are there, 1 a host is late or its file can't be used,
 2 wrong usage, 3 there is no host.
 """
 VERBS = ("status",)
-WIDEST_NAME = 30
+WIDTH, WIDEST_NAME, WIDEST_VERSION = 79, 24, 12
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,8 +67,7 @@ def run(options: argparse.Namespace) -> int:
     now_ms = time.time_ns() // 1_000_000
     listed = list_hosts(options.folder, options.hosts, expected_hosts(config.hosts))
     looked = look_at_hosts(listed, map_in_children, now_ms, progress_bar())
-    folders = {file.name: file.host for file in listed.files}
-    found = find_statuses(looked, folders, config.policy, now_ms)
+    found = find_statuses(looked, config.policy, now_ms)
     if options.json:
         console.say(PROG, json.dumps(to_document(options.folder, found), indent=2))
     else:
@@ -85,7 +85,7 @@ def show(found: list[HostStatus]) -> str:
             status.newest_day or "-",
             "-" if status.age_seconds is None else duration(status.age_seconds),
             "-" if status.days is None else f"{status.days:,}",
-            printable(status.gua_version or "-"),
+            fit(printable(status.gua_version or "-"), WIDEST_VERSION),
         ]
         for status in found
     ]
@@ -94,7 +94,15 @@ def show(found: list[HostStatus]) -> str:
     lines = [join(titles, sizes, right)]
     for status, row in zip(found, cells, strict=True):
         lines.append(join(row, sizes, right))
-        lines += [f"  {printable(problem)}" for problem in status.problems]
+        for problem in status.problems:
+            lines += textwrap.wrap(
+                printable(problem),
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
     bad = sum(status.is_bad for status in found)
     lines.append(f"{plural(len(found), 'host')}, {bad or 'none'} late or not usable")
     return "\n".join(lines)

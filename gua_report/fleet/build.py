@@ -12,7 +12,7 @@ from gua_report.config import Config
 from gua_report.console.spelling import first_of, span_of_days
 from gua_report.fleet import frames, suspicions
 from gua_report.fleet.contested import Contested, FindHours, find_contested, find_shared_cards, tell_contested
-from gua_report.fleet.host_files import expected_hosts, list_hosts
+from gua_report.fleet.host_files import expected_hosts, host_of, list_hosts
 from gua_report.fleet.host_part import MapHost
 from gua_report.fleet.hosts_table import break_down, hosts_table
 from gua_report.fleet.in_children import map_in_children
@@ -26,13 +26,13 @@ from gua_report.summary.build import LEAST_OBSERVED_BEFORE, RECLAIM_AFTER_MS
 from gua_report.summary.gather import Progress
 from gua_report.summary.named_frames import add_columns
 from gua_report.summary.no_report import spell_window
-from gua_report.summary.of_hosts import GAP_COLUMNS, HOST, PROBLEM_COLUMNS, Fleet
+from gua_report.summary.of_hosts import GAP_COLUMNS, HOST, PROBLEM_COLUMNS, Fleet, is_earlier
 from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS, Window, zone_name
 from gua_sample.console import plural
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.partition_names import DAY_MS
-from gua_sample.policy import IDLE_HELD, STATES
+from gua_sample.policy import IDLE_HELD, STATES, Policy
 
 MOST_SHOWN = 3
 
@@ -53,7 +53,7 @@ class FleetRequest(NamedTuple):
 
 
 def build_fleet_report(request: FleetRequest, executor: Executor = map_in_children) -> Report:
-    """Build the report of a fleet. Raises NothingToReport if nothing of any host is in the window."""
+    """Build the report of a fleet. Raises NothingToReport, or StoreError, if nothing of any host is in the window."""
     now_ms = request.now_ms or time.time_ns() // 1_000_000
     config, progress = request.config, request.progress
     listed = list_hosts(request.folder, request.pattern, expected_hosts(config.hosts))
@@ -61,9 +61,11 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
     if not looked.files:
         raise _why_none(looked.problems)
     window = _choose_window(request, looked.looks.values(), now_ms)
-    looked = _leave_others(looked, window)
-    contested = _find_contested(looked, window, executor)
-    looked = looked._replace(looks={name: look._replace(uuids=[]) for name, look in looked.looks.items()})  # for memory
+    late = suspicions.find_late(looked.looks.values(), min(window.end_ms, now_ms // DAY_MS * DAY_MS))
+    looked = _leave_others(looked._replace(problems=[*looked.problems, *late]), window)
+    contested = _find_contested(looked, window, config.policy, executor)
+    # Cards are known by now: a thousand hosts have many.
+    looked = looked._replace(looks={name: look._replace(uuids=[]) for name, look in looked.looks.items()})
     first_ms = min(look.first_ms for look in looked.looks.values())
     common = window._replace(start_ms=max(window.start_ms, min(first_ms, window.end_ms - 1)))
     newest_days = {name: look.newest_day for name, look in looked.looks.items()}
@@ -83,7 +85,8 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
         if problem:
             problems.append(Problem(outcome.file.name, suspicions.UNUSABLE, problem, True))
     if not total.hosts:
-        raise NothingToReport(f"nothing of any host {spell_window(window)}: {_spell(problems)}")
+        kind = StoreError if any(problem.is_left_out for problem in problems) else NothingToReport
+        raise kind(f"nothing of any host {spell_window(window)}: {_spell(problems)}")
     total = total._replace(hosts=sorted(total.hosts, key=lambda host: host.name))
     problems += [problem for host in total.hosts for problem in _left_out(host.name, host.lost, host.doubtful)]
     return _put_together(request, window, common, total, looked, problems)
@@ -97,12 +100,12 @@ def _why_none(problems: Sequence[Problem]) -> NothingToReport | StoreError:
 
 
 def _choose_window(request: FleetRequest, looks: Iterable[Look], now_ms: int) -> Window:
-    """The window that was asked for; if it ends now, it ends with the newest day that hosts can have published."""
+    """The window that was asked for; one that ends now ends with the newest day that is due, or that all hosts have."""
     window, midnight = request.window, now_ms // DAY_MS * DAY_MS
     if not request.is_open or window.end_ms <= midnight:
         return window
-    newest = max(end_ms(look) for look in looks)
-    end = max(due_ms(now_ms), min(newest, midnight))
+    everywhere = min((end_ms(look) for look in looks if not is_earlier(look.name)), default=midnight)
+    end = max(due_ms(now_ms), min(everywhere, midnight))
     start = window.start_ms - (window.end_ms - end if request.keeps_length else 0)
     if start >= end:
         raise NothingToReport(f"hosts publish whole days, and none is over {spell_window(window)}: give --since 2d")
@@ -124,12 +127,12 @@ def _leave_others(looked: Looked, window: Window) -> Looked:
     return looked._replace(files=files, problems=[*looked.problems, *problems])
 
 
-def _find_contested(looked: Looked, window: Window, executor: Executor) -> Contested:
+def _find_contested(looked: Looked, window: Window, policy: Policy, executor: Executor) -> Contested:
     """The hours of the window for which several hosts claim one card."""
     shared = find_shared_cards(looked.looks.values())
     if not shared:
         return {}
-    work = FindHours(shared, window.start_ms // DAY_MS, (window.end_ms - 1) // DAY_MS)
+    work = FindHours(shared, window.start_ms // DAY_MS, (window.end_ms - 1) // DAY_MS, policy)
     files = [file for file in looked.files if file.name in shared]
     return find_contested({outcome.file.name: outcome.value for outcome in executor(files, work)})
 
@@ -152,10 +155,10 @@ def _put_together(
     config, figures = request.config, total.figures
     people = frames.people(total)
     memberships = find_memberships(config.groups, people.index.tolist(), config.people) if config.groups else None
-    before_ms, before_share = _sum_before(total)
+    before_ms, compared_ms, before_share = _sum_before(total)
     state_ms = [figures["states"][(state,)][0] for state in STATES]
     headline = frames.headline(state_ms)
-    count, ongoing, meant_ms = figures["episodes"][()]
+    _, ongoing, meant_ms = figures["episodes"][()]
     fleet = _describe(request, common, total, looked, problems)
     return Report(
         host=plural(len(fleet.hosts), "host"),
@@ -168,6 +171,7 @@ def _put_together(
         config=config,
         headline=headline,
         before=None if before_ms is None else frames.headline(before_ms),
+        compared=frames.headline(compared_ms),
         before_observed_share=before_share,
         capacity=frames.capacity(total, config),
         unpartitioned=frames.unpartitioned(total),
@@ -194,37 +198,39 @@ def _put_together(
         meant_gpu_hours=min(meant_ms / HOUR_MS, float(headline["gpu_hours"][IDLE_HELD])),
         groups=frames.groups(people, memberships, config) if memberships else None,
         memberships=memberships,
-        fleet=fleet._replace(episodes=count, ongoing=ongoing),
+        fleet=fleet._replace(ongoing=ongoing),
     )
 
 
-def _sum_before(total: Part) -> tuple[list[int] | None, float]:
-    """The time of each state in the window before, and the share of this window's hosts that it is known of."""
+def _sum_before(total: Part) -> tuple[list[int] | None, list[int], float]:
+    """The time of each state in the window before, and in this window, of the hosts of which the former is known.
+
+    The share is that of this window's time which is theirs.
+    """
     known = [host for host in total.hosts if host.before_ms is not None]
+    before_ms = [sum(host.before_ms[state] for host in known if host.before_ms) for state in range(len(STATES))]
+    compared_ms = [sum(host.state_ms[state] for host in known) for state in range(len(STATES))]
     now_ms = sum(sum(host.state_ms) for host in total.hosts)
-    share = sum(sum(host.state_ms) for host in known) / now_ms if now_ms else 0.0
-    if not known or share < LEAST_OBSERVED_BEFORE:
-        return None, share
-    columns = zip(*(host.before_ms or [] for host in known), strict=True)
-    return [sum(column) for column in columns], share
+    share = sum(compared_ms) / now_ms if now_ms else 0.0
+    return (before_ms if known and share >= LEAST_OBSERVED_BEFORE else None), compared_ms, share
 
 
 def _describe(request: FleetRequest, window: Window, total: Part, looked: Looked, problems: list[Problem]) -> Fleet:
     groups: Mapping[str, tuple[str, ...]] = request.config.hosts
     table = hosts_table(total.hosts, looked.looks, window, groups)
-    used = {host.name.partition("~")[0] for host in total.hosts}
+    used = {host_of(host.name) for host in total.hosts}
     gaps = [(kind, number, ms / 1000, hosts) for (kind,), (number, ms, hosts) in sorted(total.figures["gaps"].items())]
     rows = sorted(problems, key=lambda problem: (not problem.is_left_out, problem.host, problem.kind))
     return Fleet(
         request.folder,
         len(looked.hosts),
         [host for host in looked.hosts if host not in used],
-        [problem.host for problem in problems if problem.kind == suspicions.LATE],
+        sorted(problem.host for problem in problems if problem.kind == suspicions.LATE),
         table,
         request.by,
         break_down(request.by, table, total.hosts, frames.people(total), groups),
         pd.DataFrame(rows, columns=PROBLEM_COLUMNS),
         pd.DataFrame(gaps, columns=GAP_COLUMNS),
-        0,
+        {str(who): numbers[-1] for (who,), numbers in total.figures["people"].items()},
         0,
     )

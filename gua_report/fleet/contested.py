@@ -14,10 +14,12 @@ from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.look import Look
 from gua_report.fleet.suspicions import MOST_SHOWN, SAME_CARD, Problem
 from gua_report.rollups.hourly_sums import Rollup
-from gua_report.rollups.index import open_rollups
-from gua_report.window import HOUR_MS
+from gua_report.rollups.index import open_rollups, read_index
+from gua_report.window import HOUR_MS, number_of
 from gua_sample.console import plural
+from gua_sample.policy import RULE, Policy
 
+HOURS_A_DAY = 24
 NO_CARD = "unknown:"  # what the uuid of a card begins with that could not tell it
 Contested = dict[str, dict[str, list[int]]]  # by name of the file and uuid: hours since 1970
 
@@ -40,18 +42,25 @@ class FindHours:
     uuids: dict[str, list[str]]  # by name of the file
     first_day: int  # the number of the first and of the last day that matter
     last_day: int
+    policy: Policy  # days under others are in no report, and claim nothing
 
     def __call__(self, file: HostFile) -> dict[str, list[int]]:
+        index = read_index(file.path, damaged=[])
+        used = {number_of(day) for day, one in index.items() if (one.rule, one.origin.policy) == (RULE, self.policy)}
         query = """
             SELECT h.day_id * 24 + h.hour FROM card_hour h JOIN card c ON c.id = h.card_id
-            WHERE c.uuid = :uuid AND h.day_id BETWEEN :first AND :last
+            WHERE c.uuid = :uuid AND h.weight_ms > 0 AND h.day_id BETWEEN :first AND :last
             UNION SELECT day_id * 24 + hour FROM unpartitioned_hour
-            WHERE gpu_uuid = :uuid AND day_id BETWEEN :first AND :last
+            WHERE gpu_uuid = :uuid AND gpu_ms > 0 AND day_id BETWEEN :first AND :last
         """
         days = {"first": self.first_day, "last": self.last_day}
         with open_rollups(file.path) as connection:
             return {
-                uuid: [int(row[0]) for row in connection.execute(query, {"uuid": uuid, **days})]
+                uuid: [
+                    int(hour)
+                    for (hour,) in connection.execute(query, {"uuid": uuid, **days})
+                    if hour // HOURS_A_DAY in used
+                ]
                 for uuid in self.uuids[file.name]
             }
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
+from gua_report.fleet.host_files import host_of
 from gua_report.fleet.parts import EPISODE_COLUMNS, CardSums, Figures, HostSums, Part
 from gua_report.people.groups import Memberships
 from gua_report.summary.groups import PERSON_SUMS, sum_groups
@@ -33,9 +34,19 @@ def capacity(part: Part, config: Config) -> pd.DataFrame:
     sums.index = pd.Index(STATES, name="state")
     hours, energy_ms = sums[0] / HOUR_MS, sums[2]
     energy_kwh = (sums[1] / JOULES_PER_KWH).where((energy_ms > 0) | (hours == 0))
-    equivalent = sum((_equivalent(host.state_ms, host.observed_ms) for host in part.hosts), np.zeros(len(STATES)))
+    equivalent = sum((_equivalent(*sums) for sums in _by_host(part.hosts).values()), np.zeros(len(STATES)))
     frame = pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh})
     return frame.assign(cost=cost_of(hours, energy_kwh, config))
+
+
+def _by_host(hosts: list[HostSums]) -> dict[str, tuple[Sequence[int], int]]:
+    """The time by state, and that observed, of each host: one that was reinstalled has several files."""
+    found: dict[str, tuple[Sequence[int], int]] = {}
+    for host in hosts:
+        state_ms, observed_ms = found.get(host_of(host.name), ([0] * len(STATES), 0))
+        added = [one + other for one, other in zip(state_ms, host.state_ms, strict=True)]
+        found[host_of(host.name)] = added, observed_ms + host.observed_ms
+    return found
 
 
 def _equivalent(state_ms: Sequence[int], observed_ms: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -94,7 +105,7 @@ def _card(host: str, card: CardSums) -> tuple[object, ...]:
 def people(part: Part) -> pd.DataFrame:
     """PERSON_SUMS of each identity, which is the index, with meant_ms and hosts."""
     names = [str(who) for (who,) in part.figures["people"]]
-    columns = [*PERSON_SUMS, "meant_ms", "hosts"]
+    columns = [*PERSON_SUMS, "meant_ms", "hosts", "episodes"]
     return pd.DataFrame(list(part.figures["people"].values()), names, columns, dtype="float64")
 
 

@@ -13,9 +13,10 @@ from gua_sample.processes import printable
 
 # rollups-2025.sqlite: what was collected of a host before it was reinstalled under its old name.
 FILE = re.compile(r"rollups(?:-([A-Za-z0-9._-]{1,40}))?\.sqlite", re.ASCII)
+CURRENT = "rollups.sqlite"
 LONGEST_HOST = 100
 MOST_HOSTS = 100_000
-MOST_FILES = 50  # of one host
+MOST_FILES = 10  # of one host
 GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
 
 
@@ -83,6 +84,8 @@ def _add(listed: Listed, folder: str, host: str) -> None:
     if len(found) > MOST_FILES:
         listed.unusable[host] = f"its folder has {len(found):,} files, and may have {MOST_FILES}: move some elsewhere"
         return
+    if found and CURRENT not in found:
+        listed.unusable[host] = f"only files from before it was reinstalled, and no {CURRENT}"
     for name in found:
         label = FILE.fullmatch(name)
         earlier = label.group(1) if label else None
@@ -90,9 +93,14 @@ def _add(listed: Listed, folder: str, host: str) -> None:
         listed.files.append(HostFile(host, shown, os.path.join(path, name)))
 
 
+def host_of(name: str) -> str:
+    """The host of a file by its name."""
+    return name.partition("~")[0]
+
+
 def groups_of(host: str, groups: GroupsOfHosts) -> list[str]:
     """The groups that a host is in; an earlier file of it (gpu07~2025) is in those of the host."""
-    name = host.partition("~")[0]
+    name = host_of(host)
     return [group for group, listed in groups.items() if any(fnmatch.fnmatchcase(name, one) for one in listed)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,13 @@ from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.parts import (
     EPISODE_COLUMNS,
     MOST_LISTED,
+    MOST_OF_PERSON,
     CardSums,
     Figures,
     HostSums,
     Part,
     Unpartitioned,
+    first_episodes,
     pack_cards,
     rank_of_gap,
     to_plain,
@@ -29,6 +32,7 @@ from gua_report.rollups.hourly_sums import Rollup
 from gua_report.summary import tables
 from gua_report.summary.build import Request, Summed, sum_rollups
 from gua_report.summary.groups import PERSON_SUMS, sum_people
+from gua_report.summary.of_hosts import is_earlier
 from gua_report.summary.over_time import sum_identity_days, sum_trend
 from gua_report.summary.plan import find_grid
 from gua_report.summary.report import Report
@@ -36,6 +40,7 @@ from gua_report.ticks.arrays import Integers
 from gua_report.ticks.classify import CODE_OF
 from gua_report.ticks.coverage import EXPIRED, LEFT_OUT, NOT_COLLECTED, mark_days
 from gua_report.window import HOUR_MS, Window, midnight_ms
+from gua_sample.errors import NothingToReport
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import IDLE_HELD, STATES, Policy
 
@@ -61,7 +66,10 @@ class MapHost:
 
     def __call__(self, file: HostFile) -> list[Any]:
         """The host's part in its JSON form. Raises GuaError."""
-        return to_plain(map_host(file, self))
+        try:
+            return to_plain(map_host(file, self))
+        except NothingToReport as error:
+            raise NothingToReport(_of_fleet(str(error).partition(": run gua doctor")[0])) from error
 
 
 def map_host(file: HostFile, work: MapHost) -> Part:
@@ -74,13 +82,15 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     summed = sum_rollups(file.path, request)
     gaps = _mark(summed.report.gaps, work.newest_days[file.name], work.window)
     episodes = uncontested_episodes(_name(summed.report.episodes, file.host), contested)
+    if is_earlier(file.name):
+        episodes = episodes.assign(ongoing=False)  # the host was reinstalled since
     first = _find_first(summed.report.identities)
     sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host, first))
     figures: dict[str, Figures] = {
         **_sum_states(sums.cards),
-        "people": _sum_people(sums, _name(summed.report.identities, file.host, first)),
+        "people": _sum_people(sums, _name(summed.report.identities, file.host, first), episodes),
         "week": _sum_week(sums.cards, summed.report, gaps),
-        **_sum_over_time(sums, work.common, _from(work.common.start_ms, summed.report.window.start_ms, gaps)),
+        **_sum_over_time(summed.sums, work.common, _from(work.common.start_ms, summed.report.window.start_ms, gaps)),
         **_sum_reclaim(summed.report),
         "gaps": _sum_gaps(gaps),
         "episodes": {(): [len(episodes), int(episodes["ongoing"].eq(True).sum()), _ms(summed.report.meant_gpu_hours)]},
@@ -89,9 +99,8 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     }
     rows = [[file.name, *gap] for gap in gaps.itertuples(index=False, name=None)]
     listed = [[file.name, *map(_plain, row)] for row in _list(episodes)]
-    return Part(
-        [_host(file, summed, gaps, bool(contested))], figures, listed, sorted(rows, key=rank_of_gap)[:MOST_LISTED]
-    )
+    first_gaps = sorted(rows, key=rank_of_gap)[:MOST_LISTED]
+    return Part([_host(file, summed, gaps, bool(contested))], figures, first_episodes(listed), first_gaps)
 
 
 def _mark(gaps: pd.DataFrame, newest_day: str, window: Window) -> pd.DataFrame:
@@ -132,12 +141,12 @@ def _sum_states(cards: pd.DataFrame) -> dict[str, Figures]:
     return {"states": {(state,): [column[code] for column in columns] for code, state in enumerate(STATES)}}
 
 
-def _sum_people(sums: Rollup, identities: pd.DataFrame) -> Figures:
-    people = sum_people(sums)
+def _sum_people(sums: Rollup, identities: pd.DataFrame, episodes: pd.DataFrame) -> Figures:
+    people, held = sum_people(sums), Counter(episodes["identity"].tolist())
     meant = identities.groupby("identity")["meant_gpu_hours"].sum().to_dict()
     columns = [_whole(people[name]) for name in PERSON_SUMS]
     rows = zip(people.index, zip(*columns, strict=True), strict=True)
-    return {(str(who),): [*values, _ms(meant[who]), 1] for who, values in rows}
+    return {(str(who),): [*values, _ms(meant[who]), 1, held[who]] for who, values in rows}
 
 
 def _sum_week(cards: pd.DataFrame, report: Report, gaps: pd.DataFrame) -> Figures:
@@ -169,7 +178,8 @@ def _sum_over_time(sums: Rollup, window: Window, gaps: pd.DataFrame) -> dict[str
         index=False, name=None
     ):
         cells[(int(start_ms), int(end_ms))] = [*map(_ms, values), round(observed * 1000)]
-    persons = sums.identities[[is_person(who) and "@" not in who for who in sums.identities["identity"].tolist()]]
+    of_fleet = [is_person(who) and _is_of_fleet(who) for who in sums.identities["identity"].tolist()]
+    persons = sums.identities[of_fleet]
     days = sum_identity_days(persons, window) if len(persons) else pd.DataFrame()
     person_days: Figures = {
         (str(who), int(start_ms), int(end_ms)): list(map(_ms, values))
@@ -198,13 +208,24 @@ def _sum_gaps(gaps: pd.DataFrame) -> Figures:
 
 def _notes(summed: Summed) -> list[str]:
     """What else limits the figures; days that are left out are told as such."""
-    return [note for note in summed.report.notes if not note.startswith("left out")][:MOST_NOTES]
+    found = [note for note in summed.report.notes if not note.startswith("left out")]
+    return [_of_fleet(note) for note in found[:MOST_NOTES]]
+
+
+def _of_fleet(text: str) -> str:
+    """What a host's own report would say, in the words of a reader who has no ticks of it, expired or not."""
+    return text.replace("the ticks have expired", "only sums are published").replace(
+        "ticks have expired", "only sums are published"
+    )
 
 
 def _list(episodes: pd.DataFrame) -> Iterable[tuple[Any, ...]]:
-    """The first episodes, as rows."""
+    """The episodes of `first_episodes` as rows, and perhaps some more. They are in the order of the report."""
     names = [name for name in EPISODE_COLUMNS if name != "host"]
-    found = episodes.head(MOST_LISTED)[names].astype(object)
+    is_first = episodes.groupby(episodes["ongoing"].eq(True)).cumcount() < MOST_LISTED
+    of_person = pd.Series([is_person(str(who)) for who in episodes["identity"]], episodes.index, dtype=bool)
+    of_person &= episodes.groupby("identity").cumcount() < MOST_OF_PERSON
+    found = episodes[is_first | of_person][names].astype(object)
     for name in ("gpu_index", "mig_index"):
         found[name] = pd.Series([_number(value) for value in found[name]], found.index, dtype=object)
     return found.itertuples(index=False, name=None)

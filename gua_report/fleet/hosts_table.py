@@ -32,7 +32,7 @@ def hosts_table(
                 *(host.name, ", ".join(groups_of(host.name, groups)), _count_cards(host)),
                 *(ms / HOUR_MS for ms in (total, *host.state_ms)),
                 host.state_ms[STATES.index(IDLE_HELD)] / total if total else np.nan,
-                *(host.observed_ms / 1000, host.observed_ms / length_ms),
+                *(host.observed_ms / 1000, host.observed_ms / length_ms if length_ms > 0 else np.nan),
                 *(look.first_day, look.newest_day, look.version, look.machine),
             )
         )

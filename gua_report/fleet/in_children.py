@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from gua_report.fleet.host_files import HostFile
-from gua_report.machine.child import Message, ReadingFailed, stream, understanding
+from gua_report.machine.child import Message, ReadingFailed, Silent, stream, understanding
 from gua_sample.errors import GuaError, StoreError
 
 HOSTS_PER_CHILD = 16
@@ -105,7 +105,7 @@ def _run_lane(files: Sequence[HostFile], work: Work) -> Iterator[Message]:
                     done += 1
                     yield message
         except (GuaError, ReadingFailed) as error:
-            if tried == done:
+            if tried == done or isinstance(error, Silent):  # what hangs once would hang again
                 done += 1
                 yield FAILED, f"not readable: {error}".encode("utf-8", "replace")
             else:

@@ -37,7 +37,7 @@ class Look(NamedTuple):
     first_ms: int  # the beginning of the oldest day's time
     first_day: str
     newest_day: str
-    thresholds: list[tuple[Policy, int]]  # with the number of days under each, most of them first
+    thresholds: list[tuple[Policy, int]]  # with the number of days by today's rule under each, most of them first
     older_rule_days: int
     uuids: list[str]
     has_meta: bool
@@ -50,16 +50,16 @@ LOOK_KINDS: list[Kinds] = [
 ]
 
 
-def look_at(file: HostFile) -> Look | None:
-    """Look at a file; None if its first day is not over. Raises StoreError if it can't be used."""
+def look_at(file: HostFile) -> Look | int:
+    """Look at a file; if no day is in it, returns when it was published. Raises StoreError if it can't be used."""
     found = check_regular(file.path, MOST_FILE_BYTES)
     warnings: list[str] = []
     index = read_index(file.path, damaged=warnings)
-    if not index and not warnings:
-        return None
-    if not index:
+    if not index and warnings:
         raise CorruptPartition(warnings[0])
     meta = _find_meta(file)
+    if not index:
+        return meta.published_ms if meta else found.st_mtime_ns // 1_000_000
     first, newest = min(index), max(index)
     with open_rollups(file.path) as connection:
         query = "SELECT min(start_ms) FROM span WHERE day_id = ?"
@@ -67,7 +67,7 @@ def look_at(file: HostFile) -> Look | None:
         cards = connection.execute(f"{CARDS} LIMIT ?", (MOST_CARDS + 1,)).fetchall()
         if len(cards) > MOST_CARDS or not 0 <= start_ms <= DAY_MS:
             raise CorruptPartition(f"{file.path} holds what no gua writes")
-    policies = Counter(stored.origin.policy for stored in index.values())
+    policies = Counter(stored.origin.policy for stored in index.values() if stored.rule == RULE)
     return Look(
         file.name,
         meta.machine if meta else None,
@@ -98,7 +98,7 @@ def restore_look(name: str, value: Any) -> Look:
     """A Look from the plain lists of its JSON form. Raises ValueError or TypeError if it makes no sense."""
     look = Look(*typed(value, LOOK_KINDS))
     typed([*look.uuids, *look.warnings], [(str,)] * (len(look.uuids) + len(look.warnings)))
-    if look.name != name or not look.thresholds:
+    if look.name != name:
         raise ValueError("another file")
     number_of(look.first_day), number_of(look.newest_day)
     thresholds = []

@@ -30,8 +30,8 @@ def look_at_hosts(listed: Listed, executor: Executor, now_ms: int, progress: Pro
     looks: dict[str, Look] = {}
     for outcome in tracked_outcomes(executor(listed.files, look_at), len(listed.files), progress):
         name, problem = outcome.file.name, outcome.problem
-        if problem is None and outcome.value is None:
-            problems.append(Problem(name, suspicions.NO_DAY, "no day of it is over yet", False))
+        if problem is None and type(outcome.value) is int:
+            problems.append(suspicions.without_days(name, outcome.value, now_ms))
             continue
         try:
             with understanding():
@@ -42,7 +42,7 @@ def look_at_hosts(listed: Listed, executor: Executor, now_ms: int, progress: Pro
             problems.append(Problem(name, suspicions.UNUSABLE, problem, True))
     files = [file for file in listed.files if file.name in looks]
     hosts = {file.name: file.host for file in listed.files}
-    problems += suspicions.suspect([looks[file.name] for file in files], hosts, now_ms)
+    problems += suspicions.suspect([looks[file.name] for file in files], now_ms)
     return Looked(files, looks, problems, sorted({*hosts.values(), *listed.unusable}))
 
 

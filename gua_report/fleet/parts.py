@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import add
 from typing import Any, NamedTuple
 
 from gua_report.fleet.typed import Kinds, typed
+from gua_report.people.identities import is_person
 from gua_report.window import number_of
 from gua_sample.policy import STATES
 
@@ -28,7 +30,7 @@ class Table(NamedTuple):
 
 TABLES = {
     "states": Table((str,), 4),  # gpu_ms, energy_joules, energy_ms, weight_ms
-    "people": Table((str,), 9),  # by identity; PERSON_SUMS, meant gpu_ms, number of hosts
+    "people": Table((str,), 10),  # by identity; PERSON_SUMS, meant gpu_ms, number of hosts, of episodes
     "week": Table((int,), 5),  # by hour; known, active and idle gpu_ms, free cards in millionths, hosts that know
     "trend": Table((int, int), 5),  # by start and end; gpu_ms by state, observed_ms
     "person_days": Table((str, int, int), 3),  # by person, start and end; gpu_ms that is active, idle-held, unknown
@@ -39,7 +41,9 @@ TABLES = {
     "drivers": Table((str,), 1),  # number of hosts
     "notes": Table((str,), 1),
 }
-MOST_LISTED = 100  # episodes, and gaps: so many of a host and of all hosts
+HOURS_A_WEEK = 7 * 24
+# Of a host and of all hosts: so many gaps, episodes that go on, others, and episodes of each person.
+MOST_LISTED, MOST_OF_PERSON = 100, 5
 # The columns of episodes and of gaps, with the types of their values.
 EPISODE_COLUMNS = {
     "host": (str,),
@@ -115,7 +119,7 @@ def pack_cards(cards: list[CardSums]) -> str:
 class Part(NamedTuple):
     hosts: list[HostSums]
     figures: dict[str, Figures]
-    episodes: list[list[Any]]  # the first MOST_LISTED in the order of the report: EPISODE_COLUMNS
+    episodes: list[list[Any]]  # `first_episodes` in the order of the report: EPISODE_COLUMNS
     gaps: list[list[Any]]  # the longest first: GAP_COLUMNS
 
 
@@ -131,7 +135,7 @@ def add_part(total: Part, part: Part) -> Part:
         for key, values in figures.items():
             found = own.get(key)
             own[key] = values if found is None else _packed(map(add, found, values))
-    episodes = sorted([*total.episodes, *part.episodes], key=_rank_of_episode)[:MOST_LISTED]
+    episodes = first_episodes([*total.episodes, *part.episodes])
     gaps = sorted([*total.gaps, *part.gaps], key=rank_of_gap)[:MOST_LISTED]
     return total._replace(episodes=episodes, gaps=gaps)
 
@@ -139,6 +143,19 @@ def add_part(total: Part, part: Part) -> Part:
 def _packed(numbers: Iterable[int]) -> Sequence[int]:
     """The numbers in a third of a list's memory: a fleet has very many."""
     return array("q", numbers)
+
+
+def first_episodes(episodes: list[list[Any]]) -> list[list[Any]]:
+    """The longest of these that go on, the longest others, and the longest of each person."""
+    seen: Counter[Any] = Counter()
+    found = []
+    for episode in sorted(episodes, key=_rank_of_episode):
+        identity, is_ongoing = episode[4], bool(episode[10])
+        seen.update([is_ongoing, identity])
+        is_of_person = is_person(identity) and seen[identity] <= MOST_OF_PERSON
+        if seen[is_ongoing] <= MOST_LISTED or is_of_person:
+            found.append(episode)
+    return found
 
 
 def _rank_of_episode(episode: list[Any]) -> Key:
@@ -173,6 +190,8 @@ def restore_part(name: str, value: Any) -> Part:
         part.figures[table] = {tuple(row[: len(key)]): _packed(row[len(key) :]) for row in rows}
     if part.figures["states"].keys() != {(state,) for state in STATES} or not part.figures["episodes"]:
         raise ValueError("no sums")
+    if any(slot >= HOURS_A_WEEK for (slot,) in part.figures["week"]):
+        raise ValueError("no hour of a week")
     return part
 
 

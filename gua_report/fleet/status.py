@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gua_report.fleet.look import Look
 from gua_report.fleet.look_at_hosts import Looked
-from gua_report.fleet.suspicions import NO_DAY, end_ms, is_late
+from gua_report.fleet.suspicions import NO_DAY, due_ms, end_ms, find_late
 from gua_sample.policy import Policy
 
 OK, LATE, UNUSED = "ok", "late", "not usable"
@@ -32,8 +31,8 @@ class HostStatus(NamedTuple):
         return self.state in (LATE, UNUSED)
 
 
-def find_statuses(looked: Looked, hosts: Mapping[str, str], policy: Policy, now_ms: int) -> list[HostStatus]:
-    """A row for each host and each earlier file of one, by name. `hosts`: the folders by name of the file."""
+def find_statuses(looked: Looked, policy: Policy, now_ms: int) -> list[HostStatus]:
+    """A row for each host and each earlier file of one, by name."""
     found = []
     for name in sorted({*looked.looks, *(problem.host for problem in looked.problems)}):
         own = [problem for problem in looked.problems if problem.host == name]
@@ -43,20 +42,21 @@ def find_statuses(looked: Looked, hosts: Mapping[str, str], policy: Policy, now_
             details = [problem.detail for problem in own]
             found.append(HostStatus(name, state, *(None,) * 7, details))
         else:
-            state = LATE if hosts.get(name) == name and is_late(look, now_ms) else OK
-            found.append(_describe(look, state, [problem.detail for problem in own], policy, now_ms))
+            late = find_late([look], due_ms(now_ms))
+            found.append(_describe(look, bool(late), [problem.detail for problem in [*late, *own]], policy, now_ms))
     return found
 
 
-def _describe(look: Look, state: str, problems: list[str], policy: Policy, now_ms: int) -> HostStatus:
-    under = [(found, days) for found, days in look.thresholds if found != policy]
-    others = max(sum(days for _, days in under), look.older_rule_days)
+def _describe(look: Look, is_late: bool, problems: list[str], policy: Policy, now_ms: int) -> HostStatus:
+    under = sum(days for found, days in look.thresholds if found != policy)
+    others = under + look.older_rule_days
     if under:
-        problems = [*problems, f"{sum(days for _, days in under):,} of {look.days:,} days are under other thresholds"]
+        problems = [*problems, f"{under:,} of {look.days:,} days are under other thresholds"]
     if look.older_rule_days:
         problems = [*problems, f"{look.older_rule_days:,} of {look.days:,} days are by an older rule"]
     age = max(0, now_ms - end_ms(look)) // 1000
-    usual = look.thresholds[0][0]._asdict()
+    usual = look.thresholds[0][0]._asdict() if look.thresholds else None
+    state = UNUSED if others >= look.days else LATE if is_late else OK
     return HostStatus(
         *(look.name, state, look.newest_day, age, look.days, look.version, look.machine, usual, others, problems)
     )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gua_report.console.spelling import first_of
+from gua_report.console.spelling import duration, first_of
 from gua_report.fleet.look import Look
+from gua_report.summary.of_hosts import STOPPED, is_earlier
 from gua_report.window import midnight_ms
 from gua_sample.console import plural
 from gua_sample.partition_names import DAY_MS
 
 # Hosts roll up at 00:20 to 00:40 UTC, and then are collected. By six o'clock, yesterday has to be there.
 COLLECTED_BY_MS = 6 * 3_600_000
+NEW_MS = 2 * DAY_MS  # by then, a day of a new host is over
 CLOCK_OFF_MS = 300_000
+STOPPED_MS = 3_600_000  # without a tick
 MOST_SHOWN = 3
 
 LATE, CLOCK, SAME_MACHINE, SAME_CARD = "late", "clock", "same machine", "same card"
@@ -34,8 +37,13 @@ def due_ms(now_ms: int) -> int:
     return (now_ms - COLLECTED_BY_MS) // DAY_MS * DAY_MS
 
 
-def is_late(look: Look, now_ms: int) -> bool:
-    return end_ms(look) < due_ms(now_ms)
+def without_days(name: str, published_ms: int, now_ms: int) -> Problem:
+    """What a file without any day means: its host is new, or has rolled up nothing for days."""
+    age_ms = now_ms - published_ms
+    if age_ms < NEW_MS:
+        return Problem(name, NO_DAY, "no day of it is over yet", False)
+    detail = f"published {duration(age_ms / 1000)} ago without any day: does gua-sample run there, and gua rollup?"
+    return Problem(name, UNUSABLE, detail, True)
 
 
 def end_ms(look: Look) -> int:
@@ -53,17 +61,34 @@ def clock_problem(look: Look, now_ms: int) -> str | None:
     return f"has ticks of {ahead_ms // 60_000:,} minutes after its file" if ahead_ms > CLOCK_OFF_MS else None
 
 
-def suspect(looks: Sequence[Look], hosts: dict[str, str], now_ms: int) -> list[Problem]:
-    """The problems that the files' own words show. `hosts` are the names of folders by name of the file."""
+def find_late(looks: Iterable[Look], until_ms: int) -> list[Problem]:
+    """The hosts whose days up to a time are not all there. A file from before a reinstallation is not waited for."""
     problems = []
     for look in looks:
-        is_current = look.name == hosts[look.name]  # not one from before the host was reinstalled
-        if is_current and is_late(look, now_ms):
-            days = (due_ms(now_ms) - end_ms(look)) // DAY_MS
+        days = -((end_ms(look) - until_ms) // DAY_MS)
+        if days > 0 and not is_earlier(look.name):
             detail = f"newest day {look.newest_day}: {plural(days, 'day')} not collected"
             problems.append(Problem(look.name, LATE, detail, True))
+    return problems
+
+
+def _stopped_for(look: Look) -> int:
+    """How long there had been no tick when the file was published; 0 if that is usual, over, or not known."""
+    if look.published_ms is None or look.newest_tick_ms is None or is_earlier(look.name):
+        return 0
+    silent_ms = look.published_ms - look.newest_tick_ms
+    return silent_ms if silent_ms > STOPPED_MS else 0
+
+
+def suspect(looks: Sequence[Look], now_ms: int) -> list[Problem]:
+    """The problems that the files' own words show."""
+    problems = []
+    for look in looks:
         if clock := clock_problem(look, now_ms):
             problems.append(Problem(look.name, CLOCK, f"the clock is off by over five minutes: it {clock}", False))
+        elif stopped_ms := _stopped_for(look):
+            detail = f"the sampler seems to have stopped: no tick for {duration(stopped_ms / 1000)} when it published"
+            problems.append(Problem(look.name, STOPPED, detail, False))
         if not look.has_meta:
             detail = "a plain copy, not a published file: its version and machine, and whether it is whole, are unknown"
             problems.append(Problem(look.name, PLAIN_COPY, detail, False))

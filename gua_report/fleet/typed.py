@@ -14,6 +14,8 @@ def typed(row: Any, columns: Iterable[Kinds]) -> Any:
     for item, kinds in zip(row, columns, strict=True):
         if type(item) not in kinds and not (item is None and None in kinds):
             raise TypeError("no such value")
+        if isinstance(item, str):
+            item.encode()  # raises ValueError for half a character, which no report could show
         if isinstance(item, int | float) and not 0 <= item < MOST:
             raise ValueError("no such number")
     return row

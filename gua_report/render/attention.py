@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from gua_report.console.spelling import duration, first_of
+from gua_report.summary.of_hosts import STOPPED, is_earlier
 from gua_report.window import LEAST_COVERAGE as LEAST_COVERAGE
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gua_report.summary.of_hosts import Fleet
     from gua_report.summary.report import Report
 
 LONG_EPISODE = "1h"  # default for the least length of an idle-held episode to act on
@@ -46,7 +49,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
         longest = long.groupby("identity", sort=True)["seconds"].max().sort_values(ascending=False, kind="stable")
         who = [f"{clean(report.who(str(identity)))} {duration(seconds)}" for identity, seconds in longest.items()]
         who[0] = f"longest: {who[0]}" if len(who) > 1 else who[0]
-        least = "at least " if report.fleet and report.fleet.episodes > len(report.episodes) else ""
+        least = "at least " if report.fleet and sum(report.fleet.episodes.values()) > len(report.episodes) else ""
         episodes = f"{least}{count(len(long), 'idle-held episode')} of {duration(longest_ms / 1000)} or more"
         # What is not named is counted in the same unit as what is.
         holders = f" by {count(len(who), 'holder')}" if len(who) > MOST_NAMED else ""
@@ -74,7 +77,7 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
 
 def _about_hosts(report: Report) -> list[str]:
     """What is not in a fleet's report."""
-    from gua_report.render.words import clean, count
+    from gua_report.render.words import clean, count, percent
 
     fleet = report.fleet
     if fleet is None:
@@ -87,7 +90,18 @@ def _about_hosts(report: Report) -> list[str]:
     left_out = set(fleet.problems[fleet.problems["left_out"].astype(bool)]["host"])
     if rest := sorted(left_out - {*fleet.missing, *fleet.late}):
         found.append(f"not all of {count(len(rest), 'host')} could be used{_named(rest)}")
+    if stopped := sorted(fleet.problems[fleet.problems["kind"] == STOPPED]["host"]):
+        found.append(f"the sampler of {count(len(stopped), 'host')} seems to have stopped{_named(stopped)}")
+    rows = fleet.hosts.sort_values("coverage_share", kind="stable").to_dict("records")
+    dark = [f"{row['host']} {percent(row['coverage_share'])}" for row in rows if _is_dark(row, fleet)]
+    if dark:
+        found.append(f"{count(len(dark), 'host')} observed for under {LEAST_COVERAGE:.0%} of the time{_named(dark)}")
     return [clean(line) for line in found]
+
+
+def _is_dark(row: Mapping[Hashable, Any], fleet: Fleet) -> bool:
+    """Whether little of a host was observed, for another reason than that it is late, or was reinstalled."""
+    return row["coverage_share"] < LEAST_COVERAGE and row["host"] not in fleet.late and not is_earlier(row["host"])
 
 
 def _not_meant(report: Report) -> pd.DataFrame:

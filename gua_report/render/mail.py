@@ -136,9 +136,9 @@ def subject_of(report: Report) -> str:
 
 def _about_hosts(fleet: Fleet) -> list[str]:
     """What tells an incomplete report from a failed one."""
-    if fleet.is_complete:
-        return []
     missing = [f"{len(fleet.missing):,} of {count(fleet.expected, 'host')} missing"] if fleet.missing else []
+    if fleet.is_complete:
+        return missing
     return ["incomplete", *missing, *([f"{len(fleet.late):,} late"] if fleet.late else [])]
 
 

@@ -17,7 +17,13 @@ HOST_COLUMNS = [
 ]
 BREAKDOWN_COLUMNS = ["name", "hosts", "cards", "gpu_hours", *HOURS, "idle_held_share"]
 PROBLEM_COLUMNS = ["host", "kind", "detail", "left_out"]
+STOPPED = "stopped"  # the kind of a problem: of a host whose sampler had stopped
 GAP_COLUMNS = ["kind", "gaps", "seconds", "hosts"]
+
+
+def is_earlier(name: str) -> bool:
+    """Whether this names a file from before its host was reinstalled (gpu07~2025)."""
+    return "~" in name
 
 
 class Fleet(NamedTuple):
@@ -30,7 +36,7 @@ class Fleet(NamedTuple):
     breakdown: pd.DataFrame  # BREAKDOWN_COLUMNS: by group of hosts, person or model; that of hosts is empty
     problems: pd.DataFrame  # PROBLEM_COLUMNS: what could not be used, or is doubtful
     gap_totals: pd.DataFrame  # GAP_COLUMNS, of all hosts; the gaps of the report are the longest
-    episodes: int  # of all hosts; those of the report are the first in order
+    episodes: dict[str, int]  # how many there are of each identity; the report has but the first
     ongoing: int
 
     @property

@@ -73,6 +73,13 @@ class Report:
     limits: pd.DataFrame | None = None  # by identity, of everybody who was seen in that week
     group_limits: pd.DataFrame | None = None  # by group that has a limit
     fleet: Fleet | None = None  # None: the report is of one host
+    compared: pd.DataFrame | None = None  # the headline of the hosts that `before` is of; None: of all
+
+    @property
+    def change(self) -> pd.Series[float] | None:
+        """The shares by state, less those of the window before; None if that is not known."""
+        now = self.headline if self.compared is None else self.compared
+        return None if self.before is None else now["share"] - self.before["share"]
 
     @property
     def named_frames(self) -> dict[str, pd.DataFrame]:

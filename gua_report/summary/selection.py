@@ -46,8 +46,12 @@ def select(report: Report, wanted: Wanted) -> Report:
     median = None if is_group else _find_median(report.identities, people)
     if members is not None:
         members = members._replace(of={who: members.of[who] for who in people if who in members.of}, problems=[])
+    fleet = report.fleet
+    if fleet is not None:
+        fleet = fleet._replace(episodes={who: number for who, number in fleet.episodes.items() if who in people})
     return replace(
         report,
+        fleet=fleet,
         **{name: frame.reset_index(drop=True) for name, frame in frames.items()},  # type: ignore[arg-type] # of frames
         groups=_row_of(report.groups, wanted.name) if is_group else None,
         group_limits=_row_of(report.group_limits, wanted.name) if is_group else None,

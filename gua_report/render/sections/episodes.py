@@ -67,7 +67,7 @@ def table_of_episodes(report: Report, found: pd.DataFrame, top: int, *first: Col
     blocks: list[Block] = [Table(columns, shown.to_dict("records"))] if len(shown) else []
     more = len(found) - top
     if report.fleet and found is report.episodes:
-        more = report.fleet.episodes - top  # the report has but the first of them
+        more = sum(report.fleet.episodes.values()) - top  # the report has but the first of them
     return blocks + ([f"and {more:,} more"] if more > 0 else [])
 
 

@@ -20,8 +20,7 @@ COLUMNS = ["state", "share", "gpu_hours", "change_share"]
 
 
 def frame(report: Report) -> pd.DataFrame:
-    before = report.before
-    change = None if before is None else report.headline["share"] - before["share"]
+    change = report.change
     return report.headline.assign(change_share=change).rename_axis("state").reset_index()
 
 
@@ -56,9 +55,9 @@ def _by_state(report: Report) -> Section:
     columns = [STATE, figure("share", "share", percent), figure("GPU-hours", "gpu_hours")]
     length = duration(report.requested.length_ms / 1000)
     change = "no data before"
-    if report.before is not None:
+    if report.change is not None:
         columns.append(figure("change", "change_share", points))
-        by = points(shares[IDLE_HELD] - report.before["share"][IDLE_HELD])
+        by = points(report.change[IDLE_HELD])
         moved = "did not change" if by == "0.0" else f"{'rose' if by[0] == '+' else 'fell'} by {by[1:]}"
         change = f"idle-held {moved} against the {length} before (change: in percentage points)"
     elif report.before_observed_share:
@@ -134,11 +133,11 @@ def _held_now(report: Report, top: int) -> Section:
 
 def _held_at_end(report: Report, top: int) -> Section:
     """What was held when each host's last day was over: a fleet's report knows nothing later."""
-    title = "Held without work at the last tick of each host"
+    title, if_none = "Held without work at the last tick of each host", "Nobody held a card idle."
+    if report.newest_ms > report.window.end_ms + STALE_MS:  # what began after the window is not in the report
+        title, if_none = "Held without work in this window, and at the last tick", "Nothing that this report knows of."
     caption = "As each host's newest day ended; gua status there tells what is held now. GiB: the most each has held."
-    return Section(
-        "headline", title, caption, _tables(report, _find_ongoing(report), top) or ["Nobody held a card idle."]
-    )
+    return Section("headline", title, caption, _tables(report, _find_ongoing(report), top) or [if_none])
 
 
 def _find_ongoing(report: Report) -> pd.DataFrame:
