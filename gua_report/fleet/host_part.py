@@ -69,7 +69,7 @@ class MapHost:
         try:
             return to_plain(map_host(file, self))
         except NothingToReport as error:
-            raise NothingToReport(_of_fleet(str(error).partition(": run gua doctor")[0])) from error
+            raise NothingToReport(_in_fleets_words(str(error).partition(": run gua doctor")[0])) from error
 
 
 def map_host(file: HostFile, work: MapHost) -> Part:
@@ -81,14 +81,15 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     )
     summed = sum_rollups(file.path, request)
     gaps = _mark(summed.report.gaps, work.newest_days[file.name], work.window)
-    episodes = uncontested_episodes(_name(summed.report.episodes, file.host), contested)
+    own = uncontested_episodes(summed.report.episodes, contested)
     if is_earlier(file.name):
-        episodes = episodes.assign(ongoing=False)  # the host was reinstalled since
+        own = own.assign(ongoing=False)  # the host was reinstalled since
+    episodes = _name(own, file.host)
     first = _find_first(summed.report.identities)
     sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host, first))
     figures: dict[str, Figures] = {
         **_sum_states(sums.cards),
-        "people": _sum_people(sums, _name(summed.report.identities, file.host, first), episodes),
+        "people": _sum_people(sums, _name(summed.report.identities, file.host, first), _name(own, file.host, first)),
         "week": _sum_week(sums.cards, summed.report, gaps),
         **_sum_over_time(summed.sums, work.common, _from(work.common.start_ms, summed.report.window.start_ms, gaps)),
         **_sum_reclaim(summed.report),
@@ -209,10 +210,10 @@ def _sum_gaps(gaps: pd.DataFrame) -> Figures:
 def _notes(summed: Summed) -> list[str]:
     """What else limits the figures; days that are left out are told as such."""
     found = [note for note in summed.report.notes if not note.startswith("left out")]
-    return [_of_fleet(note) for note in found[:MOST_NOTES]]
+    return [_in_fleets_words(note) for note in found[:MOST_NOTES]]
 
 
-def _of_fleet(text: str) -> str:
+def _in_fleets_words(text: str) -> str:
     """What a host's own report would say, in the words of a reader who has no ticks of it, expired or not."""
     return text.replace("the ticks have expired", "only sums are published").replace(
         "ticks have expired", "only sums are published"

@@ -207,3 +207,13 @@ def test_why_there_is_nothing_of_a_host_is_told_for_the_machine_that_reads(tmp_p
     (detail,) = rows[(rows["host"] == "broken") & (rows["kind"] == "not usable")]["detail"]
     assert detail.startswith("no card was seen from 2026-11-16 00:00 to 2026-11-18 00:00 UTC, as the driver failed")
     assert "doctor" not in detail
+
+
+def test_episodes_of_containers_without_a_name_of_their_own_are_counted(tmp_path: Path) -> None:
+    cgroups = [f"/system.slice/docker-{number:012x}{0:052x}.scope" for number in range(1, 31)]
+    jobs = [Job(number, None, uid=0, cgroup=cgroup) for number, cgroup in enumerate(cgroups, start=1)]
+    record_host(tmp_path, "one", hour(held(*jobs), start_ms=START_MS))
+    report = fleet_report(tmp_path)
+    assert report.fleet is not None
+    assert sum(report.fleet.episodes.values()) == 30
+    assert report.fleet.episodes["docker:others@one"] == 20
