@@ -256,9 +256,10 @@ def test_a_transfer_that_stalls_ends_at_its_time_limit_and_the_old_file_stays(co
 def test_killed_in_the_middle_the_old_file_stays_and_the_next_run_tidies_up(collector: Collector) -> None:
     process = collector.start(**stall(collector))
     wait_for_a_part(collector)
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and _session(int(entry)) == process.pid:
-            os.kill(int(entry), signal.SIGKILL)
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _session(int(entry)) == process.pid]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # all at once: rsync tidies up if its other half is gone
+        for pid in pids:
+            os.kill(pid, number)
     process.communicate()
     assert len(collector.files()) == 2
     assert (collector.fleet / "lab1" / "rollups.sqlite").read_bytes() == OLD

@@ -16,6 +16,7 @@ from gua_sample.identity import resolve
 from gua_sample.processes import describe, read_boot
 from tests.integration.attacks.attempts import ANOTHER, is_tame
 from tests.machine import GUA, Machine
+from tests.monitoring import wait_for
 from tests.telling import SENDMAIL
 from tests.users import SOMEBODY, needs_root
 
@@ -113,8 +114,8 @@ def test_a_process_with_a_header_for_a_name_and_a_colleagues_login_makes_one_mai
 
 def test_once_the_process_is_gone_or_another_there_is_nobody_to_tell(lab: Machine, hostile: int) -> None:
     os.kill(hostile, signal.SIGKILL)
-    with open(f"/proc/{hostile}/stat", "rb", buffering=0) as file:  # a zombie has its pid and its start, and no card
-        assert b") Z " in file.read()
+    # A zombie has its pid and its start, and no card.
+    wait_for(lambda: b") Z " in Path(f"/proc/{hostile}/stat").read_bytes(), "its end")
     lab.scenario.cards.clear()
     lab.scenario.add_card(compute=[(os.getpid(), 4096)])  # another process has its place
     assert run(lab, "remind", "--send").stdout == "sent 0\n"
