@@ -428,7 +428,9 @@ def with_junk(value: Any) -> Iterator[Any]:
         value[key] = item
 
 
-@pytest.mark.parametrize(("work", "restore"), [(look_at, restore_look), (MapHost, restore_part)])
+@pytest.mark.parametrize(
+    ("work", "restore"), [(look_at, restore_look), pytest.param(MapHost, restore_part, marks=pytest.mark.real)]
+)
 def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, restore: Any) -> None:
     """Whatever it is, the report is built and shown, with that host or without it."""
     make_fleet(tmp_path, "small", "lab1")

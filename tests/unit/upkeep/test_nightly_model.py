@@ -47,7 +47,7 @@ from tests.rolling import Killed
 # To look further: GUA_TEST_MODEL_EXAMPLES=2000 GUA_TEST_MODEL_SEED=7 pytest tests/unit/upkeep/test_nightly_model.py
 EXAMPLES = os.environ.get("GUA_TEST_MODEL_EXAMPLES")
 SEED = os.environ.get("GUA_TEST_MODEL_SEED")
-FEW, MANY = 16, 60  # in make test and in make test-real; each takes more than half a second
+FEW, MANY = 10, 60  # in make test and in make test-real; each takes more than half a second
 
 ALICE, BOB = Job(100, "alice"), Job(200, "bob", uid=1001)
 IDLE_ALICE, BUSY_BOB = ALICE._replace(sm_percent=0), BOB._replace(sm_percent=60)
