@@ -87,6 +87,11 @@ def fleet_report(
     return build_fleet_report(asked, executor)
 
 
+def is_complete(report: Report) -> bool:
+    assert report.fleet is not None
+    return report.fleet.is_complete
+
+
 def problems(report: Report) -> Mapping[str, list[str]]:
     """The kinds of problems by host."""
     assert report.fleet is not None

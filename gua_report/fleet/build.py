@@ -12,7 +12,7 @@ from gua_report.config import Config
 from gua_report.console.spelling import first_of, span_of_days
 from gua_report.fleet import frames, suspicions
 from gua_report.fleet.contested import Contested, FindHours, find_contested, find_shared_cards, tell_contested
-from gua_report.fleet.host_files import expected_hosts, host_of, list_hosts
+from gua_report.fleet.host_files import expected_hosts, list_hosts
 from gua_report.fleet.host_part import MapHost
 from gua_report.fleet.hosts_table import break_down, hosts_table
 from gua_report.fleet.in_children import map_in_children
@@ -26,7 +26,7 @@ from gua_report.summary.build import LEAST_OBSERVED_BEFORE, RECLAIM_AFTER_MS
 from gua_report.summary.gather import Progress
 from gua_report.summary.named_frames import add_columns
 from gua_report.summary.no_report import spell_window
-from gua_report.summary.of_hosts import GAP_COLUMNS, HOST, PROBLEM_COLUMNS, Fleet, is_earlier
+from gua_report.summary.of_hosts import GAP_COLUMNS, HOST, PROBLEM_COLUMNS, Fleet, host_of, is_earlier
 from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS, Window, zone_name
 from gua_sample.console import plural
@@ -158,7 +158,7 @@ def _put_together(
     before_ms, compared_ms, before_share = _sum_before(total)
     state_ms = [figures["states"][(state,)][0] for state in STATES]
     headline = frames.headline(state_ms)
-    _, ongoing, meant_ms = figures["episodes"][()]
+    ongoing, meant_ms = figures["episodes"][()]
     fleet = _describe(request, common, total, looked, problems)
     return Report(
         host=plural(len(fleet.hosts), "host"),

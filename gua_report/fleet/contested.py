@@ -17,9 +17,9 @@ from gua_report.rollups.hourly_sums import Rollup
 from gua_report.rollups.index import open_rollups, read_index
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.console import plural
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import RULE, Policy
 
-HOURS_A_DAY = 24
 NO_CARD = "unknown:"  # what the uuid of a card begins with that could not tell it
 Contested = dict[str, dict[str, list[int]]]  # by name of the file and uuid: hours since 1970
 
@@ -59,7 +59,7 @@ class FindHours:
                 uuid: [
                     int(hour)
                     for (hour,) in connection.execute(query, {"uuid": uuid, **days})
-                    if hour // HOURS_A_DAY in used
+                    if hour * HOUR_MS // DAY_MS in used
                 ]
                 for uuid in self.uuids[file.name]
             }

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.fleet.host_files import host_of
-from gua_report.fleet.parts import EPISODE_COLUMNS, CardSums, Figures, HostSums, Part
+from gua_report.fleet.parts import EPISODE_COLUMNS, HOURS_A_WEEK, CardSums, Figures, HostSums, Part
 from gua_report.people.groups import Memberships
 from gua_report.summary.groups import PERSON_SUMS, sum_groups
+from gua_report.summary.of_hosts import host_of
 from gua_report.summary.over_time import HOLDER_STATES
 from gua_report.summary.tables import IDENTITY_COLUMNS, cost_of, sort_identities, week_of
 from gua_report.window import HOUR_MS
@@ -126,7 +126,7 @@ def groups(sums: pd.DataFrame, memberships: Memberships, config: Config) -> pd.D
 
 
 def heatmap(figures: Figures) -> pd.DataFrame:
-    active, free = (pd.Series(np.nan, index=range(7 * 24)) for _ in range(2))
+    active, free = (pd.Series(np.nan, index=range(HOURS_A_WEEK)) for _ in range(2))
     for (slot,), (known_ms, active_ms, _, free_millionths, hosts) in figures.items():
         if known_ms:
             active[slot] = active_ms / known_ms

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gua_report.rollups.schema import FILE_NAME
+from gua_report.summary.of_hosts import EARLIER, host_of
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.processes import printable
 
 # rollups-2025.sqlite: what was collected of a host before it was reinstalled under its old name.
 FILE = re.compile(r"rollups(?:-([A-Za-z0-9._-]{1,40}))?\.sqlite", re.ASCII)
-CURRENT = "rollups.sqlite"
 LONGEST_HOST = 100
 MOST_HOSTS = 100_000
 MOST_FILES = 10  # of one host
@@ -67,7 +68,7 @@ def _matches(name: str, pattern: str | None) -> bool:
 
 def _add(listed: Listed, folder: str, host: str) -> None:
     shown = printable(host)
-    if shown != host or len(host) > LONGEST_HOST or "~" in host or "@" in host:
+    if shown != host or len(host) > LONGEST_HOST or EARLIER in host or "@" in host:
         listed.unusable[shown[:LONGEST_HOST]] = "no name for a host: rename its folder"
         return
     path = os.path.join(folder, host)
@@ -84,18 +85,13 @@ def _add(listed: Listed, folder: str, host: str) -> None:
     if len(found) > MOST_FILES:
         listed.unusable[host] = f"its folder has {len(found):,} files, and may have {MOST_FILES}: move some elsewhere"
         return
-    if found and CURRENT not in found:
-        listed.unusable[host] = f"only files from before it was reinstalled, and no {CURRENT}"
+    if found and FILE_NAME not in found:
+        listed.unusable[host] = f"only files from before it was reinstalled, and no {FILE_NAME}"
     for name in found:
         label = FILE.fullmatch(name)
         earlier = label.group(1) if label else None
-        shown = host if earlier is None else f"{host}~{earlier}"
+        shown = host if earlier is None else f"{host}{EARLIER}{earlier}"
         listed.files.append(HostFile(host, shown, os.path.join(path, name)))
-
-
-def host_of(name: str) -> str:
-    """The host of a file by its name."""
-    return name.partition("~")[0]
 
 
 def groups_of(host: str, groups: GroupsOfHosts) -> list[str]:

@@ -13,21 +13,21 @@ import pandas as pd
 from gua_report.config import DEFAULT_CURRENCY, Config, Notes
 from gua_report.fleet.contested import Contested, uncontested_episodes, without_contested
 from gua_report.fleet.host_files import HostFile
+from gua_report.fleet.names import find_named, is_of_fleet, rename
 from gua_report.fleet.parts import (
     EPISODE_COLUMNS,
     MOST_LISTED,
-    MOST_OF_PERSON,
     CardSums,
     Figures,
     HostSums,
     Part,
     Unpartitioned,
-    first_episodes,
+    find_first,
     pack_cards,
     rank_of_gap,
     to_plain,
 )
-from gua_report.people.identities import NOBODY, UID, is_person
+from gua_report.people.identities import is_person
 from gua_report.rollups.hourly_sums import Rollup
 from gua_report.summary import tables
 from gua_report.summary.build import Request, Summed, sum_rollups
@@ -45,8 +45,6 @@ from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import IDLE_HELD, STATES, Policy
 
 MOST_NOTES = 10
-MOST_OF_HOST = 10  # containers, jobs, units and users without a name: the first in the report's order
-OTHERS = ":others"  # docker:others@gpu07 are all other containers of that host
 MILLIONTHS = 1_000_000
 NO_SPOOL = Notes(spool="")  # people's notes are on their hosts
 
@@ -84,24 +82,24 @@ def map_host(file: HostFile, work: MapHost) -> Part:
     own = uncontested_episodes(summed.report.episodes, contested)
     if is_earlier(file.name):
         own = own.assign(ongoing=False)  # the host was reinstalled since
-    episodes = _name(own, file.host)
-    first = _find_first(summed.report.identities)
-    sums = summed.sums._replace(identities=_name(summed.sums.identities, file.host, first))
+    episodes = rename(own, file.host)
+    first = find_named(summed.report.identities)
+    sums = summed.sums._replace(identities=rename(summed.sums.identities, file.host, first))
     figures: dict[str, Figures] = {
         **_sum_states(sums.cards),
-        "people": _sum_people(sums, _name(summed.report.identities, file.host, first), _name(own, file.host, first)),
+        "people": _sum_people(sums, rename(summed.report.identities, file.host, first), rename(own, file.host, first)),
         "week": _sum_week(sums.cards, summed.report, gaps),
         **_sum_over_time(summed.sums, work.common, _from(work.common.start_ms, summed.report.window.start_ms, gaps)),
         **_sum_reclaim(summed.report),
         "gaps": _sum_gaps(gaps),
-        "episodes": {(): [len(episodes), int(episodes["ongoing"].eq(True).sum()), _ms(summed.report.meant_gpu_hours)]},
+        "episodes": {(): [int(episodes["ongoing"].eq(True).sum()), _ms(summed.report.meant_gpu_hours)]},
         "drivers": {(version,): [1] for version in summed.report.driver_versions},
         "notes": {(note[:500],): [1] for note in _notes(summed)},
     }
     rows = [[file.name, *gap] for gap in gaps.itertuples(index=False, name=None)]
     listed = [[file.name, *map(_plain, row)] for row in _list(episodes)]
     first_gaps = sorted(rows, key=rank_of_gap)[:MOST_LISTED]
-    return Part([_host(file, summed, gaps, bool(contested))], figures, first_episodes(listed), first_gaps)
+    return Part([_host(file, summed, gaps, bool(contested))], figures, listed, first_gaps)
 
 
 def _mark(gaps: pd.DataFrame, newest_day: str, window: Window) -> pd.DataFrame:
@@ -110,30 +108,6 @@ def _mark(gaps: pd.DataFrame, newest_day: str, window: Window) -> pd.DataFrame:
     missing = {day_of(ms): NOT_COLLECTED for ms in range(first_ms, window.end_ms, DAY_MS)}
     marked = mark_days(gaps, missing)
     return marked.assign(kind=marked["kind"].replace({EXPIRED: LEFT_OUT}))
-
-
-def _find_first(identities: pd.DataFrame) -> set[str]:
-    """The containers, jobs and units that keep their names: a host has thousands of them in a year."""
-    own = [str(who) for who in identities["identity"].tolist() if not _is_of_fleet(str(who))]
-    return set(own[:MOST_OF_HOST])
-
-
-def _name(frame: pd.DataFrame, host: str, first: set[str] | None = None) -> pd.DataFrame:
-    """The frame with identities as the fleet calls them; those that are not among `first` are others of their kind."""
-    names = {who: name_at(str(who), host, first) for who in frame["identity"].unique().tolist()}
-    return frame.assign(identity=[names[who] for who in frame["identity"].tolist()])
-
-
-def name_at(identity: str, host: str, first: set[str] | None = None) -> str:
-    """The name of an identity in the fleet: a person is one person on all hosts, all else is of one host."""
-    if _is_of_fleet(identity):
-        return identity
-    is_named = first is None or identity in first
-    return f"{identity if is_named else identity.partition(':')[0] + OTHERS}@{host}"
-
-
-def _is_of_fleet(identity: str) -> bool:
-    return identity in NOBODY or (is_person(identity) and not identity.startswith(UID))
 
 
 def _sum_states(cards: pd.DataFrame) -> dict[str, Figures]:
@@ -179,7 +153,7 @@ def _sum_over_time(sums: Rollup, window: Window, gaps: pd.DataFrame) -> dict[str
         index=False, name=None
     ):
         cells[(int(start_ms), int(end_ms))] = [*map(_ms, values), round(observed * 1000)]
-    of_fleet = [is_person(who) and _is_of_fleet(who) for who in sums.identities["identity"].tolist()]
+    of_fleet = [is_person(who) and is_of_fleet(who) for who in sums.identities["identity"].tolist()]
     persons = sums.identities[of_fleet]
     days = sum_identity_days(persons, window) if len(persons) else pd.DataFrame()
     person_days: Figures = {
@@ -221,12 +195,10 @@ def _in_fleets_words(text: str) -> str:
 
 
 def _list(episodes: pd.DataFrame) -> Iterable[tuple[Any, ...]]:
-    """The episodes of `first_episodes` as rows, and perhaps some more. They are in the order of the report."""
+    """The first episodes as rows: they are in the order of the report."""
     names = [name for name in EPISODE_COLUMNS if name != "host"]
-    is_first = episodes.groupby(episodes["ongoing"].eq(True)).cumcount() < MOST_LISTED
-    of_person = pd.Series([is_person(str(who)) for who in episodes["identity"]], episodes.index, dtype=bool)
-    of_person &= episodes.groupby("identity").cumcount() < MOST_OF_PERSON
-    found = episodes[is_first | of_person][names].astype(object)
+    whose = zip(map(str, episodes["identity"].tolist()), episodes["ongoing"].eq(True).tolist(), strict=True)
+    found = episodes.iloc[find_first(whose)][names].astype(object)
     for name in ("gpu_index", "mig_index"):
         found[name] = pd.Series([_number(value) for value in found[name]], found.index, dtype=object)
     return found.itertuples(index=False, name=None)

@@ -37,7 +37,7 @@ TABLES = {
     "reclaim": Table((int,), 1),  # by idle time; freed gpu_ms
     "curve": Table((int,), 1),
     "gaps": Table((str,), 3),  # by kind; number, milliseconds, hosts
-    "episodes": Table((), 3),  # of all; number, ongoing, meant gpu_ms of cards
+    "episodes": Table((), 2),  # of all; how many go on, meant gpu_ms of cards
     "drivers": Table((str,), 1),  # number of hosts
     "notes": Table((str,), 1),
 }
@@ -147,14 +147,18 @@ def _packed(numbers: Iterable[int]) -> Sequence[int]:
 
 def first_episodes(episodes: list[list[Any]]) -> list[list[Any]]:
     """The longest of these that go on, the longest others, and the longest of each person."""
-    seen: Counter[Any] = Counter()
+    ranked = sorted(episodes, key=_rank_of_episode)
+    return [ranked[place] for place in find_first((row[4], bool(row[10])) for row in ranked)]
+
+
+def find_first(episodes: Iterable[tuple[str, bool]]) -> list[int]:
+    """The places of those to list among ordered episodes, of which these are whose each is, and whether it goes on."""
+    seen: Counter[str | bool] = Counter()
     found = []
-    for episode in sorted(episodes, key=_rank_of_episode):
-        identity, is_ongoing = episode[4], bool(episode[10])
+    for place, (identity, is_ongoing) in enumerate(episodes):
         seen.update([is_ongoing, identity])
-        is_of_person = is_person(identity) and seen[identity] <= MOST_OF_PERSON
-        if seen[is_ongoing] <= MOST_LISTED or is_of_person:
-            found.append(episode)
+        if seen[is_ongoing] <= MOST_LISTED or (is_person(identity) and seen[identity] <= MOST_OF_PERSON):
+            found.append(place)
     return found
 
 

@@ -17,13 +17,19 @@ HOST_COLUMNS = [
 ]
 BREAKDOWN_COLUMNS = ["name", "hosts", "cards", "gpu_hours", *HOURS, "idle_held_share"]
 PROBLEM_COLUMNS = ["host", "kind", "detail", "left_out"]
+EARLIER = "~"  # between a host and what its earlier files are called; in no name of a host
 STOPPED = "stopped"  # the kind of a problem: of a host whose sampler had stopped
 GAP_COLUMNS = ["kind", "gaps", "seconds", "hosts"]
 
 
 def is_earlier(name: str) -> bool:
     """Whether this names a file from before its host was reinstalled (gpu07~2025)."""
-    return "~" in name
+    return EARLIER in name
+
+
+def host_of(name: str) -> str:
+    """The host of a file by the file's name: gpu07 of gpu07~2025."""
+    return name.partition(EARLIER)[0]
 
 
 class Fleet(NamedTuple):

@@ -26,6 +26,7 @@ from tests.fleets import (
     add_host,
     change,
     fleet_report,
+    is_complete,
     make_fleet,
     problems,
     record_host,
@@ -39,11 +40,6 @@ TICKS_A_DAY = DAY_MS // EVERY_MS
 def statuses(folder: Path, policy: Policy = DEFAULT) -> dict[str, HostStatus]:
     looked = look_at_hosts(list_hosts(str(folder), None, ()), map_in_children, NOW_MS)
     return {status.host: status for status in find_statuses(looked, policy, NOW_MS)}
-
-
-def is_complete(report: Report) -> bool:
-    assert report.fleet is not None
-    return report.fleet.is_complete
 
 
 def text(report: Report, *sections: str) -> str:
@@ -137,10 +133,11 @@ def test_a_name_with_an_at_sign_is_a_persons(tmp_path: Path) -> None:
     assert days["idle_held_gpu_hours"].sum() == pytest.approx(1.0)
 
 
-def test_days_that_are_left_out_claim_no_card(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left_out", ["utilization_percent = 25", f"rule = {RULE - 1}"])
+def test_days_that_are_left_out_claim_no_card(tmp_path: Path, left_out: str) -> None:
     alone = hours(fleet_report(make_fleet(tmp_path / "alone", "lab1")))
     add_host(tmp_path / "both", "new", "lab1")
-    change(add_host(tmp_path / "both", "old", "lab1"), "UPDATE day SET utilization_percent = 25")
+    change(add_host(tmp_path / "both", "old", "lab1"), f"UPDATE day SET {left_out}")
     assert hours(fleet_report(tmp_path / "both")) == alone
 
 

@@ -31,6 +31,7 @@ from tests.fleets import (
     add_host,
     change,
     fleet_report,
+    is_complete,
     make_fleet,
     problems,
 )
@@ -41,11 +42,6 @@ def details(report: Report, host: str) -> str:
     assert report.fleet is not None
     rows = report.fleet.problems
     return "; ".join(rows[rows["host"] == host]["detail"])
-
-
-def is_complete(report: Report) -> bool:
-    assert report.fleet is not None
-    return report.fleet.is_complete
 
 
 def test_a_fleet_without_trouble_is_complete(tmp_path: Path) -> None:
