@@ -52,10 +52,16 @@ def run(
             return error.exit_code if isinstance(error, GuaError) else 1
         known = isinstance(error, GuaError | OSError)
         text = str(error) if known else f"{type(error).__name__}: {error} (this is a bug; --debug shows where)"
+        text = import_failed(error) if isinstance(error, ImportError) else text
         if was_logged(text):
             return LOGGED_BEFORE
         complain(parser.prog, f"error: {text}")
         return error.exit_code if isinstance(error, GuaError) else 1
+
+
+def import_failed(error: ImportError) -> str:
+    """The message for a module that can't be imported: root may have become a user who can't read it."""
+    return f"{error}; can uid {os.geteuid()} read all of {sys.prefix}? Install gua where everybody can read it"
 
 
 def show_traceback() -> None:

@@ -5,6 +5,7 @@
 import os
 import pwd
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -14,6 +15,18 @@ from gua_sample.partition_names import samples_dir
 
 NO_GROUP = 65534
 MOST_LINKS = 40  # the kernel's limit
+# What is imported only when it is first used, by the module that uses it. After the step down it may be too late: not
+# everybody can read a Python, or a virtual environment, under somebody's home. A test finds what is missing here.
+IMPORTED_LATE = {
+    "gua_sample": ("encodings.ascii", "encodings.unicode_escape", "json", "shlex", "traceback"),
+    "gua_sample.cli": tuple(
+        f"gua_sample.{name}"
+        for name in ("carried_state", "container_note", "containers", "held_file", "look_back", "metrics", "note_spool")
+    ),
+    "gua_report.machine.child": ("concurrent.futures.thread", "ctypes", "gua_report.ticks.private_copy"),
+    "pandas": ("pandas.core.methods.to_dict",),
+    "pyarrow": ("pyarrow.pandas_compat", "pyarrow.vendored.version"),
+}
 FOLDERS = ("samples", "csv", "edges", "publish")  # the subfolders of a data folder that gua writes to
 
 
@@ -62,6 +75,25 @@ def become_owner(data_dir: str) -> None:
     owner = owner_to_become(data_dir)
     if owner is not None:
         become(*owner)
+        try:
+            with suppress(FileNotFoundError):  # it is made later
+                os.stat(data_dir)
+        except PermissionError as error:
+            raise StoreError(out_of_reach(data_dir)) from error
+
+
+def out_of_reach(path: object) -> str:
+    """The message for a path that the user whom root has become can't reach."""
+    return f"{path} belongs to uid {os.geteuid()}, who can't reach it: let that user enter each folder above it"
+
+
+def import_late() -> None:
+    """Import what the modules that are loaded would import later."""
+    import importlib
+
+    for user, modules in IMPORTED_LATE.items():
+        for module in modules if user in sys.modules else ():
+            importlib.import_module(module)
 
 
 def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:
@@ -70,6 +102,7 @@ def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:
     Without `groups`, those of the user are taken on, and `gid` only if it is one of them: a folder's group may be
     root's, or inherited from its parent.
     """
+    import_late()
     try:
         if groups is None:
             gid, groups = _groups_of(uid, gid)

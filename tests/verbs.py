@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import resource
 import select
 import signal
@@ -16,14 +17,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+import gua_report
+import gua_sample
 from gua_report.commands.containers import main as ask_for_names
 from gua_report.commands.report import main as report
-from gua_report.main import VERBS, main
+from gua_report.main import main
 from gua_sample.cli import main as sample
+from gua_sample.rights import import_late
 from tests.users import SOMEBODY
 
-for module, _ in VERBS.values():
-    importlib.import_module(module)  # now, as another user may have no access to Python's files
+# Now, as another user may have no access to Python's files. Without what needs pyarrow: see conftest.py.
+for package in (gua_sample, gua_report):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith(".parquet"):
+            importlib.import_module(module.name)
+import_late()
 
 SCRIPTS = {"gua-sample": sample, "gua-report": report, "gua-containers": ask_for_names}
 SECONDS = 30

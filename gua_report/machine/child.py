@@ -8,7 +8,6 @@ limited.
 from __future__ import annotations
 
 import fcntl
-import importlib
 import io
 import json
 import os
@@ -22,9 +21,9 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from gua_sample import errors
-from gua_sample.console import show_traceback
+from gua_sample.console import import_failed, show_traceback
 from gua_sample.errors import GuaError, StoreError
-from gua_sample.rights import become
+from gua_sample.rights import become, out_of_reach
 
 Message = tuple[str, bytes]  # a label and a content
 Identity = tuple[int, int] | tuple[int, int, tuple[int, ...]]  # uid, gid and perhaps all groups: see `become`
@@ -41,11 +40,6 @@ NO_ANSWER, CRASHED = "no answer", "crashed"
 PR_SET_PDEATHSIG = 1
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GuaError)]
 ERRORS = {kind.__name__: kind for kind in KINDS}
-# Modules that the child may need: as another user it can't read a Python, or a virtual environment, under /root.
-PRELOADED = (
-    *("concurrent.futures.thread", "encodings.ascii", "encodings.unicode_escape", "traceback", "ctypes"),
-    *("gua_report.ticks.open_partition", "gua_report.ticks.private_copy"),
-)
 
 
 class ReadingFailed(Exception):
@@ -102,9 +96,6 @@ def stream(
     `seconds`: how long the child may be silent. `replaced`: the standard streams that it does not inherit.
     """
     bury()
-    if user is not None:
-        for module in PRELOADED:
-            importlib.import_module(module)
     reading, writing = open_pipe()
     for output in (sys.stdout, sys.stderr):
         if output is not None:
@@ -141,8 +132,8 @@ def _produce(writing: int, produce: Produce, user: Identity | None, parent: int,
             except GuaError as error:
                 name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
                 _send(file, ERROR, json.dumps([name, str(error)]).encode())
-            except ImportError as error:
-                text = f"{error}, which uid {os.geteuid()} may not read: install gua where everybody may"
+            except (ImportError, PermissionError) as error:
+                text = out_of_reach(error.filename) if isinstance(error, OSError) else import_failed(error)
                 _send(file, ERROR, json.dumps([StoreError.__name__, text]).encode())
             except Exception as error:  # a mistake of ours, which the parent is to report
                 if "--debug" in sys.argv:

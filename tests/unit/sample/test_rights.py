@@ -76,6 +76,7 @@ def test_rights_that_could_be_regained_are_refused() -> None:
 @needs_root
 def test_one_who_may_not_become_another_is_told_to_run_it_as_that_user() -> None:
     def action() -> str:
+        rights.import_late()  # while it is root, who can read all modules
         os.setresuid(SOMEBODY, SOMEBODY, SOMEBODY)
         rights.become(SOMEBODY + 1, SOMEBODY + 1)
         return "became another"
