@@ -38,7 +38,7 @@ def keep(folder: str, tick: Tick) -> str:
 
     key = int.from_bytes(os.urandom(7), "big")
     path = os.path.join(folder, f"{day_of(tick.ts_ms)}.{key:014x}{PENDING_SUFFIX}")
-    document = {"version": VERSION, "key": key, "tick": _named(tick._replace(cursors=[]))}
+    document = {"version": VERSION, "key": key, "tick": named(tick._replace(cursors=[]))}
     try:
         replace_file(path, json.dumps(document), durable=True)
     except OSError as error:
@@ -128,10 +128,10 @@ def _make(kind: Any, values: Any) -> Any:
     return kind(*values)
 
 
-def _named(value: Any) -> Any:
+def named(value: Any) -> Any:
     """The named tuples of a tick as dicts, so that later versions can add fields."""
     if hasattr(value, "_asdict"):
-        return {name: _named(part) for name, part in value._asdict().items()}
+        return {name: named(part) for name, part in value._asdict().items()}
     if isinstance(value, dict):
-        return {key: _named(part) for key, part in value.items()}
-    return [_named(part) for part in value] if isinstance(value, list) else value
+        return {key: named(part) for key, part in value.items()}
+    return [named(part) for part in value] if isinstance(value, list) else value

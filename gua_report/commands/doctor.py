@@ -32,7 +32,7 @@ from gua_report.machine.as_owner import ask_as_owner
 from gua_report.telling.checks import check_telling
 from gua_report.ticks.newest import Files, Newest, find_newest, list_history
 from gua_sample import console, settings
-from gua_sample.errors import StoreError
+from gua_sample.errors import DriverError, StoreError, UsageError
 from gua_sample.partition_names import samples_dir
 from gua_sample.rights import check_folder
 
@@ -48,11 +48,14 @@ examples:
   gua doctor --data-dir ./try      another data folder
   gua doctor --timeout 2m          for a slow driver
   gua doctor --deep                read every tick and rollup back as well
+  gua doctor --record gpu.jsonl    record the driver's answers, for a test
 
 exit status: 0 sampling can work, 1 it can't (an error was found), 2 wrong
-usage.
+usage. With --record: 0 recorded, 1 the driver fails, hangs or crashes, or
+the file can't be written; the file keeps what was recorded until then.
 """
 SCHEMA_VERSION = 1
+RECORD_FOR, USUAL_INTERVAL_MS = "10m", 30_000
 WIDTH = 78
 NAME_WIDTH = 13
 INDENT = " " * (NAME_WIDTH + 3)  # a mark, and a space on either side of the name
@@ -73,17 +76,37 @@ def build_parser() -> console.Parser:
     parser.add_argument("--deep", action="store_true", help="look for bit rot: read all days back, which takes a while")
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     parser.add_argument("--timeout", metavar="D", default="30s", help="time limit of the driver (default %(default)s)")
+    parser.add_argument("--record", metavar="FILE", help="instead of checks, record the driver's answers in a new file")
+    parser.add_argument("--for", metavar="D", dest="length", help=f"how long to record (default {RECORD_FOR})")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     seconds = settings.duration_ms(options.timeout) / 1000
+    if options.record is not None and not (options.json or options.deep):
+        return record(options, seconds)
+    if options.record is not None or options.length is not None:
+        raise UsageError("--for needs --record FILE, which goes with neither --json nor --deep")
     findings, facts = examine(*find_folder(options.data_dir), seconds, options.deep, options.config)
     if options.json:
         console.say(PROG, to_json(findings, facts))
     else:
         console.say(PROG, to_text(findings, options.ascii, terminal.use_color()))
     return 1 if count(findings, ERROR) else 0
+
+
+def record(options: argparse.Namespace, seconds: float) -> int:
+    """Record what the driver answers, at the interval of the installed timer."""
+    length_ms = settings.duration_ms(options.length or RECORD_FOR)
+    if problem := driver.import_binding():
+        raise DriverError("nvidia_ml_py_missing", f"NVML can't be asked ({problem})")
+    from gua_report.doctor.recording import record
+
+    data_dir, installed = find_folder(options.data_dir)
+    feeding = installed.feeding(data_dir)
+    interval_ms = (feeding and units.interval_ms(feeding)) or USUAL_INTERVAL_MS
+    console.say(PROG, record(options.record, length_ms, interval_ms, seconds))
+    return 0
 
 
 def find_folder(option: str | None) -> tuple[str, units.Found]:
