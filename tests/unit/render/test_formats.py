@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gua_report.console.spelling import duration
@@ -443,6 +443,7 @@ def test_nothing_is_said_to_act_on_unless_asked_for(name: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@example("ada", ";=", 78, False)
 @given(st.text(max_size=40), st.text(max_size=40), st.sampled_from([60, 78, 120]), st.booleans())
 def test_no_name_can_steer_a_terminal_or_break_the_layout(who: str, command: str, width: int, ascii_only: bool) -> None:
     report = small_report()
@@ -463,7 +464,9 @@ def test_no_name_can_steer_a_terminal_or_break_the_layout(who: str, command: str
         assert shown.replace("\n", "").isprintable()
     row = next(iter(csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=("episodes",)))))))
     told = json.loads(rendered["json"])["episodes"][0]["command"]
-    assert row["command"].removeprefix("'") == told.removeprefix("'")
+    # In CSV a quote stands before what a spreadsheet would run, also after a semicolon, where some spreadsheets split.
+    unquoted = [re.sub("(^|;)'", r"\1", name) for name in (row["command"], told)]
+    assert unquoted[0] == unquoted[1]
 
 
 @given(st.lists(st.floats(0, 1000), min_size=4, max_size=4).filter(any), st.integers(1, 200))
