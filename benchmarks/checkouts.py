@@ -21,6 +21,7 @@ from gua_sample import store
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
 from tests.driver import Scenario, build, environment
+from tests.untidy import untidy
 
 HERE = Path(__file__).parents[1]
 END_MS = 1_794_398_400_000  # 2026-11-11 12:00 UTC
@@ -41,7 +42,7 @@ def command(checkout: Path, words: list[str]) -> list[str]:
 def prepare(folder: Path, other: Path) -> dict[str, list[str]]:
     """Record some days, let the other checkout roll them up, and return the commands to compare."""
     ticks, rollups = folder / "ticks", folder / "rollups"
-    history = Laboratory(SEED, CARDS).history(END_MS - DAYS * DAY_MS, END_MS, INTERVAL_MS)
+    history = untidy(Laboratory(SEED, CARDS).history(END_MS - DAYS * DAY_MS, END_MS, INTERVAL_MS), SEED)
     store.append_history(store.prepare(str(ticks)), history)
     shutil.copytree(ticks, rollups)
     roll_up = ["rollup", "--data-dir", str(rollups), "--config", "/dev/null"]

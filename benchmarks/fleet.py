@@ -34,6 +34,7 @@ from gua_report.rollups.published import published_path
 from gua_sample import store
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
+from tests.untidy import untidy
 
 DISTINCT, CARDS, YEAR, MONTH = 4, 8, 365, 30
 INTERVAL_MS = 300_000
@@ -56,7 +57,7 @@ def record_host(data_dir: Path, seed: int) -> Path:
     laboratory, samples = Laboratory(seed, CARDS), store.prepare(str(data_dir))
     start_ms = END_MS - YEAR * DAY_MS
     for start, end in pairwise([*range(start_ms, END_MS, DAYS_AT_A_TIME * DAY_MS), END_MS]):
-        store.append_history(samples, laboratory.history(start, end, INTERVAL_MS))
+        store.append_history(samples, untidy(laboratory.history(start, end, INTERVAL_MS), seed))
         age = max(2, (END_MS - end) // DAY_MS + 2)
         config.write_text(f"[retention]\nraw_days = {age}\ncsv_days = 0\n[fleet]\npublish = true\n")
         roll_up(data_dir, str(config))

@@ -19,6 +19,7 @@ from gua_report.rollups.index import path_of
 from gua_sample import store
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
+from tests.untidy import untidy
 
 CARDS, SEED, RUNS = 8, 1, 9
 INTERVAL_MS, YEAR_INTERVAL_MS = 30_000, 300_000
@@ -33,7 +34,7 @@ def command(*words: str) -> list[str]:
 def record(data_dir: Path, days: int, interval_ms: int) -> None:
     """Record days up to now, and roll up all that are closed."""
     end_ms = time.time_ns() // 1_000_000
-    history = Laboratory(SEED, CARDS).history(end_ms - days * DAY_MS, end_ms, interval_ms)
+    history = untidy(Laboratory(SEED, CARDS).history(end_ms - days * DAY_MS, end_ms - interval_ms, interval_ms), SEED)
     store.append_history(store.prepare(str(data_dir)), history)
     roll_up = command("rollup", "--data-dir", str(data_dir), "--config", "/dev/null")
     subprocess.run(roll_up, check=True, capture_output=True)

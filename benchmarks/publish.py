@@ -25,6 +25,7 @@ from gua_report.upkeep.daily_csv import csv_path
 from gua_sample import store
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
+from tests.untidy import untidy
 
 CARDS, SEED = 8, 1
 DAYS, YEAR = 14, 365
@@ -34,7 +35,7 @@ TURNS = 15
 def record(data_dir: Path) -> None:
     """Two weeks of ticks that are rolled up, and their rows again and again for the time before, back to a year."""
     start_ms = END_MS // DAY_MS * DAY_MS - (DAYS - 1) * DAY_MS
-    history = Laboratory(SEED, CARDS).history(start_ms, END_MS, INTERVAL_MS)
+    history = untidy(Laboratory(SEED, CARDS).history(start_ms, END_MS, INTERVAL_MS), SEED)
     store.append_history(store.prepare(str(data_dir)), history)
     roll_up(data_dir)
     with closing(sqlite3.connect(data_dir / FILE_NAME)) as connection, connection:

@@ -30,6 +30,7 @@ from gua_report.upkeep.daily_csv import csv_path
 from gua_sample import store
 from gua_sample.partition_names import DAY_MS, day_of, partition_path, samples_dir
 from gua_sample.simulate import Laboratory
+from tests.untidy import untidy
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 END_MS = 1_794_410_400_000  # 2026-11-11 15:20 UTC, a Wednesday afternoon: windows start and end inside an hour
@@ -45,7 +46,8 @@ TURNS = 15
 
 
 def record(data_dir: Path, start_ms: int, end_ms: int) -> None:
-    store.append_history(store.prepare(str(data_dir)), Laboratory(SEED, CARDS).history(start_ms, end_ms, INTERVAL_MS))
+    ticks = untidy(Laboratory(SEED, CARDS).history(start_ms, end_ms, INTERVAL_MS), SEED)
+    store.append_history(store.prepare(str(data_dir)), ticks)
 
 
 def report_command(data_dir: Path, start_ms: int, end_ms: int = END_MS) -> list[str]:

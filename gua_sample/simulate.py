@@ -31,6 +31,7 @@ from gua_sample.simulate_plan import (
     FIRST_REBOOT_MS,
     FOR_BOOT,
     FOR_CARD,
+    FOR_DELAY,
     FOR_NOISE,
     MASK,
     MINUTE_MS,
@@ -48,6 +49,7 @@ from gua_sample.simulate_plan import (
 )
 
 DRIVER_VERSION = "570.133.20"
+LATEST_MS = 1000  # how late a timer's tick may be
 # The containers of a week, as they come: name, image, and the owner that a hint names.
 CONTAINERS = (
     ("eval-sweep", "lab/eval:7", "kim", LABEL),
@@ -116,9 +118,14 @@ class Laboratory:
 
         return Source(lambda: week.boot, read, describe, lambda uids: dict.fromkeys(uids))
 
-    def history(self, start_ms: int, end_ms: int, interval_ms: int) -> Iterator[Tick]:
-        """A tick at `start_ms` and at every interval before `end_ms`, except while the host is down."""
-        for ts_ms in range(start_ms, end_ms, interval_ms):
+    def history(self, start_ms: int, end_ms: int, interval_ms: int, latest_ms: int = LATEST_MS) -> Iterator[Tick]:
+        """A tick at `start_ms` and at every interval before `end_ms`, except while the host is down.
+
+        All but the first come up to `latest_ms` late, as a timer's do, but by no more than a quarter of the interval.
+        """
+        latest_ms = min(latest_ms, interval_ms // 4)
+        for due_ms in range(start_ms, end_ms, interval_ms):
+            ts_ms = due_ms + (mix(FOR_DELAY, due_ms, self.seed) % (latest_ms + 1) if due_ms > start_ms else 0)
             week = self._week(ts_ms)
             if ts_ms >= week.boot.time_ms:
                 driver_version, cards, cursors = self._look(week, ts_ms)

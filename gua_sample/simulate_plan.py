@@ -26,7 +26,8 @@ MOST_CARDS = 64  # so that a pid can name its card and still be below Linux's 41
 HELD_WATTS = 12.0  # a context alone keeps the clocks up
 HIGHEST_PERCENT = 94  # of the mean: with 5 points of noise on top, it stays below 100
 MASK = (1 << 64) - 1
-FOR_CARD, FOR_BOOT, FOR_PLAN, FOR_CONTAINER, FOR_NOISE = range(5)  # so that equal keys don't give equal numbers
+# So that equal keys don't give equal numbers.
+FOR_CARD, FOR_BOOT, FOR_PLAN, FOR_CONTAINER, FOR_NOISE, FOR_DELAY = range(6)
 
 Bounds = tuple[float, float]
 ALWAYS: Bounds = (168, 168)

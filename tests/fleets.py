@@ -24,6 +24,7 @@ from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Job, busy, held, hour, sliced, window, write
 from tests.rolling import roll_up_days
+from tests.untidy import untidy
 
 START_MS, END_MS = MONDAY_MS, MONDAY_MS + 2 * DAY_MS
 NOW_MS = END_MS + 8 * HOUR_MS
@@ -112,8 +113,9 @@ def _published(host: str) -> Path:
         write(folder, [*hour(sliced(0, 0, 3, 95.0, (ada,)), sliced(0, 1, 2), start_ms=START_MS + HOUR_MS)])
         write(folder, hour(busy(ada, index=1, energy=5000), start_ms=START_MS + DAY_MS))
     else:
-        ticks = Laboratory(HOSTS.index(host) + 1, 2).history(START_MS, END_MS, 5 * MINUTE_MS)
-        write(folder, list(ticks))
+        seed = HOSTS.index(host) + 1
+        ticks = Laboratory(seed, 2).history(START_MS + 10_000, END_MS - 10_000, 5 * MINUTE_MS)  # within two days
+        write(folder, list(untidy(ticks, seed)))
     roll_up_days(str(folder))
     published = folder / "published.sqlite"
     values = {

@@ -32,6 +32,7 @@ from gua_sample.policy import DEFAULT
 from gua_sample.simulate import Laboratory
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, NOON_MS, Report, report_of
 from tests.machine import query
+from tests.untidy import untidy
 
 TODAY_MS = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
 WEEK = [day_of(TODAY_MS - days * DAY_MS) for days in range(7, 0, -1)]
@@ -213,7 +214,8 @@ def report_of_lab(zone: str = "UTC") -> Report:
 def _laboratory(start: int, seed: int) -> Path:
     """A history from that time on, to be copied."""
     folder = _kept_folder()
-    store.append_history(store.prepare(str(folder)), Laboratory(seed).history(start, LAB_END_MS, 5 * MINUTE_MS))
+    ticks = untidy(Laboratory(seed).history(start, LAB_END_MS, 5 * MINUTE_MS), seed)
+    store.append_history(store.prepare(str(folder)), ticks)
     return folder
 
 

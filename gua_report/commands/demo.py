@@ -145,19 +145,18 @@ def make_host(folder: str, number: int, hosts: int, seed: int, days: int, now_ms
 
     is_late, is_broken = (hosts > 2 and number == hosts - place for place in (2, 1))
     midnight_ms = now_ms // DAY_MS * DAY_MS
-    end_ms = midnight_ms - LATE_DAYS * DAY_MS + PUBLISHED_AFTER_MS if is_late else now_ms
-    last_ms = min(end_ms, midnight_ms + PUBLISHED_AFTER_MS)
+    end_ms = min(now_ms, midnight_ms - is_late * LATE_DAYS * DAY_MS + PUBLISHED_AFTER_MS)
     models = ((A100, A6000), (H100, L40S), (H100, A6000))[number % 3]
     people = [name for place, name in enumerate(NAMES) if (place + number) % len(NAMES) < PEOPLE_OF_A_HOST]
     name = f"gpu{number + 1:02}"
     laboratory = Laboratory(seed + number, CARDS_OF_HOSTS[number % len(CARDS_OF_HOSTS)], models, people)
     with tempfile.TemporaryDirectory(prefix="gua-demo-") as data_dir:
-        ticks = laboratory.history(midnight_ms - days * DAY_MS, last_ms, FLEET_INTERVAL_MS)
+        ticks = laboratory.history(midnight_ms - days * DAY_MS, end_ms, FLEET_INTERVAL_MS)
         store.append_history(store.prepare(data_dir), ticks)
         config = load_config(os.devnull)._replace(retention=Retention(csv_days=0))
         Upkeep(data_dir, config, end_ms, False, complain).run(False, False, None)
         machine = make_uuid(seed, number).replace("-", "")
-        write_copy(path_of(data_dir), data_dir, Meta(name, machine, __version__, end_ms, last_ms - FLEET_INTERVAL_MS))
+        write_copy(path_of(data_dir), data_dir, Meta(name, machine, __version__, end_ms, end_ms - FLEET_INTERVAL_MS))
         os.mkdir(os.path.join(folder, name))
         target = os.path.join(folder, name, FILE_NAME)
         shutil.copyfile(published_path(data_dir), target)

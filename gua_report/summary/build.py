@@ -38,7 +38,7 @@ from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_day
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, zone_name
 from gua_sample.errors import CorruptPartition, GuaError, NothingToReport
-from gua_sample.partition_names import day_of
+from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import IDLE_HELD
 from gua_sample.settings import duration_ms
 
@@ -93,11 +93,11 @@ def build_report(
 def sum_rollups(path: str, request: Request) -> Summed:
     """The report and the sums of a file of rollups alone, whatever else lies beside it.
 
-    Days of an older rule are left out. Raises NothingToReport if no tick is in the window.
+    Days of other rules are left out. Raises NothingToReport if no tick is in the window.
     """
     history = History(os.path.dirname(path), has_ticks=False)
     plan = make_plan(history, request.config.policy, path)
-    return _build_from(history, plan.without_older_rule(), request)
+    return _build_from(history, plan.without_other_rules(), request)
 
 
 def _build_from(history: History, plan: DayPlan, request: Request) -> Summed:
@@ -168,7 +168,9 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
     expired = sorted(plan.expired & plan.days)
     for day in expired[:1] + expired[-1:]:
         spans = read_spans(plan.path, day, day)
-        times += [int(ms) for ms in (*spans["start_ms"], *(spans["end_ms"] - 1))]
+        # The day's last tick reaches into the next day, unless that one's first tick is exactly on midnight.
+        ends = (spans["end_ms"] - 1).clip(upper=midnight_ms(day) + DAY_MS - 1)
+        times += [int(ms) for ms in (*spans["start_ms"], *ends)]
     return times
 
 
@@ -263,6 +265,8 @@ def _left_out(plan: DayPlan, window: Window) -> list[str]:
         notes.append(f"figures may be wrong, as files have changed on disk (gua doctor --deep): {', '.join(failed)}")
     if older := touched(plan.of_older_rule):
         notes.append(f"ticks have expired: states of {span_of_days(older)} are by an older rule")
+    if newer := touched(plan.of_newer_rule):
+        notes.append(f"ticks have expired: states of {span_of_days(newer)} are by a newer rule (upgrade gua here)")
     if inexact := touched(plan.inexact):
         notes.append(f"not exact at midnight, as ticks beside them are gone or came late: {', '.join(inexact)}")
     if late := touched(plan.late):

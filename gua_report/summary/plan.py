@@ -22,6 +22,7 @@ FROM_TICKS, FROM_ROLLUPS, IN_PROPORTION = "ticks", "rollups", "proportion"
 OTHER_THRESHOLDS = "rolled up under other thresholds"
 UNREADABLE = "in rollups that can't be read"
 OLDER_RULE = "rolled up by an older rule"
+NEWER_RULE = "rolled up by a newer rule (upgrade gua here)"
 Grid = tuple[int, int]  # the offset of hours from UTC's, and their length
 FULL_HOURS: Grid = (0, HOUR_MS)
 
@@ -48,6 +49,7 @@ class DayPlan(NamedTuple):
     damaged: frozenset[str] = frozenset()  # stored, but unreadable, or not as they were written
     failed: frozenset[str] = frozenset()  # used, but their ticks or rollups are not as they were verified: bit rot
     of_older_rule: frozenset[str] = frozenset()  # used, though another rule decided their states: ticks have expired
+    of_newer_rule: frozenset[str] = frozenset()  # the same, of a newer gua
     inexact: frozenset[str] = frozenset()  # off by a tick at midnight: neighbours' ticks are gone or have changed
     late: tuple[str, ...] = ()  # expired, with ticks that came later and are not counted
     warnings: tuple[str, ...] = ()
@@ -74,9 +76,10 @@ class DayPlan(NamedTuple):
         warning = f"rollups are not used: {error}"
         return self.without(self.days | self.expired)._replace(warnings=(*self.warnings, warning))
 
-    def without_older_rule(self) -> DayPlan:
+    def without_other_rules(self) -> DayPlan:
         """The plan without the days whose states another rule decided."""
-        return self.without(self.of_older_rule, OLDER_RULE)._replace(of_older_rule=frozenset())
+        plan = self.without(self.of_older_rule, OLDER_RULE).without(self.of_newer_rule, NEWER_RULE)
+        return plan._replace(of_older_rule=frozenset(), of_newer_rule=frozenset())
 
     def find_days(self, start_ms: int, end_ms: int) -> list[str]:
         """The planned days that a time touches, in order."""
@@ -125,12 +128,12 @@ def make_plan(history: History, policy: Policy, path: str | None = None) -> DayP
     plan = plan.without([day for day in expired if index[day].origin.policy != policy], OTHER_THRESHOLDS)
     inexact = frozenset(day for day in plan.days if not index[day].is_exact)
     failed = frozenset(day for day, stored in index.items() if stored.failed_check)
-    of_older_rule = frozenset(day for day in plan.days if index[day].rule != RULE)
+    of_older_rule = frozenset(day for day in plan.days if (index[day].rule or 0) < RULE)
+    of_newer_rule = frozenset(day for day in plan.days if (index[day].rule or 0) > RULE)
     # If nothing but the rollup of a day has rotted, its ticks are used instead.
     damaged = frozenset(day for day in failed - expired if index[day].failed_check == ROWS)
-    return plan.without(damaged)._replace(
-        of_older_rule=of_older_rule, inexact=inexact - damaged, damaged=damaged, failed=failed - damaged
-    )
+    plan = plan.without(damaged)._replace(of_older_rule=of_older_rule, of_newer_rule=of_newer_rule)
+    return plan._replace(inexact=inexact - damaged, damaged=damaged, failed=failed - damaged)
 
 
 def find_parts(plan: DayPlan, windows: list[Window]) -> list[WindowPart]:

@@ -30,8 +30,11 @@ Done = subprocess.CompletedProcess[str]
 
 
 def ticks(start_ms: int, length_ms: int) -> Iterator[Tick]:
-    """Ticks of a laboratory, one every 20 minutes."""
-    return Laboratory(1, 3).history(start_ms, start_ms + length_ms, 20 * MINUTE_MS)
+    """Ticks of a laboratory, one every 20 minutes, on the second: reports are compared before and after ticks expire.
+
+    The last tick before days without any would else reach into a day that has no partition, and so no sums.
+    """
+    return Laboratory(1, 3).history(start_ms, start_ms + length_ms, 20 * MINUTE_MS, latest_ms=0)
 
 
 def add_late_tick(data_dir: Path, ts_ms: int) -> None:

@@ -23,7 +23,7 @@ def test_compacted_days_are_the_same_and_not_rolled_up_again(tmp_path: Path) -> 
     assert sum(path.stat().st_size for path in (tmp_path / "samples").iterdir()) < sum(sizes)
     again = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
     assert again == Done([], 4, [], [], [], [], [], [], [])
-    assert report_of(tmp_path, start, end).from_ticks_seconds == 0
+    assert report_of(tmp_path, start, end).from_ticks_seconds < 3600, "of the hour in which the history begins"
     assert_same(expected, report_of(tmp_path, start, end))
     (tmp_path / "rollups.sqlite").unlink()
     assert_same(expected, report_of(tmp_path, start, end))
