@@ -38,7 +38,7 @@ def dask_cluster(folder: Path, workers: int = 2, memory: str = "1GiB") -> Iterat
     started = []
     try:
         with log.open("w") as output:
-            for command in (scheduler, worker):
+            for command in (scheduler, worker) if workers else (scheduler,):
                 started.append(_start(command, output))
                 if command is scheduler:
                     _wait(file.exists, log)

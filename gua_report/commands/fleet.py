@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gua_report.console.arguments import choose
@@ -14,6 +14,7 @@ from gua_report.console.spelling import duration
 from gua_report.console.terminal import progress_bar
 from gua_sample import console
 from gua_sample.console import plural
+from gua_sample.errors import StoreError, UsageError
 from gua_sample.processes import printable
 
 if TYPE_CHECKING:
@@ -21,21 +22,24 @@ if TYPE_CHECKING:
 
 PROG = "gua fleet"
 DESCRIPTION = """\
-Whether the files of many hosts have arrived, how old they are and whether a
-report can use them. DIR has a folder for each host, DIR/<host>/rollups.sqlite."""
+Whether the files of many hosts have arrived, how old they are, and what a
+report leaves out of them, or doubts: it makes the same sums as gua-report.
+DIR has a folder for each host, DIR/<host>/rollups.sqlite."""
 EPILOG = """\
 examples:
   gua fleet status /srv/gua                 each host's newest day, age, version
   gua fleet status /srv/gua --hosts 'gpu0*'
-  gua fleet status /srv/gua --json | jq -r '.late_or_not_usable[]'
+  gua fleet status /srv/gua --since 30d     before a report of 30 days
+  gua fleet status /srv/gua --json | jq -r '.with_problems[]'
   gua-report --fleet /srv/gua --since 30d   the report of all of them
+  gua fleet check new.sqlite rollups.sqlite whether it can take the place of that
 
 A host is late if yesterday (UTC) is not there by 06:00 UTC. Hosts that are
 expected are those with a folder, and those in [hosts] of the config.
-exit status: 0 all are there, 1 a host is late or its file can't be used,
-2 wrong usage, 3 there is no host.
+exit status: 0 all is well, 1 a report would leave something out, or doubts it
+(check: it can't use the file), 2 wrong usage, 3 there is no host.
 """
-VERBS = ("status",)
+VERBS = ("status", "check")
 WIDTH, WIDEST_NAME, WIDEST_VERSION = 79, 24, 12
 
 
@@ -44,10 +48,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build_parser() -> console.Parser:
+    from gua_report.window import DEFAULT_SINCE
+
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
-    parser.add_argument("verb", metavar="status", help="the one thing to ask so far")
-    parser.add_argument("folder", metavar="DIR", help="where the hosts' files are collected")
+    parser.add_argument("verb", metavar="|".join(VERBS), help="of all hosts, or of one new file")
+    parser.add_argument("path", metavar="DIR|FILE", help="where the hosts' files are collected, or the new file")
+    parser.add_argument("last", metavar="LAST", nargs="?", help="its newest day is printed if FILE begins anew")
     parser.add_argument("--hosts", metavar="GLOB", help="only hosts with names like this: 'gpu0*'")
+    since = f"which days to look at, as in a report (default {DEFAULT_SINCE})"
+    parser.add_argument("--since", metavar="D", help=since)
     parser.add_argument("--json", action="store_true", help="for programs; see docs/fleet.md")
     parser.add_argument("--config", metavar="FILE", help="thresholds and hosts, instead of /etc/gua/gua.toml")
     return parser
@@ -55,24 +64,47 @@ def build_parser() -> console.Parser:
 
 def run(options: argparse.Namespace) -> int:
     from gua_report.config import load_config
-    from gua_report.fleet.asked import refuse_root
-    from gua_report.fleet.host_files import expected_hosts, list_hosts
-    from gua_report.fleet.in_children import map_in_children
-    from gua_report.fleet.look_at_hosts import look_at_hosts
-    from gua_report.fleet.status import find_statuses, to_document
+    from gua_report.fleet.asked import AskedFleet, refuse_root
+    from gua_report.window import parse_window
 
     choose(options.verb, "verb", VERBS)
     refuse_root()
+    if options.verb == "check":
+        return check(options.path, options.last)
+    if options.last:
+        raise UsageError(f"one folder at a time, and not {options.last} too")
     config = load_config(options.config)
-    now_ms = time.time_ns() // 1_000_000
-    listed = list_hosts(options.folder, options.hosts, expected_hosts(config.hosts))
-    looked = look_at_hosts(listed, map_in_children, now_ms, progress_bar())
-    found = find_statuses(looked, config.policy, now_ms)
-    if options.json:
-        console.say(PROG, json.dumps(to_document(options.folder, found), indent=2))
-    else:
-        console.say(PROG, show(found))
+    window = parse_window(options.since, None, None, None)
+
+    # Imported late: pandas takes longer than all the rest.
+    from gua_report.fleet.build import FleetRequest, map_fleet
+    from gua_report.fleet.status import find_statuses, to_document
+
+    keeps = AskedFleet(options.path, since=options.since).keeps_length
+    request = FleetRequest(options.path, window, config, options.hosts, keeps_length=keeps, progress=progress_bar())
+    found = find_statuses(map_fleet(request), config.policy, window.end_ms)
+    console.say(PROG, json.dumps(to_document(options.path, found), indent=2) if options.json else show(found))
     return int(any(status.is_bad for status in found))
+
+
+def check(new: str, last: str | None) -> int:
+    """Look at a new file of a host; if it begins anew, without any day of the last one, print that one's newest day."""
+    from gua_report.fleet.host_files import HostFile, Listed
+    from gua_report.fleet.in_children import map_in_children
+    from gua_report.fleet.look import look_at
+    from gua_report.fleet.look_at_hosts import look_at_hosts
+
+    files = [HostFile("", path, path) for path in (new, last) if path]
+    work = partial(look_at, check=True)
+    # At time 0, as no file is too old to be kept.
+    _, looks, problems, _ = look_at_hosts(Listed(files, {}), lambda files, _: map_in_children(files, work), 0)
+    for problem in problems:
+        if problem.host == new and problem.is_left_out and new not in looks:
+            raise StoreError(problem.detail)
+    found, before = looks.get(new), looks.get(last or "")
+    if before and not (found and before.first_day <= found.newest_day and found.first_day <= before.newest_day):
+        console.say(PROG, before.newest_day)
+    return 0
 
 
 def show(found: list[HostStatus]) -> str:
@@ -95,14 +127,8 @@ def show(found: list[HostStatus]) -> str:
     for status, row in zip(found, cells, strict=True):
         lines.append(join(row, sizes, right))
         for problem in status.problems:
-            lines += textwrap.wrap(
-                printable(problem),
-                WIDTH,
-                initial_indent="  ",
-                subsequent_indent="    ",
-                break_on_hyphens=False,
-                break_long_words=False,
-            )
+            wrapped = textwrap.wrap(printable(problem), WIDTH - 4, break_on_hyphens=False, break_long_words=False)
+            lines += [("    " if number else "  ") + line for number, line in enumerate(wrapped)]
     bad = sum(status.is_bad for status in found)
-    lines.append(f"{plural(len(found), 'host')}, {bad or 'none'} late or not usable")
+    lines.append(f"{plural(len(found), 'host')}, {bad or 'none'} with problems")
     return "\n".join(lines)

@@ -52,6 +52,7 @@ durations: a number and ms, s, m, h, d or w. times: 2026-11-16 or
 exit status: 0 done, 1 failed, or incomplete: of a fleet not all could be used
 (the report is printed), 2 wrong usage, 3 nothing to report.
 """
+WAIT = "60s"
 SCHEDULER = "on this Dask cluster: tcp://..., tls://..., or its scheduler's file"
 WIDTH, WIDEST = 78, 120  # in columns, in a mail or pipe and on a terminal
 NARROWEST, BRIEF_WIDTH = 60, 72
@@ -90,6 +91,7 @@ def build_parser() -> console.Parser:
     many.add_argument("--hosts", metavar="GLOB", help="only hosts with names like this: 'gpu0*'")
     many.add_argument("--by", metavar="KEY", help=f"hours by {', '.join(KEYS)} (default host)")
     many.add_argument("--scheduler", metavar="ADDRESS", help=SCHEDULER)
+    many.add_argument("--wait", metavar="D", help=f"give up if it has no worker for this long (default {WAIT})")
     own = "of this person, as reports call them; me is the user who runs this, under sudo that is root"
     whose.add_argument("--who", metavar="NAME", help=own)
     how = parser.add_argument_group("how")
@@ -183,9 +185,12 @@ def find_question(
         refuse_root()
         by = choose(options.by or HOST, "--by", KEYS)
         times = (options.since, options.start, options.end)
-        asked = AskedFleet(options.fleet, options.hosts, by, options.scheduler, *times)
+        if options.wait is not None and options.scheduler is None:
+            raise UsageError("--wait is for a Dask cluster: give --scheduler ADDRESS too")
+        wait_ms = settings.duration_ms(options.wait or WAIT)
+        asked = AskedFleet(options.fleet, options.hosts, by, options.scheduler, *times, wait_ms)
         return lambda make: make(ask_fleet(asked, window, config, reclaim, terminal.progress_bar()))
-    if given := [name for name in ("hosts", "by", "scheduler") if getattr(options, name) is not None]:
+    if given := [name for name in ("hosts", "by", "scheduler", "wait") if getattr(options, name) is not None]:
         raise UsageError(f"--{given[0]} is for many hosts: give --fleet DIR too")
     data_dir = find_history(PROG, options.data_dir)
 

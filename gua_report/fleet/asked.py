@@ -26,6 +26,7 @@ class AskedFleet(NamedTuple):
     since: str | None = None  # as the user typed it
     start: str | None = None
     end: str | None = None
+    wait_ms: int = 60_000  # for a worker of the cluster
 
     @property
     def keeps_length(self) -> bool:
@@ -65,12 +66,12 @@ def ask_fleet(
         keeps_length=asked.keeps_length,
         progress=progress,
     )
-    with executor_at(asked.scheduler) as executor:
+    with executor_at(asked.scheduler, asked.wait_ms) as executor:
         return build_fleet_report(request, executor)
 
 
 @contextmanager
-def executor_at(scheduler: str | None) -> Iterator[Executor]:
+def executor_at(scheduler: str | None, wait_ms: int) -> Iterator[Executor]:
     """Where hosts are worked on: children of this process, or an existing Dask cluster."""
     if scheduler is None:
         from gua_report.fleet.in_children import map_in_children
@@ -79,5 +80,5 @@ def executor_at(scheduler: str | None) -> Iterator[Executor]:
         return
     from gua_report.fleet.on_cluster import Cluster
 
-    with closing(Cluster(scheduler)) as cluster:
+    with closing(Cluster(scheduler, wait_ms / 1000)) as cluster:
         yield cluster.map

@@ -52,17 +52,38 @@ class FleetRequest(NamedTuple):
     now_ms: int | None = None  # for tests
 
 
+class Mapped(NamedTuple):
+    """All hosts of a fleet, looked at and added up."""
+
+    window: Window
+    common: Window  # begins with the oldest tick of all hosts
+    total: Part
+    looked: Looked
+    problems: list[Problem]  # all that is left out, or doubtful
+
+
 def build_fleet_report(request: FleetRequest, executor: Executor = map_in_children) -> Report:
     """Build the report of a fleet. Raises NothingToReport, or StoreError, if nothing of any host is in the window."""
+    mapped = map_fleet(request, executor)
+    if not mapped.total.hosts:
+        raise _why_none(mapped)
+    return _put_together(request, mapped)
+
+
+def map_fleet(request: FleetRequest, executor: Executor = map_in_children) -> Mapped:
+    """Map each host to its part, add these up, and find what is left out or doubtful: for reports and gua fleet status.
+
+    Raises NothingToReport if there is no host, or the window has no whole day.
+    """
     now_ms = request.now_ms or time.time_ns() // 1_000_000
     config, progress = request.config, request.progress
     listed = list_hosts(request.folder, request.pattern, expected_hosts(config.hosts))
     looked = look_at_hosts(listed, executor, now_ms)
-    if not looked.files:
-        raise _why_none(looked.problems)
-    window = _choose_window(request, looked.looks.values(), now_ms)
+    window = _choose_window(request, looked.looks.values(), now_ms) if looked.files else request.window
     late = suspicions.find_late(looked.looks.values(), min(window.end_ms, now_ms // DAY_MS * DAY_MS))
     looked = _leave_others(looked._replace(problems=[*looked.problems, *late]), window)
+    if not looked.files:
+        return Mapped(window, window, nothing(), looked, looked.problems)
     contested = _find_contested(looked, window, config.policy, executor)
     # Cards are known by now: a thousand hosts have many.
     looked = looked._replace(looks={name: look._replace(uuids=[]) for name, look in looked.looks.items()})
@@ -84,19 +105,20 @@ def build_fleet_report(request: FleetRequest, executor: Executor = map_in_childr
             problem = str(error)
         if problem:
             problems.append(Problem(outcome.file.name, suspicions.UNUSABLE, problem, True))
-    if not total.hosts:
-        kind = StoreError if any(problem.is_left_out for problem in problems) else NothingToReport
-        raise kind(f"nothing of any host {spell_window(window)}: {_spell(problems)}")
     total = total._replace(hosts=sorted(total.hosts, key=lambda host: host.name))
     problems += [problem for host in total.hosts for problem in _left_out(host.name, host.lost, host.doubtful)]
-    return _put_together(request, window, common, total, looked, problems)
+    return Mapped(window, common, total, looked, problems)
 
 
-def _why_none(problems: Sequence[Problem]) -> NothingToReport | StoreError:
-    """Why no file can be used: it is the first day of all hosts, and nothing is wrong, or something is."""
-    if any(problem.is_left_out for problem in problems):
+def _why_none(mapped: Mapped) -> NothingToReport | StoreError:
+    """Why there is nothing to add up: it is the first day of all hosts, and nothing is wrong, or something is."""
+    problems, is_left_out = mapped.problems, any(problem.is_left_out for problem in mapped.problems)
+    if not mapped.looked.looks and not is_left_out:
+        return NothingToReport("no day of any host is over yet: hosts publish whole UTC days, the first one tomorrow")
+    if not mapped.looked.looks:
         return StoreError("nothing can be used: " + _spell(problems))
-    return NothingToReport("no day of any host is over yet: hosts publish whole UTC days, the first one tomorrow")
+    kind = StoreError if is_left_out and mapped.looked.files else NothingToReport
+    return kind(f"nothing of any host {spell_window(mapped.window)}: {_spell(problems)}")
 
 
 def _choose_window(request: FleetRequest, looks: Iterable[Look], now_ms: int) -> Window:
@@ -122,8 +144,6 @@ def _leave_others(looked: Looked, window: Window) -> Looked:
         elif file.name == file.host:
             detail = f"no day in the window: it has {look.first_day} to {look.newest_day}"
             problems.append(Problem(file.name, suspicions.NO_DAY, detail, False))
-    if not files:
-        raise NothingToReport(f"nothing of any host {spell_window(window)}: {_spell([*problems, *looked.problems])}")
     return looked._replace(files=files, problems=[*looked.problems, *problems])
 
 
@@ -149,9 +169,8 @@ def _spell(problems: Sequence[Problem]) -> str:
     return first_of(sorted(f"{problem.host}: {problem.detail}" for problem in problems), MOST_SHOWN)
 
 
-def _put_together(
-    request: FleetRequest, window: Window, common: Window, total: Part, looked: Looked, problems: list[Problem]
-) -> Report:
+def _put_together(request: FleetRequest, mapped: Mapped) -> Report:
+    window, common, total, looked, problems = mapped
     config, figures = request.config, total.figures
     people = frames.people(total)
     memberships = find_memberships(config.groups, people.index.tolist(), config.people) if config.groups else None

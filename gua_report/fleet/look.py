@@ -5,7 +5,9 @@ The file was written by that host's root: nothing in it is trusted more than tha
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gua_report.fleet.host_files import HostFile
@@ -13,7 +15,7 @@ from gua_report.fleet.typed import Kinds, typed
 from gua_report.rollups.index import open_rollups, read_index
 from gua_report.rollups.published import META, Meta, read_meta
 from gua_report.window import number_of
-from gua_sample.errors import CorruptPartition
+from gua_sample.errors import CorruptPartition, EmptyPartition
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import RULE, Policy
 from gua_sample.safe_file import check_regular
@@ -22,6 +24,7 @@ MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
 MOST_CARDS = 10_000
 # Physical cards with MIG on are in no state, and in a table of their own.
 CARDS = "SELECT uuid FROM card UNION SELECT gpu_uuid FROM unpartitioned_hour"
+ASKED = ".before"  # left by contrib/fleet/gua-collect beside the file
 
 
 class Look(NamedTuple):
@@ -38,23 +41,27 @@ class Look(NamedTuple):
     first_day: str
     newest_day: str
     thresholds: list[tuple[Policy, int]]  # with the number of days by today's rule under each, most of them first
-    older_rule_days: int
+    other_rule_days: int
     uuids: list[str]
     has_meta: bool
     warnings: list[str]
+    asked_ms: int | None  # when, by the collector's clock, the host's newest file was not there yet
 
 
 LOOK_KINDS: list[Kinds] = [
     *((str,), (str, None), (str, None), (int, None), (int, None), (int,), (int,), (int,), (str,), (str,)),
-    *((list,), (int,), (list,), (bool,), (list,)),
+    *((list,), (int,), (list,), (bool,), (list,), (int, None)),
 ]
 
 
-def look_at(file: HostFile) -> Look | int:
-    """Look at a file; if no day is in it, returns when it was published. Raises StoreError if it can't be used."""
+def look_at(file: HostFile, check: bool = False) -> Look | int:
+    """Look at a file, with `check` at every page; without any day, returns when it was published. Raises StoreError."""
     found = check_regular(file.path, MOST_FILE_BYTES)
     warnings: list[str] = []
-    index = read_index(file.path, damaged=warnings)
+    try:
+        index = read_index(file.path, check, warnings)
+    except EmptyPartition as error:
+        raise CorruptPartition("its file is empty, probably a copy that failed: collect it again") from error
     if not index and warnings:
         raise CorruptPartition(warnings[0])
     meta = _find_meta(file)
@@ -67,6 +74,9 @@ def look_at(file: HostFile) -> Look | int:
         cards = connection.execute(f"{CARDS} LIMIT ?", (MOST_CARDS + 1,)).fetchall()
         if len(cards) > MOST_CARDS or not 0 <= start_ms <= DAY_MS:
             raise CorruptPartition(f"{file.path} holds what no gua writes")
+    asked_ms = None
+    with suppress(OSError, CorruptPartition):
+        asked_ms = check_regular(os.path.join(os.path.dirname(file.path), ASKED), 0).st_mtime_ns // 1_000_000
     policies = Counter(stored.origin.policy for stored in index.values() if stored.rule == RULE)
     return Look(
         file.name,
@@ -84,6 +94,7 @@ def look_at(file: HostFile) -> Look | int:
         [str(card[0]) for card in cards],
         meta is not None,
         warnings[:3],
+        asked_ms,
     )
 
 

@@ -24,11 +24,11 @@ class Looked(NamedTuple):
     hosts: list[str]  # all that are expected
 
 
-def look_at_hosts(listed: Listed, executor: Executor, now_ms: int, progress: Progress | None = None) -> Looked:
+def look_at_hosts(listed: Listed, executor: Executor, now_ms: int) -> Looked:
     """Look at all files, each in a child, and find what their own words show to be wrong."""
     problems = [Problem(host, suspicions.UNUSABLE, why, True) for host, why in listed.unusable.items()]
     looks: dict[str, Look] = {}
-    for outcome in tracked_outcomes(executor(listed.files, look_at), len(listed.files), progress):
+    for outcome in executor(listed.files, look_at):
         name, problem = outcome.file.name, outcome.problem
         if problem is None and type(outcome.value) is int:
             problems.append(suspicions.without_days(name, outcome.value, now_ms))

@@ -6,9 +6,10 @@ for, since it needs the extra `fleet`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from gua_report.fleet.host_files import HostFile
@@ -23,13 +24,14 @@ CONNECT_SECONDS = "30s"
 class Cluster:
     """An existing cluster: its scheduler's address (tls://host:8786), or the file that it has written."""
 
-    def __init__(self, scheduler: str) -> None:
+    def __init__(self, scheduler: str, wait_seconds: float = 60.0) -> None:
         try:
             import distributed
         except ImportError as error:
             raise GuaError(f"--scheduler needs Dask ({error}): pip install 'gua[fleet]'") from error
         client: Any = distributed.Client
-        self._as_completed: Any = distributed.as_completed
+        self._wait: Any = distributed.wait
+        self._scheduler, self._wait_seconds = scheduler, wait_seconds  # that long, without any worker
         is_file = os.path.exists(scheduler)
         where = {"scheduler_file": scheduler} if is_file else {"address": scheduler}
         try:
@@ -47,28 +49,48 @@ class Cluster:
         waiting = [list(files[start : start + HOSTS_PER_TASK]) for start in range(0, len(files), HOSTS_PER_TASK)]
         suspects: list[HostFile] = []
         tasks: dict[Any, list[HostFile]] = {}
-        running = self._as_completed(loop=self._client.loop)
         while waiting or tasks:
             while waiting and len(tasks) < self._most_tasks():
                 chunk = waiting.pop(0)
-                task = self._submit(chunk, work)
-                tasks[task] = chunk
-                running.add(task)
-            task = next(running)
+                tasks[self._submit(chunk, work)] = chunk
+            task = self._first_done(tasks)
             chunk = tasks.pop(task)
             if task.status == "finished":
-                yield from map(_understand, chunk, task.result())
+                # Its worker may have gone since: then another one does it again.
+                yield from map(_understand, chunk, self._patiently(task.result))
             else:
                 suspects += chunk
             task.release()
         for file in suspects:
             task = self._submit([file], work)
-            error = task.exception()  # waits for its end
-            yield _understand(file, task.result()[0]) if error is None else Outcome(file, None, _explain(error))
+            error = self._first_done([task]).exception()
+            if error is None:
+                yield _understand(file, self._patiently(task.result)[0])
+            else:
+                yield Outcome(file, None, _explain(error))
             task.release()
 
     def _submit(self, files: list[HostFile], work: Work) -> Any:
         return self._client.submit(_work_on, files, work, pure=False)
+
+    def _first_done(self, tasks: Collection[Any]) -> Any:
+        """Wait until one of the tasks has ended."""
+        while not (done := [task for task in tasks if task.status != "pending"]):
+            with self._client.as_current():
+                self._patiently(lambda seconds: self._wait(list(tasks), seconds, "FIRST_COMPLETED"))
+        return done[0]
+
+    def _patiently(self, action: Callable[[float], Any]) -> Any:
+        """Do what takes a time limit until it is done. Raises GuaError if there is no worker that could do it."""
+        while True:
+            try:
+                return action(self._wait_seconds)
+            except asyncio.TimeoutError as error:
+                if not self._client.nthreads():
+                    raise GuaError(
+                        f"the Dask scheduler at {self._scheduler} had no workers for {self._wait_seconds:g} s: start"
+                        " some (dask worker), wait longer with --wait, or leave out --scheduler to do it here"
+                    ) from error
 
     def _most_tasks(self) -> int:
         threads: int = sum(self._client.nthreads().values())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gua_report.console.spelling import duration, first_of
 from gua_report.fleet.look import Look
-from gua_report.summary.of_hosts import STOPPED, is_earlier
+from gua_report.summary.of_hosts import STOPPED, host_of, is_earlier
 from gua_report.window import midnight_ms
 from gua_sample.console import plural
 from gua_sample.partition_names import DAY_MS
@@ -23,6 +23,8 @@ MOST_SHOWN = 3
 LATE, CLOCK, SAME_MACHINE, SAME_CARD = "late", "clock", "same machine", "same card"
 UNUSABLE, DAYS, PLAIN_COPY, DOUBTFUL = "not usable", "days", "plain copy", "doubtful"
 NO_DAY = "no day yet"
+# What is said of a host in a word is the first of these that it has.
+KINDS = (UNUSABLE, LATE, STOPPED, SAME_CARD, DAYS, CLOCK, SAME_MACHINE, DOUBTFUL, PLAIN_COPY, NO_DAY)
 
 
 class Problem(NamedTuple):
@@ -55,6 +57,9 @@ def clock_problem(look: Look, now_ms: int) -> str | None:
     """Why the host's clock, or ours, must be off by over five minutes; None if nothing tells so."""
     if look.published_ms is not None and look.published_ms > now_ms + CLOCK_OFF_MS:
         return f"published {(look.published_ms - now_ms) // 60_000:,} minutes from now"
+    asked_ms = 0 if is_earlier(look.name) else look.asked_ms or 0
+    if look.published_ms is not None and asked_ms > look.published_ms + CLOCK_OFF_MS:
+        return f"published its file at least {(asked_ms - look.published_ms) // 60_000:,} minutes later than it says"
     newest_ms = max(look.newest_tick_ms or 0, end_ms(look) - DAY_MS)
     # Its file was written after its newest tick, and was changed no sooner than it was written.
     ahead_ms = newest_ms - min(look.changed_ms, now_ms)
@@ -103,7 +108,7 @@ def _same_machines(looks: Sequence[Look]) -> list[Problem]:
             names[look.machine].append(look.name)
     problems = []
     for some in names.values():
-        for name in some if len(some) > 1 else ():
+        for name in some if len({host_of(one) for one in some}) > 1 else ():
             others = first_of([other for other in some if other != name], MOST_SHOWN)
             problems.append(Problem(name, SAME_MACHINE, f"the same machine as {others}", False))
     return problems

@@ -13,8 +13,8 @@ Value: TypeAlias = "str | int | float | bool | None"
 
 # Decimal digits by the end of a column's name; the first match counts.
 DIGITS = {"share": 6, "hours": 4, "gpus": 4, "kwh": 4, "cost": 4, "seconds": 3, "mib": 1}
-BOOLEAN = ("ongoing", "meant_now", "over_limit")
-WHOLE = ("index", "mig_index", "gpu_index", "pid", "people", "weekday", "hour")
+BOOLEAN = ("ongoing", "meant_now", "over_limit", "left_out")
+WHOLE = ("index", "mig_index", "gpu_index", "pid", "people", "weekday", "hour", "cards", "hosts", "gaps")
 
 
 def value(column: str, item: Any) -> Value:

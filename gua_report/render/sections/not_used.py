@@ -7,7 +7,7 @@ import pandas as pd
 from gua_report.render import Options
 from gua_report.render.blocks import Block, Row, Section
 from gua_report.render.sections.hosts import only_if_asked
-from gua_report.render.values import records
+from gua_report.render.values import Value, records
 from gua_report.render.words import clean, count
 from gua_report.summary.of_hosts import PROBLEM_COLUMNS as COLUMNS
 from gua_report.summary.report import Report
@@ -19,10 +19,8 @@ def frame(report: Report) -> pd.DataFrame:
     return pd.DataFrame(columns=COLUMNS) if report.fleet is None else report.fleet.problems
 
 
-def document(report: Report) -> list[dict[str, object]] | None:
-    if report.fleet is None:
-        return None
-    return [{**row, "left_out": bool(row["left_out"])} for row in records(report.fleet.problems, COLUMNS)]
+def document(report: Report) -> list[dict[str, Value]] | None:
+    return None if report.fleet is None else records(report.fleet.problems, COLUMNS)
 
 
 def show(report: Report, options: Options) -> list[Section]:

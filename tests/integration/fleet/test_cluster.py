@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +14,7 @@ import dask
 import distributed  # noqa: F401 # its own settings must be there before any is changed
 import pytest
 
+from gua_report.commands.report import main
 from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.on_cluster import Cluster
 from gua_report.render.json import render
@@ -66,6 +69,32 @@ def test_a_host_that_takes_all_memory_costs_itself_alone(tmp_path: Path) -> None
     assert sorted(found) == sorted(names)
     assert "KilledWorker" in str(found.pop("eat").problem)
     assert {host: outcome.value for host, outcome in found.items()} == {name: name for name in found}, found
+
+
+def test_without_workers_a_report_gives_up_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    folder = make_fleet(tmp_path / "fleet", "small")
+    with dask_cluster(tmp_path, workers=0) as scheduler:
+        words = ["--fleet", str(folder), "--scheduler", str(scheduler), "--config", os.devnull]
+        started = time.monotonic()
+        assert main([*words, "--wait", "2s"]) == 1
+    assert time.monotonic() - started < 30
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"gua-report: error: the Dask scheduler at {scheduler} had no workers for 2 s: start some")
+
+
+def test_when_the_last_worker_has_gone_the_rest_is_not_waited_for(tmp_path: Path) -> None:
+    names = [f"gpu{number:03}" for number in range(60)]
+    with dask_cluster(tmp_path, workers=1) as scheduler, closing(Cluster(str(scheduler), 3.0)) as cluster:
+        outcomes = cluster.map(hosts(tmp_path, *names), TellPid())
+        worker = next(outcomes).value
+        (parent,) = re.findall(r"^PPid:\s(\d+)$", Path(f"/proc/{worker}/status").read_text(), re.M)
+        for pid in (int(parent), worker):  # what would start another one first
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(GuaError, match="no workers for 3 s"):
+            list(outcomes)
 
 
 def test_without_the_right_certificate_there_is_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

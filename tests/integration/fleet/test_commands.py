@@ -75,6 +75,9 @@ def test_hosts_can_be_chosen(folder: Path) -> None:
         (("--by", "model"), "--by is for many hosts"),
         (("--hosts", "x"), "--hosts is for many hosts"),
         (("--scheduler", "tcp://x"), "--scheduler is for many hosts"),
+        (("--wait", "5s"), "--wait is for many hosts"),
+        (("--fleet", "x", "--wait", "5s"), "--wait is for a Dask cluster"),
+        (("--fleet", "x", "--scheduler", "tcp://x", "--wait", "soon"), "bad duration 'soon'"),
         (("--fleet", "x", "--by", "room"), "unknown --by 'room'"),
         (("--fleet", "x", "--data-dir", "y"), "two reports"),
     ],
@@ -105,7 +108,7 @@ def test_a_notebook_has_the_report_of_a_fleet(folder: Path) -> None:
 def test_the_status_of_a_fleet_names_late_hosts(folder: Path) -> None:
     status, output, _ = gua("fleet", "status", folder)
     assert status == 0
-    assert output.splitlines()[-1] == "2 hosts, none late or not usable"
+    assert output.splitlines()[-1] == "2 hosts, none with problems"
     change(folder / "lab1" / "rollups.sqlite", "DELETE FROM day WHERE day = '2026-11-17'")
     add_host(folder, "bad", "small").write_bytes(b"x" * 5000)
     change(add_host(folder, "other", "lab2"), "UPDATE day SET utilization_percent = 25 WHERE day = '2026-11-16'")
@@ -114,15 +117,23 @@ def test_the_status_of_a_fleet_names_late_hosts(folder: Path) -> None:
     lines = output.splitlines()
     assert lines[1].split() == ["bad", "not", "usable", "-", "-", "-", "-"]
     assert ["lab1", "late", "2026-11-16"] in [line.split()[:3] for line in lines]
-    assert "1 of 2 days are under other thresholds" in output
-    assert lines[-1] == "4 hosts, 2 late or not usable"
+    assert "left out: 2026-11-16, rolled up under other thresholds" in output
+    assert lines[-1] == "4 hosts, 3 with problems"
+
+
+def test_the_status_ends_with_1_if_a_report_doubts_a_host(folder: Path) -> None:
+    add_host(folder, "twin", "small", machine="f" * 32)
+    status, output, _ = gua("fleet", "status", folder)
+    assert status == 1
+    assert ["twin", "same", "card"] in [line.split()[:3] for line in output.splitlines()]
+    assert gua("fleet", "status", folder, "--hosts", "lab*")[0] == 0
 
 
 def test_the_status_for_programs_is_documented(folder: Path) -> None:
     (folder / "gone").mkdir()
     status, output, _ = gua("fleet", "status", folder, "--json")
     found = json.loads(output)
-    assert (status, found["late_or_not_usable"]) == (1, ["gone"])
+    assert (status, found["with_problems"]) == (1, ["gone"])
     page = (Path(__file__).parents[3] / "docs" / "fleet.md").read_text()
     for key in [*found, *found["hosts"][0]]:
         assert f"`{key}`" in page, key

@@ -89,6 +89,18 @@ def test_json_tells_hosts_and_what_was_left_out(report: Report) -> None:
     assert "timeline" not in found
 
 
+def test_json_has_counts_as_numbers_and_doubt_as_no_loss(folder: Path, tmp_path: Path) -> None:
+    found = document(fleet_report(folder, CONFIG._replace(hosts=GROUPS), by="group"))
+    rows = [*found["hosts"], *found["breakdown"]["rows"], *found["coverage"]["gap_totals"]]
+    counts = [row[name] for row in rows for name in ("cards", "hosts", "gaps") if name in row]
+    assert len(counts) > 3
+    assert {type(count) for count in counts} == {int}
+    make_fleet(tmp_path, "small")
+    add_host(tmp_path, "other", "lab1", machine=f"{3:032x}")
+    doubted = document(fleet_report(tmp_path))["not_used"]
+    assert [(row["kind"], row["left_out"]) for row in doubted] == [("same machine", False)] * 2
+
+
 def test_csv_of_cards_and_episodes_names_the_host(report: Report) -> None:
     for section in ("gpus", "episodes", "coverage"):
         rows = list(csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=(section,))))))

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.commands.fleet import show
-from gua_report.fleet.host_files import list_hosts
-from gua_report.fleet.in_children import map_in_children
-from gua_report.fleet.look_at_hosts import look_at_hosts
+from gua_report.fleet.build import FleetRequest, map_fleet
 from gua_report.fleet.status import HostStatus, find_statuses
 from gua_report.people.wanted import Wanted
 from gua_report.render import Options, renderer
@@ -31,15 +29,30 @@ from tests.fleets import (
     problems,
     record_host,
 )
-from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, Gpu, Job, busy, held, hour, hours, report_of, series, tick
+from tests.lab import (
+    CONFIG,
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    Gpu,
+    Job,
+    busy,
+    held,
+    hour,
+    hours,
+    report_of,
+    series,
+    tick,
+    window,
+)
 
 EVERY_MS = 5 * MINUTE_MS
 TICKS_A_DAY = DAY_MS // EVERY_MS
 
 
 def statuses(folder: Path, policy: Policy = DEFAULT) -> dict[str, HostStatus]:
-    looked = look_at_hosts(list_hosts(str(folder), None, ()), map_in_children, NOW_MS)
-    return {status.host: status for status in find_statuses(looked, policy, NOW_MS)}
+    request = FleetRequest(str(folder), window(START_MS, END_MS), CONFIG._replace(policy=policy), now_ms=NOW_MS)
+    return {status.host: status for status in find_statuses(map_fleet(request), policy, NOW_MS)}
 
 
 def text(report: Report, *sections: str) -> str:
@@ -165,10 +178,48 @@ def test_a_status_is_bad_where_no_day_can_be_used(tmp_path: Path) -> None:
     assert (other.state, other.days_other) == ("not usable", 2)
     path = tmp_path / "lab1" / "rollups.sqlite"
     change(path, "UPDATE day SET utilization_percent = 20 WHERE day = '2026-11-16'")
-    assert statuses(tmp_path)["lab1"].state == "ok"
+    assert statuses(tmp_path)["lab1"].state == "days"
     change(path, f"UPDATE day SET rule = {RULE - 1} WHERE day = '2026-11-17'")
     both = statuses(tmp_path)["lab1"]
     assert (both.state, both.days_other) == ("not usable", 2)
+
+
+def test_a_status_has_all_that_a_report_leaves_out_or_doubts(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1", "small")
+    assert not any(status.is_bad for status in statuses(tmp_path).values())
+    add_host(tmp_path, "quiet", "lab2", published_ms=PUBLISHED_MS, newest_tick_ms=PUBLISHED_MS - 2 * HOUR_MS)
+    add_host(tmp_path, "twin", "small", machine="f" * 32)
+    add_host(tmp_path, "ahead", "lab2", machine="e" * 32, published_ms=NOW_MS + DAY_MS)
+    change(tmp_path / "ahead" / "rollups.sqlite", "UPDATE card SET uuid = 'ahead-' || uuid")
+    change(add_host(tmp_path, "plain", "lab2"), "DROP TABLE meta", "UPDATE card SET uuid = 'plain-' || uuid")
+    failed = [tick(START_MS + number * MINUTE_MS, error="driver gone") for number in range(60)]
+    record_host(tmp_path, "broken", failed)
+    found = statuses(tmp_path)
+    states = {name: status.state for name, status in found.items()}
+    assert states == {
+        "lab1": "ok",
+        "quiet": "stopped",
+        "small": "same card",
+        "twin": "same card",
+        "ahead": "clock",
+        "plain": "plain copy",
+        "broken": "not usable",
+    }
+    assert {name for name, status in found.items() if status.is_bad} == set(states) - {"lab1"}
+    report = fleet_report(tmp_path)
+    assert report.fleet is not None
+    rows = zip(report.fleet.problems["host"], report.fleet.problems["detail"], strict=True)
+    assert sorted(rows) == sorted((name, detail) for name, status in found.items() for detail in status.problems)
+
+
+def test_a_status_lists_hosts_of_which_nothing_can_be_used(tmp_path: Path) -> None:
+    add_host(tmp_path, "bad", "small").write_bytes(b"")
+    change(add_host(tmp_path, "newer", "lab1"), f"UPDATE day SET rule = {RULE + 1}")
+    found = statuses(tmp_path)
+    assert {name: status.state for name, status in found.items()} == {"bad": "not usable", "newer": "not usable"}
+    assert "upgrade gua here" in found["newer"].problems[0]
+    (tmp_path / "newer" / "rollups.sqlite").unlink()
+    assert statuses(tmp_path)["bad"].problems == ["its file is empty, probably a copy that failed: collect it again"]
 
 
 def test_the_change_is_that_of_hosts_that_were_there_before(tmp_path: Path) -> None:

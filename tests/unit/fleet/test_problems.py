@@ -27,6 +27,7 @@ from gua_sample.policy import RULE
 from tests.fleets import (
     END_MS,
     NOW_MS,
+    PUBLISHED_MS,
     START_MS,
     add_host,
     change,
@@ -76,6 +77,8 @@ def test_a_file_that_can_not_be_read_costs_its_host_alone(tmp_path: Path, damage
     assert hours(report) == hours(whole)
     if damage == "newer":
         assert "upgrade gua" in details(report, "bad")
+    if damage == "empty":
+        assert details(report, "bad") == "its file is empty, probably a copy that failed: collect it again"
 
 
 def test_a_host_without_a_file_is_named(tmp_path: Path) -> None:
@@ -111,7 +114,9 @@ def test_a_late_host_has_a_gap_of_its_own_kind(tmp_path: Path) -> None:
     assert report.fleet is not None
     assert report.fleet.late == ["lab1"]
     gaps = report.gaps[(report.gaps["host"] == "lab1") & (report.gaps["kind"] == NOT_COLLECTED)]
-    assert gaps[["start_ms", "end_ms"]].to_numpy().tolist() == [[END_MS - DAY_MS, END_MS]]
+    ((start_ms, end_ms),) = gaps[["start_ms", "end_ms"]].to_numpy().tolist()
+    assert 0 <= start_ms - (END_MS - DAY_MS) < 20_000, "to there the last tick before reaches"
+    assert end_ms == END_MS
     assert not is_complete(report)
 
 
@@ -132,6 +137,7 @@ def test_before_six_in_the_morning_yesterday_is_not_missed_yet(tmp_path: Path) -
     [
         ("UPDATE day SET utilization_percent = 25 WHERE day = '2026-11-16'", "rolled up under other thresholds"),
         (f"UPDATE day SET rule = {RULE - 1} WHERE day = '2026-11-16'", "rolled up by an older rule"),
+        (f"UPDATE day SET rule = {RULE + 1} WHERE day = '2026-11-16'", "rolled up by a newer rule (upgrade gua here)"),
     ],
 )
 def test_days_by_other_rules_are_left_out_and_named(tmp_path: Path, statement: str, reason: str) -> None:
@@ -143,6 +149,23 @@ def test_days_by_other_rules_are_left_out_and_named(tmp_path: Path, statement: s
     assert hours(report) == pytest.approx(hours(second))
     left_out = report.gaps[report.gaps["kind"] == LEFT_OUT]
     assert left_out[["start_ms", "end_ms"]].to_numpy().tolist() == [[START_MS, START_MS + DAY_MS]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"), [(RULE - 1, "an older rule"), (RULE + 1, "a newer rule (upgrade gua here)")]
+)
+def test_a_host_with_days_by_other_rules_alone_is_told_why(tmp_path: Path, rule: int, words: str) -> None:
+    make_fleet(tmp_path, "small")
+    change(add_host(tmp_path, "lab1"), f"UPDATE day SET rule = {rule}")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"lab1": ["not usable"]}
+    assert f"2026-11-16 to 2026-11-17 (2 days), rolled up by {words}" in details(report, "lab1")
+
+
+def test_a_hosts_own_report_says_too_which_rule_is_newer(tmp_path: Path) -> None:
+    change(add_host(tmp_path, "lab1"), f"UPDATE day SET rule = {RULE + 1}")
+    notes = report_of(tmp_path / "lab1", START_MS, END_MS).notes
+    assert any("states of 2026-11-16 to 2026-11-17 (2 days) are by a newer rule (upgrade gua here)" in n for n in notes)
 
 
 def test_a_clock_that_is_off_is_a_warning(tmp_path: Path) -> None:
@@ -456,3 +479,57 @@ def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, res
             assert "\x1b" not in renderer(form)(report, Options())
         shown += 1
     assert len(tried) > 5 * shown > 50
+
+
+def leave_stamp(folder: Path, asked_ms: int) -> Path:
+    """The time at which a collector asked for a file that was not there yet, as gua-collect leaves it."""
+    path = folder / ".before"
+    path.touch()
+    os.utime(path, (asked_ms / 1000, asked_ms / 1000))
+    return path
+
+
+def test_a_clock_that_is_behind_is_a_warning_if_a_collector_had_asked_meanwhile(tmp_path: Path) -> None:
+    for number, (host, minutes) in enumerate((("behind", 143), ("little", 4), ("right", -60))):
+        path = add_host(tmp_path, host, "small", machine=f"{number:032x}")
+        change(path, *RENAMED)
+        leave_stamp(path.parent, PUBLISHED_MS + minutes * MINUTE_MS)
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"behind": ["clock"]}
+    assert details(report, "behind") == (
+        "the clock is off by over five minutes: it published its file at least 143 minutes later than it says"
+    )
+    assert is_complete(report)
+
+
+def test_when_a_collector_had_asked_tells_nothing_of_earlier_files_and_plain_copies(tmp_path: Path) -> None:
+    path = add_host(tmp_path, "gpu07", "lab1", published_ms=NOW_MS)
+    add_host(tmp_path, "gpu07", "small", file="rollups-until-2026-11-15.sqlite")
+    leave_stamp(path.parent, NOW_MS)
+    change(add_host(tmp_path, "plain", "lab2"), "DROP TABLE meta")
+    leave_stamp(tmp_path / "plain", NOW_MS)
+    assert problems(fleet_report(tmp_path)) == {"gpu07": ["stopped"], "plain": ["plain copy"]}
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder", "text"])
+def test_a_stamp_that_no_collector_left_is_passed_over(tmp_path: Path, kind: str) -> None:
+    path = add_host(tmp_path, "small")
+    stamp = leave_stamp(path.parent, PUBLISHED_MS + HOUR_MS)
+    if kind == "text":
+        stamp.write_text("x")
+    else:
+        stamp.rename(path.parent / "elsewhere")
+        if kind == "link":
+            stamp.symlink_to("elsewhere")
+        else:
+            os.mkfifo(stamp) if kind == "pipe" else stamp.mkdir()
+    assert problems(fleet_report(tmp_path)) == {}
+
+
+def test_an_earlier_file_of_a_host_may_be_of_the_same_machine(tmp_path: Path) -> None:
+    """One whose history was lost, not its system. That of another host may not."""
+    add_host(tmp_path, "gpu07", "lab1")
+    change(add_host(tmp_path, "gpu07", "lab2", file="rollups-2025.sqlite", machine=f"{1:032x}"))
+    assert problems(fleet_report(tmp_path)) == {}
+    add_host(tmp_path, "other", "small", machine=f"{1:032x}")
+    assert set(problems(fleet_report(tmp_path))) == {"gpu07", "gpu07~2025", "other"}
