@@ -4,8 +4,11 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 RUNS = $(VENV)/.runs
-export PIP_CONSTRAINT = $(CURDIR)/constraints.txt
-export PIP_BUILD_CONSTRAINT = $(CURDIR)/constraints.txt
+# A URL, because pip splits a list of paths at blanks, and this folder may have one in its name.
+BLANK := $(subst ,, )
+CONSTRAINTS = file://$(subst $(BLANK),%20,$(subst %,%25,$(CURDIR)))/constraints.txt
+export PIP_CONSTRAINT = $(CONSTRAINTS)
+export PIP_BUILD_CONSTRAINT = $(CONSTRAINTS)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # As some images set it: then every worker would compile all tests, and every command all of gua, again and again.
 unexport PYTHONDONTWRITEBYTECODE

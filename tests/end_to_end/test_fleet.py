@@ -94,7 +94,7 @@ def test_the_unit_collects_from_all_hosts_what_they_have_published(guest: Guest)
     assert guest.journal("gua-collect", "-p", "warning") == []
     for host in ("lab1", "lab2", "lab3"):
         assert collected(guest, host) == published(guest)
-        assert guest.run("ls", "-A", f"{FLEET}/{host}").stdout == "rollups.sqlite\n"
+        assert guest.run("ls", "-A", f"{FLEET}/{host}").stdout == ".asked\nrollups.sqlite\n"
         shown = guest.run("stat", "-c", "%U %a", f"{FLEET}/{host}/rollups.sqlite").stdout
         assert shown == "gua-collect 640\n"
     assert guest.run("systemctl", "is-enabled", "gua-collect.timer").stdout == "enabled\n"
