@@ -10,6 +10,7 @@ import pandas as pd
 
 from gua_report.config import Config
 from gua_report.console.spelling import first_of, span_of_days
+from gua_report.console.terminal import tracked
 from gua_report.fleet import frames, suspicions
 from gua_report.fleet.contested import Contested, FindHours, find_contested, find_shared_cards, tell_contested
 from gua_report.fleet.host_files import expected_hosts, list_hosts
@@ -17,7 +18,7 @@ from gua_report.fleet.host_part import MapHost
 from gua_report.fleet.hosts_table import break_down, hosts_table
 from gua_report.fleet.in_children import map_in_children
 from gua_report.fleet.look import Look
-from gua_report.fleet.look_at_hosts import Executor, Looked, look_at_hosts, tracked_outcomes
+from gua_report.fleet.look_at_hosts import Executor, Looked, look_at_hosts
 from gua_report.fleet.parts import Part, add_part, nothing, restore_part
 from gua_report.fleet.suspicions import Problem, due_ms, end_ms
 from gua_report.machine.child import understanding
@@ -96,7 +97,7 @@ def map_fleet(request: FleetRequest, executor: Executor = map_in_children) -> Ma
     )
     problems = [*looked.problems, *tell_contested(contested)]
     total = nothing()
-    for outcome in tracked_outcomes(executor(looked.files, work), len(looked.files), progress):
+    for _, outcome in zip(tracked(looked.files, progress), executor(looked.files, work), strict=True):
         problem = outcome.problem
         try:
             with understanding():

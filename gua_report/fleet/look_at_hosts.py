@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from gua_report.console.terminal import Progress
 from gua_report.fleet import suspicions
 from gua_report.fleet.host_files import HostFile, Listed
 from gua_report.fleet.in_children import Outcome, Work
@@ -44,11 +43,3 @@ def look_at_hosts(listed: Listed, executor: Executor, now_ms: int) -> Looked:
     hosts = {file.name: file.host for file in listed.files}
     problems += suspicions.suspect([looks[file.name] for file in files], now_ms)
     return Looked(files, looks, problems, sorted({*hosts.values(), *listed.unusable}))
-
-
-def tracked_outcomes(outcomes: Iterator[Outcome], total: int, progress: Progress | None) -> Iterator[Outcome]:
-    """The outcomes, with progress shown."""
-    for done, outcome in enumerate(outcomes, start=1):
-        yield outcome
-        if progress:
-            progress(done, total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from gua_report.machine.child import CRASHED, NO_ANSWER, Answer, ask
+from gua_report.machine.child import CRASHED, NO_ANSWER, Answer, answer_of, ask
+from gua_sample.errors import StoreError
 from tests.users import SOMEBODY, needs_root
 
 
@@ -81,6 +83,19 @@ def test_a_child_may_become_a_user_whose_main_group_is_roots() -> None:
 def test_a_child_that_can_not_become_another_user_answers_nothing() -> None:
     answer = ask(lambda: ask(os.getpid, 10, (SOMEBODY + 1, SOMEBODY + 1)), 10, (SOMEBODY, SOMEBODY))
     assert answer.value == [None, CRASHED]
+
+
+@needs_root
+def test_a_module_that_only_root_can_read_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_roots.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert tmp_path.stat().st_mode & 0o077 == 0
+    words = f"No module named 'only_roots'; can uid {SOMEBODY} read all of .*? Install gua where everybody can read it"
+    with pytest.raises(StoreError, match=words):
+        answer_of(lambda: importlib.import_module("only_roots").__name__, (SOMEBODY, SOMEBODY))
+    assert answer_of(lambda: importlib.import_module("only_roots").__name__) == "only_roots"
 
 
 def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
