@@ -243,7 +243,7 @@ def test_a_report_in_a_pipe_has_neither_colour_nor_progress(machine: Machine) ->
 def test_a_report_on_a_terminal_is_in_colour_unless_told_otherwise(machine: Machine) -> None:
     machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.tick()
-    command = f"{SCRIPTS / 'gua-report'} --data-dir {machine.data_dir}"
+    command = f"'{SCRIPTS}/gua-report' --data-dir {machine.data_dir}"
     for variables, expected in ({}, True), ({"NO_COLOR": "1"}, False):
         terminal = subprocess.run(
             ["script", "-qec", command, "/dev/null"],
@@ -260,7 +260,7 @@ def test_a_report_on_a_terminal_is_in_colour_unless_told_otherwise(machine: Mach
 def test_a_report_uses_the_width_of_a_terminal_up_to_120_columns(machine: Machine, columns: int, expected: int) -> None:
     machine.scenario.add_card(compute=[(os.getpid(), 4000)])
     machine.tick()
-    command = f"stty cols {columns}; {SCRIPTS / 'gua-report'} --data-dir {machine.data_dir} --color never"
+    command = f"stty cols {columns}; '{SCRIPTS}/gua-report' --data-dir {machine.data_dir} --color never"
     environment = dict(os.environ)  # readline, which pytest imports, adds a COLUMNS that Python does not know of
     ran = subprocess.run(
         ["script", "-qec", command, "/dev/null"], env=environment, capture_output=True, text=True, check=True

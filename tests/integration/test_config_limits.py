@@ -66,7 +66,7 @@ def test_a_config_may_come_through_a_pipe(machine: Machine) -> None:
         done = run(machine, ["gua-report", "--json"], config, POLICY)
         assert (done.returncode, done.stderr) == (0, "")
         assert (TAKEN in done.stdout) == is_taken
-    command = f'{SCRIPTS}/gua-report --json --data-dir {machine.data_dir} --config <(sleep 1; echo "$0"; sleep 1)'
+    command = f'"{SCRIPTS}/gua-report" --json --data-dir {machine.data_dir} --config <(sleep 1; echo "$0"; sleep 1)'
     done = subprocess.run(["bash", "-c", command, POLICY], capture_output=True, text=True, check=True)
     assert TAKEN in done.stdout
 

@@ -70,7 +70,7 @@ def say(
 
 
 def told(shell: str, file: Path, path: str | None = None) -> list[str]:
-    return [one for one in say(shell, f"GUA_HELD_FILE={file}; . {SCRIPT}", path) if one.startswith("gua:")]
+    return [one for one in say(shell, f"GUA_HELD_FILE={file}; . '{SCRIPT}'", path) if one.startswith("gua:")]
 
 
 @shells
@@ -110,8 +110,8 @@ def test_a_shell_is_silent_about_what_is_missing_stale_large_or_odd(shell: str, 
     (tmp_path / "fine").write_text(head() + line())
     (tmp_path / "link").symlink_to(tmp_path / "fine")
     names = [*odd, "folder", "pipe", "link", "nowhere"]
-    commands = [f'echo "at {name}"; GUA_HELD_FILE={tmp_path / name}; . {SCRIPT}' for name in names]
-    printed = say(shell, "\n".join([*commands, f"GUA_HELD_FILE={tmp_path / 'fine'}; . {SCRIPT}"]))
+    commands = [f"echo 'at {name}'; GUA_HELD_FILE={tmp_path / name}; . '{SCRIPT}'" for name in names]
+    printed = say(shell, "\n".join([*commands, f"GUA_HELD_FILE={tmp_path / 'fine'}; . '{SCRIPT}'"]))
     expected = [*(f"at {name}" for name in names), f"gua: {SENTENCE}"]
     assert printed[printed.index("at empty") :][: len(expected)] == expected
 
@@ -127,7 +127,7 @@ def test_nothing_is_left_in_the_shell_and_no_option_of_it_gets_in_the_way(shell:
     (tmp_path / "held").write_text(head() + line())
     for options in ("set -eu", "IFS=x", "set -f -C"):
         left = 'set | while IFS= read -r one; do case $one in *_gua_*=*|_gua_*) echo "left: $one";; esac; done'
-        printed = say(shell, f"{options}\nGUA_HELD_FILE={tmp_path / 'held'}\n. {SCRIPT}\necho next\n{left}")
+        printed = say(shell, f"{options}\nGUA_HELD_FILE={tmp_path / 'held'}\n. '{SCRIPT}'\necho next\n{left}")
         assert f"gua: {SENTENCE}" in printed
         assert "next" in printed
         assert not [one for one in printed if one.startswith("left: _gua")]
@@ -136,9 +136,9 @@ def test_nothing_is_left_in_the_shell_and_no_option_of_it_gets_in_the_way(shell:
 @shells
 def test_only_an_interactive_shell_on_a_terminal_says_anything(shell: str, tmp_path: Path) -> None:
     (tmp_path / "held").write_text(head() + line())
-    assert say(shell, f"GUA_HELD_FILE={tmp_path / 'held'}; . {SCRIPT}", mode=()) == []
+    assert say(shell, f"GUA_HELD_FILE={tmp_path / 'held'}; . '{SCRIPT}'", mode=()) == []
     variables = os.environ | {"GUA_HELD_FILE": str(tmp_path / "held")}
-    for options in (["-c", f". {SCRIPT}"], ["-i", "-c", f". {SCRIPT}; exit 0"]):
+    for options in (["-c", f". '{SCRIPT}'"], ["-i", "-c", f". '{SCRIPT}'; exit 0"]):
         command = [*SHELLS[shell], *options]
         done = subprocess.run(
             command, env=variables, capture_output=True, text=True, check=False, start_new_session=True

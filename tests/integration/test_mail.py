@@ -132,7 +132,7 @@ def run_recipe(command: list[str], outbox: Path, data_dir: Path, **variables: st
     config = outbox / "gua.toml"
     if not config.exists():
         config.write_text(f'[mail]\nadministrator = "{ADMINISTRATOR}"\n')
-    (outbox / "gua").write_text(f'#!/bin/sh\nexec {GUA} "$@" --config {config}\n')
+    (outbox / "gua").write_text(f'#!/bin/sh\nexec "{GUA}" "$@" --config {config}\n')
     (outbox / "gua").chmod(0o755)
     environment = {"PATH": f"{outbox}:/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
     done = subprocess.run(
@@ -165,7 +165,9 @@ def test_a_week_with_something_to_act_on_is_mailed_in_brief_with_its_page(
 ) -> None:
     sent = run_recipe(recipe, outbox, unclean)
     assert (sent.status, sent.journal, sent.recipients) == (0, "", [ADMINISTRATOR])
-    assert re.fullmatch(rf"{host()}: \d+ % idle-held, (\d+|none) held now", sent.subject)
+    # At some times of the week the laboratory has a lost card.
+    held_now = r"(\d+|none) held now|\d+ known to be held now, \d+ cards? unknown"
+    assert re.fullmatch(rf"{host()}: \d+ % idle-held, ({held_now})", sent.subject)
     assert re.match(r"To act on: \d+ idle-held episodes of 1h or more by \d+ holders \(longest", sent.body)
     lines = sent.body.splitlines()
     assert lines[-2:] == ["-- ", f"gua mail on {host()}. The page attached has all of it, with pictures."]

@@ -180,7 +180,7 @@ def test_a_folder_that_can_not_be_written_keeps_its_older_page(history: Path, op
 
 def test_a_page_that_can_not_be_written_whole_leaves_the_older_one(history: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("older")
-    command = f"ulimit -f 8; {GUA} page {tmp_path} --names none --data-dir {history} --config /dev/null"
+    command = f"ulimit -f 8; '{GUA}' page {tmp_path} --names none --data-dir {history} --config /dev/null"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert one_line(done.stderr)

@@ -335,7 +335,7 @@ def test_a_file_system_that_is_mounted_over_a_note_is_not_even_asked(lab: Lab) -
     """With FUSE people may mount one over a file of theirs, and say that it is root's. Here root mounts a file."""
     mine = put(lab.spool.parent, "mine", note(**BOTH))
     (lab.spool / "0.0").touch()
-    listing = f"{GUA_COMMAND} note --list --json --config {lab.config}"
+    listing = f"'{GUA_COMMAND}' note --list --json --config {lab.config}"
     script = f"mount --bind {mine} {lab.spool}/0.0 && exec {listing}"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=True)
     assert [one["problem"] for one in json.loads(done.stdout)["notes"]] == ["something is mounted there"]

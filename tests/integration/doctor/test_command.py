@@ -67,7 +67,7 @@ def test_the_text_fits_a_mail_and_has_no_colour_in_a_pipe(healthy: Machine) -> N
 
 @pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
 def test_a_terminal_gets_colour_unless_told_otherwise(healthy: Machine) -> None:
-    command = f"{GUA} doctor --data-dir {healthy.data_dir}"
+    command = f"'{GUA}' doctor --data-dir {healthy.data_dir}"
     for variables, expected in ({}, True), ({"NO_COLOR": "1"}, False):
         terminal = subprocess.run(
             ["script", "-qec", command, "/dev/null"],
@@ -80,7 +80,7 @@ def test_a_terminal_gets_colour_unless_told_otherwise(healthy: Machine) -> None:
 
 
 def test_nobody_needs_to_listen(healthy: Machine) -> None:
-    command = f"{GUA} doctor --data-dir {healthy.data_dir} | true; test ${{PIPESTATUS[0]}} = 0"
+    command = f"'{GUA}' doctor --data-dir {healthy.data_dir} | true; test ${{PIPESTATUS[0]}} = 0"
     done = subprocess.run(
         ["bash", "-c", command], env=healthy.environment(), capture_output=True, text=True, check=False
     )

@@ -211,7 +211,7 @@ def test_an_interrupt_keeps_what_is_there(recorded: Machine, tmp_path: Path) -> 
 
 @pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
 def test_a_terminal_sees_progress(recorded: Machine, tmp_path: Path) -> None:
-    command = f"{GUA} doctor --record {tmp_path / 'gpu'} --for 3s"
+    command = f"'{GUA}' doctor --record {tmp_path / 'gpu'} --for 3s"
     terminal = subprocess.run(
         ["script", "-qec", command, "/dev/null"], env=recorded.environment(), capture_output=True, text=True, check=True
     )

@@ -92,7 +92,7 @@ def test_two_at_once_leave_one_whole_file(data_dir: Path, tmp_path: Path) -> Non
 
 
 def test_a_standard_output_that_is_closed_is_said(data_dir: Path) -> None:
-    command = f"{SCRIPTS / 'gua'} export --data-dir {data_dir} {' '.join(ALL)} >&-"
+    command = f"'{GUA}' export --data-dir {data_dir} {' '.join(ALL)} >&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert one_line(done.stderr)
@@ -180,7 +180,7 @@ def test_killed_at_any_moment_an_export_leaves_the_old_file_or_the_new_one(
 
 def test_a_closed_pipe_is_no_error(data_dir: Path) -> None:
     write(data_dir, series(MONDAY_MS + 3 * DAY_MS, 2000, *(busy(index=index) for index in range(4)), every_ms=30_000))
-    command = f"{SCRIPTS / 'gua'} export --data-dir {data_dir} --from 2026-11-16 --to 2026-11-20 | head -n 1"
+    command = f"'{GUA}' export --data-dir {data_dir} --from 2026-11-16 --to 2026-11-20 | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("ts_ms,")

@@ -14,13 +14,13 @@ import pytest
 from gua_report.exporting.rows import CARD_TICKS
 from tests.integration.export.exports import ALL, DAYS, export, exported, files_in, view
 from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, Gpu, Job, busy, free, series, tick, write
-from tests.machine import GUA, SCRIPTS, one_line
+from tests.machine import GUA, one_line
 from tests.users import needs_mounts
 
 
 @pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
 def test_a_terminal_gets_no_parquet(data_dir: Path) -> None:
-    command = f"{SCRIPTS / 'gua'} export --data-dir {data_dir} --format parquet"
+    command = f"'{GUA}' export --data-dir {data_dir} --format parquet"
     done = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "parquet is not for a terminal" in done.stdout
@@ -123,9 +123,7 @@ def test_one_parquet_file_can_be_written_and_redirected(data_dir: Path, tmp_path
     expected = [json.loads(line) for line in exported(data_dir, "--format", "jsonl", *ALL).splitlines()]
     exported(data_dir, "-o", str(tmp_path / "cards.parquet"), *ALL)
     assert parquet.read_table(tmp_path / "cards.parquet").to_pylist() == expected
-    command = (
-        f"{SCRIPTS / 'gua'} export --data-dir {data_dir} --format parquet {' '.join(ALL)} | cat > {tmp_path}/piped"
-    )
+    command = f"'{GUA}' export --data-dir {data_dir} --format parquet {' '.join(ALL)} | cat > {tmp_path}/piped"
     subprocess.run(["bash", "-o", "pipefail", "-c", command], check=True)
     assert parquet.read_table(tmp_path / "piped").to_pylist() == expected
     done = subprocess.run(

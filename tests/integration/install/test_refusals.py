@@ -23,7 +23,7 @@ def stand_in_python(folder: Path, fault: str) -> Path:
     """A Python with something wrong."""
     run = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
     path = folder / "python3"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import sys; {fault}; {run}" "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "import sys; {fault}; {run}" "$@"\n')
     path.chmod(0o755)
     return path
 

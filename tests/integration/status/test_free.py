@@ -24,7 +24,7 @@ def test_free_cards_come_least_recently_used_first_for_a_shell_substitution(mach
     assert gua(machine, "free", "-n", "2").stdout == "2,0\n"
     uuids = [cards[index].settings["uuid"] for index in (2, 0)]
     assert gua(machine, "free", "-n", "2", "--uuid").stdout == ",".join(uuids) + "\n"
-    script = f"CUDA_VISIBLE_DEVICES=$({GUA} free -n 2 --data-dir {machine.data_dir}) env"
+    script = f"CUDA_VISIBLE_DEVICES=$('{GUA}' free -n 2 --data-dir {machine.data_dir}) env"
     done = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True)
     assert "CUDA_VISIBLE_DEVICES=2,0\n" in done.stdout
 
@@ -53,7 +53,7 @@ def test_too_few_free_cards_are_an_error_that_says_who_holds_them(machine: Machi
     done = gua(machine, "free", clock_ms=now_ms)
     assert (done.returncode, done.stdout) == (1, "")
     assert "Requested 1, available 0 (" in done.stderr
-    script = f"set -e; devices=$({GUA} free -n 3 --data-dir {machine.data_dir}); echo never"
+    script = f"set -e; devices=$('{GUA}' free -n 3 --data-dir {machine.data_dir}); echo never"
     stopped = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, check=False)
     assert (stopped.returncode, stopped.stdout) == (1, b"")
 

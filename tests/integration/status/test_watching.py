@@ -85,7 +85,7 @@ def test_watching_goes_on_over_a_driver_that_fails_for_a_while(machine: Machine)
 
 def test_watching_ends_when_nobody_listens(machine: Machine) -> None:
     machine.scenario.add_card()
-    script = f"{GUA} status --data-dir {machine.data_dir} --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
+    script = f"'{GUA}' status --data-dir {machine.data_dir} --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True, timeout=60
     )
@@ -110,7 +110,7 @@ def test_a_narrow_terminal_shortens_commands_first(machine: Machine, tmp_path: P
     try:
         machine.scenario.add_card(compute=[(process.pid, 2000)])
         user = document(machine)["gpus"][0]["users"][0]["user"]
-        script = f"stty cols 45; {GUA} status --data-dir {machine.data_dir}"
+        script = f"stty cols 45; '{GUA}' status --data-dir {machine.data_dir}"
         terminal = Terminal(["sh", "-c", script], machine.environment() | {"NO_COLOR": "1"})
         terminal.read_until(1, "see gua doctor")
         assert terminal.end() == 0

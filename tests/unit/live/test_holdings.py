@@ -14,7 +14,8 @@ from gua_sample.idleness import NOTHING, follow, runs_now, sight_of
 from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, held, mig, tick
 
 ME = pwd.getpwuid(os.getuid()).pw_name
-SLICE = f"/user.slice/user-{os.getuid() or 77}.slice/user@77.service/user.slice/libpod-3f2a9c81d0b7{'0' * 52}.scope"
+UID = os.getuid() or 77
+SLICE = f"/user.slice/user-{UID}.slice/user@{UID}.service/user.slice/libpod-3f2a9c81d0b7{'0' * 52}.scope"
 MINE, THEIRS = Job(100, ME, uid=os.getuid()), Job(200, "bob", uid=12_345)
 CONTAINER = Job(300, ME, uid=os.getuid(), cgroup=f"/docker/{'3f2a9c81d0b7' * 6}"[:72])
 
@@ -66,10 +67,9 @@ def test_a_process_in_a_container_of_the_machine_is_the_containers_whatever_its_
 
 def test_a_rootless_container_is_its_users() -> None:
     inside = Job(300, None, uid=100_999, cgroup=SLICE)
-    uid = os.getuid() or 77
-    assert holdings(held(inside), uid=uid).find_process(300).processes == ((300, 5000),)
-    with pytest.raises(GuaError, match=f"counts as uid:{uid}'s"):
-        holdings(held(inside), uid=uid + 1).find_process(300)
+    assert holdings(held(inside), uid=UID).find_process(300).processes == ((300, 5000),)
+    with pytest.raises(GuaError, match=f"counts as uid:{UID}'s"):
+        holdings(held(inside), uid=UID + 1).find_process(300)
 
 
 def test_the_spools_owner_marks_anybodys_process_with_the_name_it_has() -> None:

@@ -117,6 +117,7 @@ def test_the_person_is_the_login_user_else_the_owner_unless_a_container_has_its_
         assert [line.split()[0] for line in told] == ([] if expected is None else [str(expected)])
 
 
+@needs_root
 def test_who_holds_on_purpose_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() or 1000)  # root opens no file of others
     spool, about = make_spool(tmp_path), {"processes": [{"pid": 100, "start_time_ms": ALICE.start_time_ms}]}
