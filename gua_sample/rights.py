@@ -24,7 +24,7 @@ IMPORTED_LATE = {
         for name in ("carried_state", "container_note", "containers", "held_file", "look_back", "metrics", "note_spool")
     ),
     "gua_report.machine.child": ("concurrent.futures.thread", "ctypes", "gua_report.ticks.private_copy"),
-    "pandas": ("pandas.core.methods.to_dict",),
+    "pandas": ("numpy.rec", "pandas.core.methods.to_dict"),
     "pyarrow": ("pyarrow.pandas_compat", "pyarrow.vendored.version"),
 }
 FOLDERS = ("samples", "csv", "edges", "publish")  # the subfolders of a data folder that gua writes to
@@ -93,7 +93,8 @@ def import_late() -> None:
 
     for user, modules in IMPORTED_LATE.items():
         for module in modules if user in sys.modules else ():
-            importlib.import_module(module)
+            with suppress(ImportError):  # other versions do without it
+                importlib.import_module(module)
 
 
 def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:

@@ -55,8 +55,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("path", metavar="DIR|FILE", help="where the hosts' files are collected, or the new file")
     parser.add_argument("last", metavar="LAST", nargs="?", help="its newest day is printed if FILE begins anew")
     parser.add_argument("--hosts", metavar="GLOB", help="only hosts with names like this: 'gpu0*'")
-    since = f"which days to look at, as in a report (default {DEFAULT_SINCE})"
-    parser.add_argument("--since", metavar="D", help=since)
+    parser.add_argument("--since", metavar="D", help=f"how many days to look at (default {DEFAULT_SINCE})")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/fleet.md")
     parser.add_argument("--config", metavar="FILE", help="thresholds and hosts, instead of /etc/gua/gua.toml")
     return parser

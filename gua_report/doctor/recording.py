@@ -41,9 +41,7 @@ def record(path: str, length_ms: int, interval_ms: int, seconds: float) -> str:
     ours = f"/proc/{os.getpid()}/fd/{file}"  # this very file, whatever has its name by now
     try:  # in a child, since the driver may hang or crash; it keeps stderr, for its progress
         ended = answer_of(lambda: _record(ours, length_ms, interval_ms), None, length_ms / 1000 + seconds, (0, 1))
-        return (
-            f"{path} was written: {ended}. Names and uuids are hashed.\nRead it before you send it (CONTRIBUTING.md)."
-        )
+        return f"{path} was written: {ended}. Names are hashed.\nRead it before you send it (CONTRIBUTING.md)."
     except StoreError as error:
         problem = "does not answer" if isinstance(error, Silent) else "crashed"
         raise GuaError(f"NVML {problem}: the last lines of {path} say when") from error

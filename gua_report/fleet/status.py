@@ -36,8 +36,7 @@ def find_statuses(mapped: Mapped, policy: Policy, now_ms: int) -> list[HostStatu
         own = [problem for problem in mapped.problems if problem.host == name]
         own.sort(key=lambda problem: KINDS.index(problem.kind))
         facts: list[Any] = _describe(looks[name], policy, now_ms) if name in looks else [None] * 7
-        state = own[0].kind if own else OK
-        found.append(HostStatus(*(name, state, *facts, [problem.detail for problem in own])))
+        found.append(HostStatus(*(name, own[0].kind if own else OK, *facts, [problem.detail for problem in own])))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pandas as pd
@@ -33,8 +34,11 @@ class RollupWriter:
         self.path = path
         try:
             self._connection = connect(self.path, "rwc", BUSY_SECONDS)
-            self._connection.execute("PRAGMA secure_delete = ON")  # expired names must not remain in the file
-            self._begin()
+            with ExitStack() as failing:
+                failing.callback(self._connection.close)
+                self._connection.execute("PRAGMA secure_delete = ON")  # expired names must not remain in the file
+                self._begin()
+                failing.pop_all()
         except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
             raise storage_error(error, self.path) from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import fsum
+
 from gua_report.render.blocks import Picture
 from gua_report.render.pictures.bar_chart import Bars, Series, bar_chart
 from gua_report.render.pictures.scene import UNOBSERVED, Axis, Scene, Span
@@ -52,4 +54,4 @@ def _series(report: Report, column: str, bars: Bars) -> list[Series]:
 
 def _mean(values: list[float], bars: Bars) -> str:
     """The mean of a day of which all is known."""
-    return "" if any(map(is_missing, values)) else f"{bars.spell(sum(values) / 24)} {bars.unit} on average"
+    return "" if any(map(is_missing, values)) else f"{bars.spell(fsum(values) / 24)} {bars.unit} on average"

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 RUNS = """
-import os, sys
+import os, sys, warnings
 from gua_report.main import main
 from gua_report.upkeep import nightly  # with all it needs
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads: numpy's, which do nothing here
 
 def start(data_dir, moment, fault):
     child = os.fork()
