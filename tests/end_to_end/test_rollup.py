@@ -17,7 +17,7 @@ from gua_sample import store
 from gua_sample.simulate import Laboratory
 samples = store.prepare("/var/lib/gua")
 for start_ms in map(int, sys.argv[1:]):
-    store.append_history(samples, Laboratory(1).history(start_ms, start_ms + 2 * 86_400_000, 600_000))
+    store.append_history(samples, Laboratory(1).history(start_ms, start_ms + 2 * 86_400_000, 600_000, latest_ms=0))
 """
 
 
