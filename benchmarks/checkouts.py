@@ -39,22 +39,29 @@ def command(checkout: Path, words: list[str]) -> list[str]:
     return [sys.executable, "-c", code, *arguments]
 
 
+def own_folder(folder: Path, name: str, checkout: Path) -> str:
+    return str(folder / f"{name}-of-{'this' if checkout == HERE else 'other'}")
+
+
 def prepare(folder: Path, other: Path) -> dict[str, list[str]]:
-    """Record some days, let the other checkout roll them up, and return the commands to compare."""
-    ticks, rollups = folder / "ticks", folder / "rollups"
+    """Record some days, let each checkout roll up a copy of its own, and return the commands to compare."""
+    ticks, rollups = folder / "ticks", "ROLLUPS"
     history = untidy(Laboratory(SEED, CARDS).history(END_MS - DAYS * DAY_MS, END_MS, INTERVAL_MS), SEED)
     store.append_history(store.prepare(str(ticks)), history)
-    shutil.copytree(ticks, rollups)
-    roll_up = ["rollup", "--data-dir", str(rollups), "--config", "/dev/null"]
+    roll_up = ["rollup", "--data-dir", rollups, "--config", "/dev/null"]
     for checkout in (other, HERE):  # what one made, the other may make anew
-        subprocess.run(command(checkout, roll_up), env=ENVIRONMENT, check=True, capture_output=True)
+        own = own_folder(folder, "rollups", checkout)
+        shutil.copytree(ticks, own)
+        words = [own if word == rollups else word for word in roll_up]
+        subprocess.run(command(checkout, words), env=ENVIRONMENT, check=True, capture_output=True)
     return {
         "gua-sample": ["gua-sample", "--data-dir", "DATA"],
         "gua report, from ticks": ["report", *WINDOW, "--data-dir", str(ticks)],
-        "gua report, from rollups": ["report", *WINDOW, "--data-dir", str(rollups)],
+        "gua report, from rollups": ["report", *WINDOW, "--data-dir", rollups],
         "gua report, one hour": ["report", *HOUR, "--data-dir", str(ticks)],
         "gua status": ["status", "--simulate", "--data-dir", str(ticks)],
-        "gua rollup, nothing due": [*roll_up],
+        "gua rollup, nothing due": roll_up,
+        "gua rollup, all days": [*roll_up, "--rebuild"],
         "gua export, one day": ["export", "--from", "2026-11-10", "--to", "2026-11-11", "--data-dir", str(ticks)],
     }
 
@@ -79,8 +86,9 @@ def main() -> int:
             for turn in range(options.turns + 1):
                 for checkout, found in costs.items():
                     scenario.write(path)  # the driver has filled its buffers since
-                    data = str(folder / f"data-{len(str(checkout))}")
-                    cost = run_once([data if word == "DATA" else word for word in command(checkout, words)], variables)
+                    own = {"DATA": own_folder(folder, "data", checkout)}
+                    own["ROLLUPS"] = own_folder(folder, "rollups", checkout)
+                    cost = run_once(command(checkout, [own.get(word, word) for word in words]), variables)
                     if turn:  # the first time there is no bytecode
                         found.append(cost.cpu_seconds)
             before, after = (statistics.median(found) * 1000 for found in costs.values())

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.figures import ENVIRONMENT, Bounds, run_once
 from benchmarks.rollups import SCRIPTS, roll_up
-from gua_report.rollups.published import published_path
+from gua_report.rollups.index import published_path
 from gua_sample import store
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory

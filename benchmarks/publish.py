@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.figures import ENVIRONMENT, Bounds, ratio
 from benchmarks.rollups import DUE_DAY, END_MS, INTERVAL_MS, roll_up
-from gua_report.rollups.published import published_path
+from gua_report.rollups.index import published_path
 from gua_report.rollups.schema import FILE_NAME
 from gua_report.rollups.writer import RollupWriter
-from gua_report.upkeep.daily_csv import csv_path
+from gua_report.upkeep.outputs import csv_path
 from gua_sample import store
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory

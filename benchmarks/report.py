@@ -22,7 +22,7 @@ from benchmarks.figures import Bounds, Cost, median, ratio, run_once
 from benchmarks.rollups import CARDS, DAYS, END_MS, report_command
 from gua_report.people.containers import write_containers
 from gua_sample.containers import FILE_NAME as CONTAINERS_NAME
-from gua_sample.containers import SOCKET, Container, Known
+from gua_sample.containers import LABEL, Container, Known
 from gua_sample.partition_names import DAY_MS, samples_dir
 from gua_sample.simulate import Laboratory
 
@@ -97,12 +97,12 @@ def measure_names(data_dir: Path, bounds: Bounds) -> None:
     known = dict(Laboratory(rollups.SEED, CARDS).containers(START_MS, END_MS).containers)
     own = len(known)
     for number in range(NAMED - own):
-        one = Container("podman", f"job-{number}", "image", f"user{number}", SOCKET, 1000 + number, END_MS)
+        one = Container("podman", f"job-{number}", "image", f"user{number}", LABEL, END_MS)
         known[f"{number:012x}"] = one
     turns: list[tuple[Cost, Cost]] = []
     for _ in range(NAME_TURNS + 1):
         plain = run_once(command)
-        write_containers(str(data_dir), Known(known, {}))
+        write_containers(str(data_dir), Known(known))
         turns.append((plain, run_once(command)))
         file.unlink()
     plain_seconds, named_seconds = ([cost.cpu_seconds for cost in costs] for costs in zip(*turns[1:], strict=True))

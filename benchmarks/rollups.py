@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.figures import Bounds, Cost, median, ratio, run_once
 from gua_report.rollups.schema import FILE_NAME
 from gua_report.rollups.writer import RollupWriter
-from gua_report.upkeep.daily_csv import csv_path
+from gua_report.upkeep.outputs import csv_path
 from gua_sample import store
 from gua_sample.partition_names import DAY_MS, day_of, partition_path, samples_dir
 from gua_sample.simulate import Laboratory

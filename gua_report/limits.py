@@ -1,9 +1,5 @@
-"""Limits: how many GPU-hours a week a person or a group should not exceed. They are told, and never enforced.
+"""How many GPU-hours a week a person or a group should not exceed: the rule, and the words for it. Without pandas."""
 
-The rule of what is over a limit, and the words for it, for reports, gua status and reminders alike. Without pandas.
-"""
-
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
@@ -22,8 +18,6 @@ EXACT = 6  # digits: sums of hours are no more exact than that
 
 
 class Week(NamedTuple):
-    """The week that hours are of, and how much of it was observed."""
-
     start_ms: int
     end_ms: int
     observed_share: float
@@ -34,8 +28,6 @@ class Week(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The GPU-hours of somebody in a week."""
-
     gpu_hours: float
     idle_held_hours: float
     unknown_hours: float  # of which the state is not known: any of them may have been idle-held
@@ -44,8 +36,6 @@ class Used(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How somebody stands against one limit."""
-
     kind: str  # a field of Limit
     hours: float
     limit_hours: float
@@ -57,7 +47,6 @@ class Standing(NamedTuple):
 
 
 def week_before(end_ms: int) -> tuple[int, int]:
-    """The start and the end of the week that limits are held against: the 7 days before a time."""
     return end_ms - WEEK_MS, end_ms
 
 
@@ -92,7 +81,6 @@ def judge(used: Used, limit: Limit, week: Week) -> list[Standing]:
 
 
 def tell(standing: Standing, used: Used, week: Week, until: str, who: str | None = None) -> str:
-    """A sentence for whoever has the limit, or about them if `who` names them. `until`: the end of the week."""
     they_are = "you are" if who is None else f"{who} is"
     limit = f"the limit of {standing.limit_hours:.10g} {KINDS[standing.kind]} a week"
     is_least = standing.verdict == UNSURE or not (week.is_observed and used.is_whole)
@@ -113,6 +101,5 @@ def spell_hours(hours: float) -> str:
 
 
 def spell_midnight(week: Week) -> str:
-    """The end of a week of closed days: 17 Nov 00:00 UTC."""
     end = datetime.fromtimestamp(week.end_ms / 1000, timezone.utc)
     return f"{end:%d} {MONTHS[end.month - 1]} {end:%H:%M} UTC"

@@ -26,6 +26,12 @@ VERBS = {
     "hook": ("gua_report.commands.hook", "run a program for what is held without work for long"),
     "demo": ("gua_report.commands.demo", "the report of a made-up laboratory; needs no GPU"),
 }
+# For who comes from gpu-usage-audit.
+HINTS = {
+    **dict.fromkeys(("daemon", "start"), "gua-sample is run by a timer: sudo make install, or else make install-user"),
+    "stop": "gua-sample is run by a timer: sudo systemctl disable --now gua-sample.timer",
+    **dict.fromkeys(("enroll", "sync-once"), "nothing is sent anywhere; docs/fleet.md has one report of many machines"),
+}
 HELP = """\
 usage: gua VERB [OPTION ...]
 
@@ -52,15 +58,15 @@ gua VERB --help says more.
 
 
 def entry() -> NoReturn:
-    """Run the command and exit: the entry point of the console script."""
-    console.leave(main())
+    console.leave(main(), needs_output=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     verb, rest = (words[0], words[1:]) if words else ("--help", [])
     if verb in ("-h", "--help", "help"):
-        console.say("gua", help_text())
+        verbs = "\n".join(f"  {verb:<7}  {text}" for verb, (_, text) in VERBS.items())
+        console.say("gua", HELP.format(verbs=verbs).rstrip())
         return 0
     if verb in ("--version", "version"):
         console.say("gua", f"gua {__version__}")
@@ -72,11 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     return status
 
 
-def help_text() -> str:
-    return HELP.format(verbs="\n".join(f"  {verb:<7}  {text}" for verb, (_, text) in VERBS.items())).rstrip()
-
-
 def unknown(verb: str) -> str:
+    if verb in HINTS:
+        return f"no verb {verb!r}: {HINTS[verb]}"
     import difflib
 
     near = difflib.get_close_matches(verb, [*VERBS, "version"], 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import fields
 from datetime import tzinfo
@@ -15,13 +16,11 @@ from gua_report.console.arguments import check_exists, choose
 from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
 from gua_report.people.containers import COLUMNS, People, find_people, tell
 from gua_report.summary.build import build_report
-from gua_report.summary.no_report import nothing
 from gua_report.summary.of_hosts import HOST, KEYS
-from gua_report.summary.report import Report
+from gua_report.summary.report import Report, nothing
 from gua_report.ticks.arrays import Booleans
-from gua_report.ticks.classify import Classified
+from gua_report.ticks.classify import NO_PID, Classified, read_classified
 from gua_report.ticks.history import History
-from gua_report.ticks.read_classified import read_classified
 from gua_report.window import midnight_ms, parse_window
 from gua_sample import settings
 from gua_sample.errors import StoreError
@@ -39,8 +38,6 @@ class Frames(NamedTuple):
 
 
 class ShownReport(Report):
-    """A report that a notebook shows as HTML."""
-
     def _repr_html_(self) -> str:
         from gua_report.render.html import fragment  # imported only if the report is displayed
 
@@ -66,7 +63,8 @@ def report(
     """
     window = parse_window(since, start, end, tz)
     if fleet is None:
-        built = build_report(find_folder(data_dir), window, load_config(config))
+        now_ms = time.time_ns() // 1_000_000
+        built = build_report(find_folder(data_dir), window, load_config(config), now_ms=now_ms)
     else:
         refuse_root()
         asked = AskedFleet(fleet, hosts, choose(by, "by", KEYS), scheduler, since, start, end)
@@ -110,7 +108,7 @@ def load(
     parts: list[Frames] = []
     for day in history.days_of(window.start_ms, window.end_ms):
         start_ms = midnight_ms(day)
-        found = read_classified(history, start_ms, start_ms + DAY_MS, choices.policy, people.names)
+        found = read_classified(history, start_ms, start_ms + DAY_MS, choices.policy, choices.people)
         if found is not None:
             first_ms, end_ms = max(start_ms, window.start_ms), min(start_ms + DAY_MS, window.end_ms)
             named = found._replace(process_facts=_add_containers(found.process_facts, people))
@@ -124,7 +122,6 @@ def load(
 
 
 def _add_containers(facts: pd.DataFrame, people: People) -> pd.DataFrame:
-    """The facts of processes with what is known of the containers that they are in."""
     pairs = zip(facts["identity"], facts["cgroup"].astype(object).where(facts["cgroup"].notna(), None), strict=True)
     told = [tell(identity, people.containers.find_around(cgroup)) for identity, cgroup in pairs]
     columns = {name: pd.Series([one[place] for one in told], dtype=object) for place, name in enumerate(COLUMNS)}
@@ -132,10 +129,13 @@ def _add_containers(facts: pd.DataFrame, people: People) -> pd.DataFrame:
 
 
 def _frames(found: Classified, inside: Booleans) -> Frames:
-    """The rows of the ticks that are inside."""
     rows = found.rows
     names = np.array([*STATES, UNPARTITIONED], dtype=object)
     ticks = found.ticks.assign(ts_ms=found.ticks["ts_ms"].astype("int64"))
+    # The time before a day's first tick is no observation of its own: it is that tick's.
+    lead = ticks["is_lead"].to_numpy(dtype=bool)
+    ticks["weight_ms"] += np.where(np.roll(lead, 1), np.roll(ticks["weight_ms"], 1), 0)
+    inside = inside & ~lead
     times, weights = ticks["ts_ms"].to_numpy(), ticks["weight_ms"].to_numpy()
     uuid_of = {uuid: position for position, uuid in enumerate(found.cards["uuid"])}
     tick = rows.cards.tick
@@ -143,7 +143,7 @@ def _frames(found: Classified, inside: Booleans) -> Frames:
     column = facts["uuid"].map(uuid_of).to_numpy(dtype="int64")
     cards = (
         pd.DataFrame(rows.cards._asdict())
-        .drop(columns=["tick", "card"])
+        .drop(columns=["tick", "card", "source"])
         .assign(
             ts_ms=times[tick],
             weight_ms=weights[tick],
@@ -152,10 +152,13 @@ def _frames(found: Classified, inside: Booleans) -> Frames:
         )
     )
     cards = pd.concat([cards, facts.rename(columns={"uuid": "gpu_uuid", "name": "gpu_name"})], axis=1)[inside[tick]]
-    tick = found.processes["tick"].to_numpy()
-    process = found.process_facts.iloc[found.processes["process"].to_numpy()].reset_index(drop=True)
-    card = found.cards.iloc[found.processes["card"].to_numpy()].reset_index(drop=True)
-    state = found.processes["state"].to_numpy()
+    # A row is a process: what no process shows is left to the cards' rows.
+    is_process = found.process_facts["pid"].to_numpy()[found.processes["process"]] != NO_PID
+    seen = found.processes[is_process].reset_index(drop=True)
+    tick = seen["tick"].to_numpy()
+    process = found.process_facts.iloc[seen["process"].to_numpy()].reset_index(drop=True)
+    card = found.cards.iloc[seen["card"].to_numpy()].reset_index(drop=True)
+    state = seen["state"].to_numpy()
     processes = (
         process.drop(columns="key")
         .assign(
@@ -163,13 +166,13 @@ def _frames(found: Classified, inside: Booleans) -> Frames:
             weight_ms=weights[tick],
             gpu_uuid=card["uuid"],
             gpu_index=card["gpu_index"],
-            memory_mib=found.processes["memory_mib"],
-            sm_percent=found.processes["sm_percent"],
+            memory_mib=seen["memory_mib"],
+            sm_percent=seen["sm_percent"],
             state=pd.Series(names[state], dtype="str"),
         )[inside[tick]]
         .astype({"gpu_index": "int64"})
     )  # until here missing for cards that are seen outside only
-    return Frames(ticks[inside].drop(columns=["id", "joined", "day"]), cards, processes)
+    return Frames(ticks[inside].drop(columns=["id", "boot_time_ms", "joined", "is_lead", "day"]), cards, processes)
 
 
 def _with_time(frame: pd.DataFrame, zone: tzinfo) -> pd.DataFrame:

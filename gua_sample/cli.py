@@ -1,19 +1,20 @@
-"""The gua-sample command."""
-
-from __future__ import annotations
+"""The gua-sample command: one tick, and what others read at once: since when cards idle, metrics, who holds what."""
 
 import argparse
 import gc
 import os
 import time
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from gua_sample import console, processes, service, settings, tick
-from gua_sample.errors import DriverError, StoreError, TextfileError, UsageError
-from gua_sample.policy import STATES, UNPARTITIONED, card_state
+from gua_sample import console, processes, service, settings, store
+from gua_sample.errors import DriverError, GuaError, StoreError, TextfileError, UsageError
+from gua_sample.idle_state import carry_on
+from gua_sample.partition_file import storage_error
+from gua_sample.partition_names import EARLIEST_MS, day_of
+from gua_sample.policy import DEFAULT, STATES, UNPARTITIONED, Policy, card_state, parse_policy
 from gua_sample.records import TIMEOUT, Previous, Reading, Source, Tick
-from gua_sample.rights import become_owner
-from gua_sample.whole_file import replace_file
+from gua_sample.rights import become_owner, others_who_may_write
+from gua_sample.safe_file import replace_file
 
 PROG = "gua-sample"
 DESCRIPTION = """\
@@ -38,8 +39,14 @@ hour.
 """
 
 
+class Done(NamedTuple):
+    tick: Tick
+    outcome: store.Outcome
+    driver_error: DriverError | None  # recorded with the tick
+    previous_ms: int | None  # the tick of this boot that was stored before
+
+
 def entry() -> NoReturn:
-    """Run the command as the installed console script."""
     gc.disable()  # the process ends soon: looking for garbage would take a twentieth of its time
     console.leave(main())
 
@@ -57,6 +64,7 @@ def build_parser() -> console.Parser:
     )
     parser.add_argument("--textfile", metavar="FILE", help="write the tick's metrics too, for node_exporter; *.prom")
     parser.add_argument("--held-file", metavar="FILE", help="write who holds a card without work, for a line at login")
+    parser.add_argument("--policy", metavar="P", help="thresholds other than 10,100,1024; see [policy] in gua.toml")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--record-timeout", action="store_true", help="for the unit: record that its run was killed")
     return parser
@@ -65,78 +73,124 @@ def build_parser() -> console.Parser:
 def run(options: argparse.Namespace) -> int:
     interval_ms = settings.duration_ms(options.interval) if options.interval is not None else None
     data_dir = settings.data_dir(options.data_dir)
-    files = settings.textfile(options.textfile), settings.held_file(options.held_file)
+    policy = parse_policy(options.policy) if options.policy is not None else DEFAULT
+    metrics_path = check_file(
+        options.textfile, "--textfile", "a file *.prom, as node_exporter reads no others", ".prom"
+    )
+    files = metrics_path, check_file(options.held_file, "--held-file", "a file, such as /run/gua/held")
     ts_ms = time.time_ns() // 1_000_000
     if options.record_timeout:
         if service.folder_of_runs() is None:
             raise UsageError("--record-timeout is for the unit alone: it says that the unit's run was killed")
         started_ms = service.read_start_ms(ts_ms)
         source = unusable(DriverError(TIMEOUT, "a run had to be killed at its start timeout"))
-        killed = tick.run(data_dir, source, None, started_ms, warn, nvml_ms=ts_ms - started_ms)
-        if problem := publish(files, data_dir, killed.tick):
+        killed = take(data_dir, source, None, started_ms, nvml_ms=ts_ms - started_ms)
+        for problem in publish(files, data_dir, policy, killed):
             warn(str(problem))
         warn(f"{killed.driver_error}: the driver hangs? see 'gua doctor'")
         return 0
     service.mark_start()
     source = simulation(options.simulate, options.data_dir, ts_ms) if options.simulate is not None else machine()
     try:
-        done = tick.run(data_dir, source, interval_ms, ts_ms, warn)
+        done = take(data_dir, source, interval_ms, ts_ms)
     except StoreError:
-        if problem := publish(files, data_dir, None):
+        for problem in publish(files, data_dir, policy, None):
             warn(str(problem))
         raise
-    problem = publish(files, data_dir, done.tick)
+    errors: list[GuaError] = [*publish(files, data_dir, policy, done)]
     if options.simulate is None:
         service.ask_for_names((process.cgroup for process in done.tick.processes.values()), data_dir)
     if done.driver_error:
-        if problem:
-            warn(str(problem))
-        raise done.driver_error
-    console.say(PROG, json_summary(done) if options.json else summary(done))
-    if problem:
-        raise problem
+        errors.insert(0, done.driver_error)
+    else:
+        console.say(PROG, summary(done, policy, options.json))
+    for error in errors[1:]:
+        warn(str(error))
+    if errors:
+        raise errors[0]
     return 0
 
 
-def publish(files: tuple[str | None, str | None], data_dir: str, taken: Tick | None) -> TextfileError | None:
-    """Write the files that are asked for: metrics, and who holds what.
+def take(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, nvml_ms: int | None = None) -> Done:
+    """Take one tick and store it. No lock is held while the driver is read, since that may take long."""
 
-    Errors are returned, not raised: the tick is stored by then.
-    """
-    textfile, held = files
-    if textfile is None and held is None:
-        return None
-    from gua_sample.carried_state import carry_on
+    def recall_names() -> dict[int, str]:
+        warn("the directory of users does not answer: names come from earlier ticks where they are known")
+        return store.read_names(folder, ts_ms)
 
+    # A machine without a clock battery may boot in 1970, and a tick of that time would never be found again.
+    if ts_ms < EARLIEST_MS:
+        raise StoreError(f"the clock says {day_of(ts_ms)}: nothing is recorded until it is set; see 'timedatectl'")
+    folder = store.prepare(data_dir)
+    if opening := others_who_may_write(data_dir):
+        warn(str(opening))
+    try:
+        store.heal(folder, warn)
+        boot = source.boot()
+        previous = store.read_previous(folder, ts_ms, boot.id, warn)
+        if previous:
+            boot = previous.boot  # with the boot time as first seen: the clock may have been set since
+        started = time.monotonic()
+        reading, driver_error = Reading(None, [], []), None
+        try:
+            reading = source.read(previous)
+        except DriverError as error:
+            driver_error = error
+        tick = Tick(
+            ts_ms=ts_ms,
+            interval_ms=interval_ms,
+            boot=boot,
+            driver_version=reading.driver_version,
+            nvml_ms=round((time.monotonic() - started) * 1000) if nvml_ms is None else nvml_ms,
+            error=driver_error.name if driver_error else None,
+            cards=reading.cards,
+            processes=processes.describe_all(reading.cards, boot, source, recall_names),
+            cursors=reading.cursors,
+        )
+        outcome = store.append(folder, tick, warn)
+    except OSError as error:
+        raise storage_error(error, error.filename or folder) from error
+    return Done(tick, outcome, driver_error, previous.ts_ms if previous else None)
+
+
+def check_file(option: str | None, name: str, expected: str, ending: str = "") -> str | None:
+    """The absolute path of a file to write. Raises UsageError if it can't be one."""
+    if option is not None and (not option or not option.endswith(ending) or os.path.isdir(option)):
+        raise UsageError(f"bad value {option!r} for {name}: expected {expected}")
+    return None if option is None else os.path.abspath(option)
+
+
+def publish(
+    files: tuple[str | None, str | None], data_dir: str, policy: Policy, done: Done | None
+) -> list[TextfileError]:
+    """Write what the next run and `gua status` need, and the files that are asked for. Errors are returned."""
+    metrics_path, held_path = files
+    taken, previous_ms = (done.tick, done.previous_ms) if done else (None, None)
+    if taken is None and metrics_path is None and held_path is None:
+        return []
     try:
         become_owner(data_dir)  # a run that failed early may still be root's
-        carried = carry_on(data_dir, taken, warn)
     except StoreError as error:
-        return TextfileError(f"{textfile or held} is not written: {error}")
+        return [TextfileError(f"{metrics_path or held_path} is not written: {error}")]
+    carried = carry_on(data_dir, policy, taken, previous_ms, warn)
     texts = {}
-    if textfile is not None:
+    if metrics_path is not None:
         from gua_sample import metrics
 
         known = metrics.read_known(data_dir, taken, warn)
-        texts[textfile] = metrics.describe(taken, carried, os.environ, known)
-    if held is not None and taken is not None:  # without a tick it stays as it is, and is soon too old to be shown
+        texts[metrics_path] = metrics.describe(taken, carried, os.environ, known)
+    if held_path is not None and taken is not None:  # without a tick it stays as it is, and is soon too old to be shown
         from gua_sample import held_file
 
-        texts[held] = held_file.describe(taken, carried)
-    problems = [problem for path, text in texts.items() if (problem := write(path, text))]
-    for problem in problems[1:]:
-        warn(str(problem))
-    return problems[0] if problems else None
-
-
-def write(path: str, text: str) -> TextfileError | None:
-    """Replace a file that everybody may read; returns why that was not possible."""
-    try:
-        replace_file(path, text, mode=0o644, durable=True)
-    except OSError as error:
-        advice = "its folder must be there and open to the user of the sampler"
-        return TextfileError(f"{path} can't be written ({error.strerror}): {advice}")
-    return None
+        texts[held_path] = held_file.describe(taken, carried)
+    problems = []
+    for path, text in texts.items():
+        try:
+            replace_file(path, text, mode=0o644, durable=True)  # everybody may read it
+        except OSError as error:
+            advice = "its folder must be there and open to the user of the sampler"
+            problems.append(TextfileError(f"{path} can't be written ({error.strerror}): {advice}"))
+    return problems
 
 
 def warn(text: str) -> None:
@@ -145,7 +199,6 @@ def warn(text: str) -> None:
 
 
 def machine() -> Source:
-    """The source that reads this machine. A missing NVML binding is recorded as a driver error."""
     try:
         # Import now: after root has become the folder's owner, its Python may be out of reach.
         from gua_sample import nvml
@@ -163,7 +216,6 @@ def machine() -> Source:
 
 
 def unusable(error: DriverError) -> Source:
-    """The source of a tick without cards: reading this machine's driver raises the error."""
 
     def read(previous: Previous | None) -> Reading:
         raise error
@@ -180,33 +232,19 @@ def simulation(seed: str, data_dir: str | None, ts_ms: int) -> Source:
     return Laboratory(number).source(ts_ms)
 
 
-def summary(done: tick.Done) -> str:
-    counts = state_counts(done)
+def summary(done: Done, policy: Policy, as_json: bool) -> str:
+    tick, outcome = done.tick, done.outcome
+    states = [card_state(card, policy) for card in tick.cards]
+    counts = {state: states.count(state) for state in (*STATES, UNPARTITIONED)}
+    if as_json:
+        import json
+
+        of_states = {state: counts[state] for state in STATES}
+        found = {"ts_ms": tick.ts_ms, "cards": len(states), "states": of_states, UNPARTITIONED: counts[UNPARTITIONED]}
+        found |= {"processes": len(tick.processes), "nvml_ms": tick.nvml_ms, **outcome._asdict()}
+        return json.dumps(found)
     shown = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    cards = console.plural(len(done.tick.cards), "card")
-    people = console.plural(len(done.tick.processes), "process", "es")
-    where = f"kept in {done.outcome.path} until the partition is free" if done.outcome.kept else done.outcome.path
-    return f"{cards} ({shown}), {people}, NVML {done.tick.nvml_ms} ms: {processes.printable(where)}"
-
-
-def json_summary(done: tick.Done) -> str:
-    import json
-
-    counts = state_counts(done)
-    return json.dumps(
-        {
-            "ts_ms": done.tick.ts_ms,
-            "cards": len(done.tick.cards),
-            "states": {state: counts[state] for state in STATES},
-            UNPARTITIONED: counts[UNPARTITIONED],
-            "processes": len(done.tick.processes),
-            "nvml_ms": done.tick.nvml_ms,
-            "path": done.outcome.path,
-            "kept": done.outcome.kept,
-        }
-    )
-
-
-def state_counts(done: tick.Done) -> dict[str, int]:
-    states = [card_state(card) for card in done.tick.cards]
-    return {state: states.count(state) for state in (*STATES, UNPARTITIONED)}
+    cards = console.plural(len(tick.cards), "card")
+    people = console.plural(len(tick.processes), "process", "es")
+    where = f"kept in {outcome.path} until the partition is free" if outcome.kept else outcome.path
+    return f"{cards} ({shown}), {people}, NVML {tick.nvml_ms} ms: {processes.printable(where)}"

@@ -1,12 +1,11 @@
-"""Behaviour shared by all commands: one-line errors that say what to do, exit codes, output to a closed pipe."""
-
-from __future__ import annotations
+"""Behaviour shared by all commands: one-line errors, exit codes, output to a closed pipe."""
 
 import argparse
 import io
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 from gua_sample import __version__
@@ -14,8 +13,6 @@ from gua_sample.errors import LOGGED_BEFORE, GuaError, UsageError
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser with --version and --debug, without abbreviated options, and with one-line errors."""
-
     def __init__(self, prog: str, description: str, epilog: str) -> None:
         super().__init__(
             prog=prog,
@@ -24,11 +21,14 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self.hints: Mapping[str, str] = {}  # what to say of options that others know from another tool
         self.add_argument("--version", action="version", version=f"{prog} {__version__}")
         self.add_argument("--debug", action="store_true", help="show a traceback if something fails")
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see {self.prog} --help)")
+        given = {word.partition("=")[0] for word in message.split()}
+        hint = next((f"{option} is {text}" for option, text in self.hints.items() if option in given), message)
+        raise UsageError(f"{hint} (see {self.prog} --help)")
 
 
 def run(
@@ -37,13 +37,16 @@ def run(
     arguments: list[str] | None,
     was_logged: Callable[[str], bool] = lambda text: False,
 ) -> int:
-    """Parse the arguments, call `body`, and turn any error into a line on stderr and an exit code."""
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # false if the stream is closed, or in a notebook
             stream.reconfigure(errors="backslashreplace")
     try:
-        return body(parser.parse_args(arguments))
+        options = parser.parse_args(arguments)
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # None: closed, or kept in memory
+        if encoding.lower() not in ("utf-8", "utf8") and getattr(options, "output", None) is None:
+            options.ascii = True
+        return body(options)
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # the outermost handler: it reports every error in one line
@@ -75,12 +78,16 @@ def show_traceback() -> None:
             print(printable(line), file=sys.stderr)
 
 
-def leave(status: int) -> NoReturn:
-    """Exit without interpreter teardown, which would take a sixth of the time of a tick or a short report."""
+def leave(status: int, needs_output: bool = False) -> NoReturn:
+    """Exit without interpreter teardown, which would take a sixth of the time of a tick."""
+    status = status or int(needs_output and bool(lost_output))
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
     os._exit(status)
+
+
+lost_output: list[OSError] = []
 
 
 def say(prog: str, text: str) -> bool:
@@ -91,6 +98,7 @@ def say(prog: str, text: str) -> bool:
         # Otherwise the interpreter would flush again at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
+            lost_output.append(error)
             complain(prog, f"warning: standard output can't be written ({error.strerror})")
         return False
     return True
@@ -111,17 +119,12 @@ def complain(prog: str, message: str) -> None:
 
 
 def plural(count: int, noun: str, ending: str = "s") -> str:
-    """The count and the noun, in the plural unless the count is 1: 1 day, 2,000 days."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{ending}"
 
 
-def is_journal(environment: Mapping[str, str] = os.environ) -> bool:
+def is_journal() -> bool:
     """Whether stderr is the journal. Systemd names the stream, but stderr may have been redirected since."""
-    named = environment.get("JOURNAL_STREAM")
-    if not named:
-        return False
-    try:
+    with suppress(OSError):
         found = os.fstat(2)
-    except OSError:
-        return False
-    return named == f"{found.st_dev}:{found.st_ino}"
+        return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+    return False

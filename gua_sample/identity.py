@@ -1,106 +1,113 @@
 """The identity that a process belongs to, derived from the raw facts that the sampler stored."""
 
-from __future__ import annotations
-
-import re
-import sys
+from collections.abc import Collection
 from typing import NamedTuple
 
 UNATTRIBUTED = "(unattributed)"  # holds the memory that no process shows
 UNKNOWN = "unknown"
 
-
-class Pattern(NamedTuple):
-    """A regular expression that is compiled only when a cgroup may match.
-
-    Compiling takes milliseconds, and few processes are in a container.
-    """
-
-    text: str
-    words: tuple[str, ...]  # every match contains one of these words,
-    length: int | None = None  # or its path has at least this length
-
-
-# An id is cut to the 12 digits that `docker ps` shows.
-ID = "[0-9a-f]{12}"
-REST = "[0-9a-f]{0,52}(?![0-9A-Za-z_-])"
-# Static pods have no dashes; with the systemd driver '_' stands for '-'.
-POD = "[0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12}"
-# The name of a group is the prefix of the identity: docker:3f2a9c81d0b7.
-CONTAINER = Pattern(
-    rf"[/:]docker[-/:](?P<docker>{ID}){REST}"
-    rf"|[/:](?:cri-)?containerd[-/:](?P<containerd>{ID}){REST}"
-    rf"|[/:]crio[-/:](?P<crio>{ID}){REST}"
-    rf"|[/:]libpod-(?:payload-)?(?P<podman>{ID}){REST}"
-    # With the cgroupfs driver a pod's containers are bare ids, so the pod is the better identity.
-    rf"|kubepods.*?[-/]pod(?P<pod>{POD})(?![0-9A-Za-z_-])(?:/[0-9a-f]{{64}}(?=/|$))?"
-    # docker run --cgroup-parent: a container whose runtime is not named.
-    rf"|/(?P<container>{ID})[0-9a-f]{{52}}(?=/|$)",
-    ("docker", "containerd", "crio", "libpod", "kubepods"),
-    1 + 64,
-)
-LXC = Pattern(r"/lxc(?:\.payload[./]|/)(?P<lxc>[^/]+)", ("lxc",))
-# Slurm 26.05 names a job below slurmstepd.scope by its SLUID. Several slurmd on one host prefix their node's name.
-SLURM = Pattern(
-    r"/(?:slurm[^/]*/uid_[0-9]+|[^/]*slurmstepd\.scope)/(?:job_([0-9]+)|(s[0-9A-Z]{13}))(?=/|$)", ("slurm",)
-)
-# user@1000.service is the user's own manager: it adds nothing to the user's name.
-UNIT = Pattern(r"/(?!user@[0-9]+\.service(?:/|$))([^/]+\.service)(?=/|$)", (".service",))
-# Only at the root of the tree: a slice further down is a container's own. Root's slice names nobody.
+# Names are compared component by component, without regular expressions: users choose some of them, and could choose
+# one that takes long.
+HEX_DIGITS = "0123456789abcdef"
+SLUID_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+SHORT_ID = 12  # digits of an id that `docker ps` shows
+FULL_ID = 64
+# What stands before an id, in the same name or in the one around it.
+RUNTIMES = {"docker": "docker", "containerd": "containerd", "nerdctl": "containerd", "crio": "crio", "libpod": "podman"}
+NSPAWN = ("systemd-nspawn@", "machine-")  # units of systemd-nspawn, with the container below them in `payload`
+NAMED_BY_HAND = ("lxc", "unit")  # kinds of containers that have no id
 SLICES = "/user.slice/user-"
-USER_SLICE = Pattern(r"^/user\.slice/user-([1-9][0-9]{0,9})\.slice(?=/|$)", ("/user.slice/",))
+Found = tuple[int, str, str]  # a container on a path: the number of components down to it, its runtime and id
 
 
 class ContainerId(NamedTuple):
-    runtime: str  # docker, containerd, crio, podman, pod, lxc, or container if the cgroup does not tell
-    id: str  # the first 12 digits, a pod's uid with dashes, or an LXC container's name
+    runtime: str  # docker, containerd, crio, podman, pod, lxc, unit, or container if the cgroup does not tell
+    id: str  # the first 12 digits, a pod's uid with dashes, an LXC container's name, or systemd-nspawn's unit
     slice_uid: int | None  # the user in whose slice it runs, who may have chosen the name of the cgroup; None: root's
 
     @property
     def key(self) -> str | None:
-        """The id by which its name is asked for and stored; None for LXC, where the id is the name."""
-        return None if self.runtime == "lxc" else self.id.replace("-", "")
+        """The id by which its name is asked for and stored; None where the id is the name."""
+        return None if self.runtime in NAMED_BY_HAND else self.id.replace("-", "")
 
     def __str__(self) -> str:
         return f"{self.runtime}:{self.id}"
 
 
 def find_container(cgroup: str | None) -> ContainerId | None:
-    """The container or pod that a cgroup is in, the innermost one if they are nested.
-
-    What is inside an LXC container is that container: its own root could give a cgroup any name.
-    """
+    """The outermost container or pod that a cgroup is in: the root inside could give a cgroup any name."""
     paths = _paths(cgroup)
-    found = [match for pattern in (LXC, CONTAINER) if (match := _deepest(pattern, paths))]
-    if not found:
+    found = max(filter(None, map(find_containers, paths)), key=lambda one: one[-1][0], default=None)
+    if found is None:
         return None
-    outer = min(found, key=lambda match: match.start())
-    runtime = outer.lastgroup or ""
-    name = outer[runtime].replace("_", "-") if runtime == "pod" else outer[runtime]
-    slice_uid = _slice_uid(paths)
-    return ContainerId(runtime, name, slice_uid if _is_of_user(paths, slice_uid) else None)
+    # With the cgroupfs driver a pod's containers are bare ids, so the pod is the better identity.
+    _, runtime, ident = found[0] if found[-1][1] == "container" else found[-1]
+    return ContainerId(runtime, ident, _find_user(paths))
 
 
-def find_pod(cgroup: str | None) -> str | None:
-    """The pod that a container is in, as ContainerId.key has it, if the machine's own kubelet named the cgroup."""
-    container = find_container(cgroup)
-    if container is None or container.runtime == "lxc" or container.slice_uid is not None:
-        return None
-    pods = [match["pod"] for match in _matches(CONTAINER, _paths(cgroup)) if match.lastgroup == "pod"]
-    return pods[-1].replace("-", "").replace("_", "") if pods else None
+def find_containers(path: str) -> list[Found]:
+    """The outermost container on a path; of a pod, the pod and its container. Others are not believed."""
+    found: list[Found] = []
+    before, is_kubelets = "", False
+    for depth, component in enumerate(path.split("/")):
+        if found and depth > found[0][0] + 1:
+            break
+        for name in component.split(":"):  # system.slice:docker:3f2a...
+            is_kubelets = is_kubelets or "kubepods" in name
+            runtime, ident = _recognize(before, name, is_kubelets)
+            if runtime and not (found and runtime == "pod"):
+                found.append((depth, runtime, ident))
+                if runtime != "pod":
+                    return found
+            before = name
+    return found
+
+
+def _recognize(before: str, name: str, is_kubelets: bool) -> tuple[str, str]:
+    if before in ("lxc", "lxc.payload") and name:
+        return "lxc", name
+    if name.startswith("lxc.payload.") and name != "lxc.payload.":
+        return "lxc", name.removeprefix("lxc.payload.")
+    if name == "payload" and before.startswith(NSPAWN) and before.endswith((".service", ".scope")):
+        return "unit", before
+    prefix, _, ident = name.removesuffix(".scope").removesuffix(".service").rpartition("-")
+    runtime = RUNTIMES.get((prefix or before).removeprefix("cri-").removesuffix("-payload"))
+    if runtime and _is_made_of(HEX_DIGITS, ident, range(SHORT_ID, FULL_ID + 1)):
+        return runtime, ident[:SHORT_ID]
+    # Static pods have no dashes; with the systemd driver '_' stands for '-'.
+    slices, pod, uid = name.removesuffix(".slice").replace("_", "-").rpartition("pod")
+    is_whole = pod and slices[-1:] in ("", "-")
+    if is_kubelets and is_whole and _is_made_of(HEX_DIGITS, uid.replace("-", ""), (32,)):
+        return "pod", uid
+    # docker run --cgroup-parent: a container whose runtime is not named. Podman's own parent has pods in it.
+    if _is_made_of(HEX_DIGITS, name, (FULL_ID,)) and before != "libpod_parent":
+        return "container", name[:SHORT_ID]
+    return "", ""
+
+
+def _is_made_of(digits: str, text: str, lengths: Collection[int]) -> bool:
+    return len(text) in lengths and not text.strip(digits)
 
 
 def find_slurm_job(cgroup: str | None) -> str | None:
-    """The id of the Slurm job that a cgroup is in, as scancel takes it; from Slurm 26.05 on the job's SLUID."""
-    # Below a user's slice that user makes the names, in a container its root does: nobody is to cancel a colleague's
-    # job by mistake.
-    trusted = [path for path in _paths(cgroup) if not path.startswith("/user.slice/")]
-    jobs = [job for path in trusted for job in _matches(SLURM, [path]) if not _is_in_container(path[: job.start() + 1])]
-    return next((job[1] or job[2] for job in jobs), None)
+    """The Slurm job that a cgroup is in, as scancel takes it, where Slurm makes cgroups: elsewhere others may."""
+    for path in _paths(cgroup):
+        top, parent, around, job, *_ = f"{path}////".split("/")
+        # Several slurmd on one host prefix their node's name.
+        is_version_2 = (top, parent) == ("", "system.slice") and f"_{around}".endswith("_slurmstepd.scope")
+        is_version_1 = top == "" and parent.startswith("slurm") and _number_in(around, "uid_", "") is not None
+        if (is_version_1 or is_version_2) and _number_in(job, "job_", "") is not None:
+            return job.removeprefix("job_")
+        if is_version_2 and job.startswith("s") and _is_made_of(SLUID_DIGITS, job[1:], (13,)):
+            return job
+    return None
 
 
-def _is_in_container(path: str) -> bool:
-    return any(_matches(pattern, [path]) for pattern in (LXC, CONTAINER))
+def _number_in(name: str, begin: str, end: str) -> int | None:
+    """The number between the two in a name; None if there is none."""
+    digits = name[len(begin) : len(name) - len(end)]
+    is_number = name == begin + digits + end and digits.isascii() and digits.isdigit() and len(digits) <= 10
+    return int(digits) if is_number else None
 
 
 def resolve(
@@ -111,10 +118,11 @@ def resolve(
     1. The login user, if that can be believed: the name, else `uid:N`.
     2. The container or pod, because the host's names do not apply to its uids. Not a rootless one: it belongs to the
        user in whose slice it runs, who could give its cgroup any name, that of a colleague's container too.
-    3. The owner, if that is not root and has a name; in a rootless container only if it is the user of the slice.
-    4. The Slurm job; the user in whose slice the process runs, as `uid:N`; the systemd unit. These stand in for an
-       owner without a name (a dynamic user, a directory that did not answer).
-    5. The owner by name (that is root), `uid:N`, `unknown`.
+    3. The user in whose slice the process runs, whatever its uid: nobody gets into a colleague's slice.
+    4. The owner, if that is not root and has a name.
+    5. The Slurm job; the slice's user, if root put the process there; the systemd unit. These stand in for an owner
+       without a name (a dynamic user, a directory that did not answer).
+    6. The owner by name (that is root), `uid:N`, `unknown`.
     """
     if (login_user or login_uid is not None) and _is_believed(login_uid, uid, cgroup):
         return login_user or f"uid:{login_uid}"
@@ -122,18 +130,18 @@ def resolve(
     if container and container.slice_uid is None:
         return str(container)
 
+    paths = _paths(cgroup)
+    if own_uid := _find_user(paths):
+        return user if user and uid == own_uid else f"uid:{own_uid}"
     is_root = uid == 0 or (uid is None and user == "root")
-    is_foreign = container is not None and container.slice_uid != uid
-    if user and not is_root and not is_foreign:
+    if user and not is_root:
         return user
     if job := find_slurm_job(cgroup):
         return f"slurm:{job}"
-    paths = _paths(cgroup)
     if slice_uid := _slice_uid(paths):
         return f"uid:{slice_uid}"
-    # The outermost: whoever runs in a unit may have been given the cgroups below it, and name them after a service.
-    if units := _matches(UNIT, paths):
-        return f"unit:{min(units, key=_depth)[1]}"
+    if unit := _find_unit(paths):
+        return f"unit:{unit}"
     return user or (UNKNOWN if uid is None else f"uid:{uid}")
 
 
@@ -141,16 +149,14 @@ def find_person(uid: int | None, login_uid: int | None, cgroup: str | None) -> i
     """The uid of the person whose process it is; None if all that is known is a container, whose uids are its own."""
     if login_uid is not None and _is_believed(login_uid, uid, cgroup):
         return login_uid
-    container = find_container(cgroup)
-    return uid if container is None else container.slice_uid
+    return _find_user(_paths(cgroup)) or (uid if find_container(cgroup) is None else None)
 
 
 def _is_believed(login_uid: int | None, uid: int | None, cgroup: str | None) -> bool:
     """Whether a login uid is that of a login, rather than a colleague's whom the process has chosen.
 
-    Where it is not set, as in a machine's container, in a Slurm job or in a service, the kernel lets every process set
-    its own, once and to any number. In the slice of that user it is right, as nobody gets into a colleague's. Elsewhere
-    it tells no more than the owner does, unless that is root, who needs no such trick.
+    Where it is not set, as in a container or a service, every process can set its own, once and to any number. In the
+    slice of that user it is right. Elsewhere it tells no more than the owner does, unless that is root.
     """
     paths = _paths(cgroup)
     if login_uid is None or _is_of_user(paths, login_uid):  # None: imported, with the name alone
@@ -164,34 +170,32 @@ def _paths(cgroup: str | None) -> list[str]:
 
 
 def _is_of_user(paths: list[str], uid: int | None) -> bool:
-    """Whether a process is in a session of that user's, or below the user's own manager.
-
-    Beside these only root makes cgroups in a user's slice: `docker run --cgroup-parent user-1001.slice` asks for one.
-    """
+    """Whether a process is in that user's session, or below the user's own manager. Only root makes others there."""
     slices = [f"{path}/" for path in paths if path.startswith(SLICES)]
     begin = f"/user.slice/user-{uid}.slice/"
     own = (f"{begin}user@{uid}.service/", f"{begin}session-")
     return any(path.startswith(begin) for path in slices[:1]) and any(path.startswith(own) for path in slices)
 
 
+def _find_user(paths: list[str]) -> int | None:
+    """The user whose own a process is by the slice that it runs in; None: nobody's, or root's."""
+    slice_uid = _slice_uid(paths)
+    return slice_uid if _is_of_user(paths, slice_uid) else None
+
+
 def _slice_uid(paths: list[str]) -> int | None:
     """The user in whose slice a process runs, by the first path: others may be part of a name with a ';' in it."""
-    found = (match for path in paths if (match := _deepest(USER_SLICE, [path])))
-    return next((int(match[1]) for match in found), None)
+    # Only at the root of the tree: a slice further down is a container's own. Root's slice names nobody.
+    names = (path.split("/", 3)[2] for path in paths if path.startswith(SLICES))
+    return next(filter(None, (_number_in(name, "user-", ".slice") for name in names)), None)
 
 
-def _deepest(pattern: Pattern, paths: list[str]) -> re.Match[str] | None:
-    return max(_matches(pattern, paths), key=_depth, default=None)
-
-
-def _depth(match: re.Match[str]) -> tuple[int, int]:
-    return match.string.count("/", 0, match.end()), match.start()
-
-
-def _matches(pattern: Pattern, paths: list[str]) -> list[re.Match[str]]:
-    likely = [
-        path
+def _find_unit(paths: list[str]) -> str | None:
+    """The outermost service: whoever runs in it may have been given the cgroups below, and name them after another."""
+    units = [
+        (depth, name)
         for path in paths
-        if any(word in path for word in pattern.words) or len(path) >= (pattern.length or sys.maxsize)
+        for depth, name in enumerate(path.split("/"))
+        if name.endswith(".service") and name != ".service" and _number_in(name, "user@", ".service") is None
     ]
-    return [match for path in likely for match in re.finditer(pattern.text, path)]
+    return min(units, key=lambda unit: unit[0])[1] if units else None

@@ -1,68 +1,111 @@
-"""The state that a run which writes metrics leaves for the next one: a small file in the data folder."""
+"""The state that each run leaves for the next one and for `gua status`: a small file in the data folder.
 
-# No `from __future__ import annotations` here: see records.py.
+A file that is missing, not understood, of other thresholds or older than the newest tick counts as none: then nothing
+is known of what was before.
+"""
+
 import os
+from collections.abc import Callable
+from contextlib import suppress
 
 from gua_sample.errors import StoreError
-from gua_sample.idleness import CardSight, Carried, ProcessSight, Run, Trace
-from gua_sample.policy import NAN, End
+from gua_sample.idleness import CardSight, Carried, ProcessSight, Run, Trace, begin, follow
+from gua_sample.policy import NAN, TICKS_AROUND, End, Policy
 from gua_sample.processes import printable
-from gua_sample.safe_file import read_regular
-from gua_sample.whole_file import replace_file
+from gua_sample.records import Tick
+from gua_sample.safe_file import read_regular, replace_file
 
 NAME = "idle.state"
-FIRST_LINE, LAST_LINE = "gua idle state, version 2", "end"
+FIRST_LINE = "gua idle state, version 3"
 YES = str(True)
 MOST_BYTES = 4 << 20  # three lines of a hundred bytes for each process
+MOST_DIGITS = 19
+PRIME = 2**61 - 1
+GAVE_WAY_MS = 100  # the store moves a tick by a millisecond or two if its time is another one's
 
 
-def load(data_dir: str) -> Carried | None:
-    """The state that the last run left, or None if it is missing or not understood."""
+def carry_on(
+    data_dir: str, policy: Policy, tick: Tick | None, previous_ms: int | None, warn: Callable[[str], None]
+) -> Carried:
+    """The state at a tick, or at a run without one, saved for the next run. `previous_ms`: the tick stored before."""
+    before = understand(read(data_dir)) or begin(policy)
+    if before.policy != policy or is_outdated(before, previous_ms):
+        before = begin(policy, before.errors)
+    carried = follow(before, tick) if tick else before._replace(errors=before.errors + 1)
+    path = os.path.join(data_dir, NAME)
     try:
-        return from_text(read_regular(os.path.join(data_dir, NAME), MOST_BYTES).decode())
-    except (LookupError, OSError, ValueError, StoreError):
-        return None
+        replace_file(path, to_text(carried))
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(path)  # the next run must not take it for the state at this tick
+        if tick:  # without a tick, a StoreError reports the same problem
+            warn(f"{path} can't be written ({error.strerror}): since when somebody idles is not known")
+    return carried
 
 
-def save(data_dir: str, carried: Carried) -> None:
-    replace_file(os.path.join(data_dir, NAME), to_text(carried))
+def is_outdated(carried: Carried, newest_ms: int | None) -> bool:
+    """Whether a tick was stored after those that led to this state."""
+    return newest_ms is not None and bool(carried.times_ms) and newest_ms - carried.times_ms[-1] > GAVE_WAY_MS
+
+
+def read(data_dir: str) -> str:
+    try:
+        return read_regular(os.path.join(data_dir, NAME), MOST_BYTES).decode()
+    except (OSError, StoreError, UnicodeDecodeError):
+        return ""
 
 
 def to_text(carried: Carried) -> str:
-    """The state as lines: some of the host, then one for each thing that is known of a card or process."""
     rows: list[tuple[object, ...]] = [("at-0", *key, *trace) for key, trace in carried.traces.items()]
+    rows += [("used", uuid, ms) for uuid, ms in carried.used_ms.items()]
     rows += [("run", *key, *run) for key, run in carried.runs.items()]
     for card in (carried.last or {}).values():
         rows.append(("card", *card.key, card.status, *card.end, card.is_unattributed, card.has_faded))
         rows += [("process", *one.key, *one[1:]) for one in card.processes]
-    numbers = [carried.success_ms, carried.unbroken_ms, carried.errors]
-    lines = [FIRST_LINE, carried.boot_id, " ".join(map(str, carried.times_ms)), *map(_spell, numbers)]
-    return "\n".join([*lines, *("\t".join(map(_spell, row)) for row in rows), LAST_LINE, ""])
+    numbers = carried.interval_ms, carried.success_ms, carried.unbroken_ms, carried.errors
+    lines = (carried.policy, [carried.boot_id], carried.times_ms, numbers, *rows)
+    text = "\n".join([FIRST_LINE, *("\t".join(map(_spell, line)) for line in lines), ""])
+    return f"{text}{_checksum(text)}\n"
 
 
-def from_text(text: str) -> Carried:
-    """The state that a text tells. Raises ValueError or LookupError if it is not understood."""
-    first, boot_id, times, success, unbroken, errors, *rows, last = text.splitlines()
-    if (first, last) != (FIRST_LINE, LAST_LINE):
-        raise ValueError("not a state of this version")
-    traces, runs, cards = {}, {}, {}
-    for row in rows:
-        kind, uuid, pid, start, *values = row.split("\t")  # a newer gua may have written more kinds and columns
-        key = uuid, _number(pid), _number(start)
+def _checksum(text: str) -> str:
+    """A number by which damage is found. Not zlib's: importing it would take longer than all of this."""
+    return str(int.from_bytes(text.encode("utf-8", "backslashreplace"), "big") % PRIME)
+
+
+def understand(text: str) -> Carried | None:
+    try:
+        first, *lines, last = text.splitlines()
+        is_whole = first == FIRST_LINE and last == _checksum(text.removesuffix(f"{last}\n"))
+        return _restore(lines) if is_whole else None
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def _restore(lines: list[str]) -> Carried:
+    thresholds, (boot_id,), times, numbers, *rows = (line.split("\t") for line in lines)
+    interval_ms, success_ms, unbroken_ms, errors = map(_number, numbers)
+    traces, used_ms, runs, cards = {}, {}, {}, {}
+    processes: dict[str, list[ProcessSight]] = {}
+    for kind, uuid, *values in rows:
+        if kind == "used":
+            used_ms[uuid] = _time(values[0])
+            continue
+        key, first, more = (uuid, _number(values[0]), _number(values[1])), values[2], values[3:]
+        marks = [one == YES for one in more]
         if kind == "at-0":
-            traces[key] = Trace(int(values[0]), _number(values[1]))
+            traces[key] = Trace(_time(first), _number(more[0]))
         elif kind == "run":
-            runs[key] = Run(values[0], int(values[1]))
+            runs[key] = Run(first, _time(more[0], unbroken_ms, success_ms), more[1:] != [str(False)])
         elif kind == "card":
-            end = End(_percent(values[1]), values[2] == YES, values[3] == YES)
-            cards[uuid] = CardSight(key, values[0], end, values[4] == YES, (), values[5] == YES)
+            cards[uuid] = CardSight(key, first, End(_percent(more[0]), *marks[1:3]), marks[3], (), marks[4])
         elif kind == "process":
-            marks = (mark == YES for mark in values[3:5])
-            one = ProcessSight(key, values[0], values[1] == YES, _percent(values[2]), *marks)
-            cards[uuid] = cards[uuid]._replace(processes=(*cards[uuid].processes, one))
-    times_ms = [int(time) for time in times.split()]
-    numbers = _number(success), _number(unbroken), int(errors)
-    return Carried(boot_id, times_ms, *numbers, traces, cards or None, runs)
+            processes.setdefault(uuid, []).append(ProcessSight(key, first, marks[0], _percent(more[1]), *marks[2:4]))
+    last_cards = {uuid: card._replace(processes=tuple(processes.get(uuid, ()))) for uuid, card in cards.items()}
+    times_ms = [_time(ms) for ms in times[-TICKS_AROUND - 1 :] if ms]
+    facts = interval_ms, success_ms, unbroken_ms, errors or 0
+    policy = Policy(*map(_percent, thresholds))
+    return Carried(policy, boot_id, times_ms, *facts, traces, used_ms, last_cards or None, runs)
 
 
 def _spell(value: object) -> str:
@@ -70,7 +113,17 @@ def _spell(value: object) -> str:
 
 
 def _number(text: str) -> int | None:
+    if len(text) > MOST_DIGITS:
+        raise ValueError("a number that is too long")
     return None if text == "-" else int(text)
+
+
+def _time(text: str, earliest_ms: int | None = None, latest_ms: int | None = None) -> int:
+    """A time that is known, between two others. Raises ValueError if it is not."""
+    time_ms = _number(text)
+    if time_ms is None or time_ms < (earliest_ms or 0) or (latest_ms is not None and time_ms > latest_ms):
+        raise ValueError("a time that can't be")
+    return time_ms
 
 
 def _percent(text: str) -> float:

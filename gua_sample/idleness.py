@@ -1,22 +1,22 @@
 """Since when cards and processes are in their states, followed from tick to tick. The states themselves: policy.py.
 
 The time from one tick to the next is judged when the next one is there; until then, the newest tick is judged by
-itself. A run that writes metrics takes up the state that the last one left (idle_state.py), or looks for it in the
-history (look_back.py).
+itself. Every run takes up the state that the last one left (idle_state.py), and so does `gua status`.
 """
 
-# No `from __future__ import annotations` here: see records.py.
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from gua_sample.identity import resolve
 from gua_sample.policy import (
+    ACTIVE,
     DEFAULT,
+    IDLE_HELD,
     LONGEST_GAP_INTERVALS,
     LONGEST_PASSING_INTERVAL_MS,
     NAN,
     TICKS_AROUND,
+    UNKNOWN,
     UNPARTITIONED,
     End,
     Policy,
@@ -28,19 +28,20 @@ from gua_sample.policy import (
     is_at_work,
     is_over,
     is_unattributed,
+    memories_mib,
     process_states,
     typical_gap,
 )
 from gua_sample.records import Card, Process, Tick
 
+REMEMBER_USE_MS = 7 * 86_400_000
+NOBODY: Mapping[str, str] = {}
+
 # A process on a card: the card's uuid, the pid, and the process's start, because pids are reused. Or a card: only that.
 Key = tuple[str, int | None, int | None]
-Intervals = Callable[[int], float]  # the interval of the tick at a time
 
 
 class ProcessSight(NamedTuple):
-    """What a tick tells of a process on a card."""
-
     key: Key
     identity: str
     holds: bool
@@ -50,8 +51,6 @@ class ProcessSight(NamedTuple):
 
 
 class CardSight(NamedTuple):
-    """What a tick tells of a card."""
-
     key: Key
     status: str
     end: End
@@ -60,20 +59,12 @@ class CardSight(NamedTuple):
     has_faded: bool = False  # there was less work on it than at the tick before
 
 
-class Sight(NamedTuple):
-    """What a tick tells: a fresh one, or one of the history."""
-
-    ts_ms: int
-    interval_ms: int | None
-    boot_id: str
-    cards: dict[str, CardSight] | None  # by uuid; None: the tick saw no cards
-
-
 class Run(NamedTuple):
     """A state, and the first of the ticks that it lasts since."""
 
     state: str
     since_ms: int
+    is_exact: bool = True  # False: what was before is unknown
 
 
 Runs = dict[Key, Run]
@@ -87,55 +78,38 @@ class Trace(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What is carried on from tick to tick."""
-
+    policy: Policy  # by which the states were judged
     boot_id: str
     times_ms: list[int]  # of the last ticks, newest last
+    interval_ms: int | None  # of the last tick that saw cards, if it was told
     success_ms: int | None  # the last tick that saw cards
     unbroken_ms: int | None  # the first tick after the last hole or reboot; None: there was no tick since
     errors: int  # number of failed ticks since counting began
     traces: dict[Key, Trace]
+    used_ms: dict[str, int]  # when each card was last active or held, by its uuid
     last: dict[str, CardSight] | None  # what the last tick told; None: no cards
     runs: Runs  # the states up to the tick `success_ms`: without it, if it is the last one
 
 
-NOTHING = Carried("", [], None, None, 0, {}, None, {})
+def begin(policy: Policy = DEFAULT, errors: int = 0) -> Carried:
+    return Carried(policy, "", [], None, None, None, errors, {}, {}, None, {})
 
 
-class Rules(NamedTuple):
-    """What states depend on, besides the ticks."""
-
-    policy: Policy = DEFAULT
-    people: Mapping[str, str] = {}  # by identity
-
-
-DEFAULT_RULES = Rules()
-
-
-def sight_of_card(card: Card, processes: Mapping[int, Process], rules: Rules) -> CardSight:
-    """What a tick tells of a card, whether it is a fresh tick or one of the history."""
-    policy, people = rules
-    uuid, found, memories = card.facts.uuid, [], []
+def see_card(card: Card, processes: Mapping[int, Process], policy: Policy, people: Mapping[str, str]) -> CardSight:
+    uuid, found = card.facts.uuid, []
     for usage, holds in zip(card.usages, holding(card, policy), strict=True):
         who = processes[usage.pid]
         identity = resolve(who.uid, who.login_uid, who.user, who.login_user, who.cgroup)
         percent = NAN if usage.sm_percent is None else usage.sm_percent
         key = uuid, usage.pid, who.start_time_ms
         found.append(ProcessSight(key, people.get(identity, identity), holds, percent))
-        memories.append(NAN if usage.memory_mib is None else usage.memory_mib)
     used_mib = NAN if card.memory_used_mib is None else card.memory_used_mib
-    hides = is_unattributed(used_mib, sum(memories), policy)
+    hides = is_unattributed(used_mib, sum(memories_mib(card)), policy)
     return CardSight((uuid, None, None), card.facts.status, end_of(card, policy), hides, tuple(found))
 
 
-def sight_of(tick: Tick, rules: Rules = DEFAULT_RULES) -> Sight:
-    cards = {card.facts.uuid: sight_of_card(card, tick.processes, rules) for card in tick.cards}
-    return Sight(tick.ts_ms, tick.interval_ms, tick.boot.id, cards or None)
-
-
-@lru_cache(maxsize=4096)  # most ticks of a history tell the same as others
 def judge(at: CardSight, after: CardSight | None, interval_ms: float, policy: Policy) -> tuple[tuple[Key, str], ...]:
-    """The states of a card and of its processes from one tick to the next, or by the tick itself if `after` is None."""
+    """The states of a card and its processes from one tick to the next, or by itself if `after` is None."""
     is_brief = interval_ms <= LONGEST_PASSING_INTERVAL_MS
     end = after or at
     later = {one.key: one.sm_percent for one in end.processes}
@@ -163,26 +137,48 @@ def judge(at: CardSight, after: CardSight | None, interval_ms: float, policy: Po
     return tuple(found)
 
 
-def follow(before: Carried, at: Sight, intervals: Intervals, policy: Policy = DEFAULT) -> Carried:
-    """The state to carry on from this tick. The traces stay as they are."""
-    times_ms = [*before.times_ms, at.ts_ms][-TICKS_AROUND - 1 :]
-    unbroken_ms = before.unbroken_ms if before.boot_id == at.boot_id else None
-    after = before._replace(boot_id=at.boot_id, times_ms=times_ms, unbroken_ms=unbroken_ms, last=at.cards)
-    if at.cards is None:
-        return after._replace(errors=before.errors + 1, runs=runs_now(before, policy))
-    if before.success_ms is None or unbroken_ms is None or not _joins(before.success_ms, at, intervals):
-        return after._replace(success_ms=at.ts_ms, unbroken_ms=at.ts_ms, runs={})
-    runs = _judge_last(before, at.cards, intervals(before.success_ms), policy)
-    return after._replace(success_ms=at.ts_ms, runs=runs, last=_compare(at.cards, before.last or {}))
+def follow(
+    before: Carried, tick: Tick, interval_ms: float | None = None, people: Mapping[str, str] = NOBODY
+) -> Carried:
+    """The state to carry on. `interval_ms`: if this tick must have no part in finding it."""
+    times_ms = [*before.times_ms, tick.ts_ms][-TICKS_AROUND - 1 :]
+    length_ms = interval_ms or before.interval_ms or typical_gap(times_ms)
+    is_same_boot = before.boot_id == tick.boot.id
+
+    def joins(earlier_ms: int) -> bool:
+        return is_same_boot and 0 < tick.ts_ms - earlier_ms <= LONGEST_GAP_INTERVALS * length_ms
+
+    cards = {card.facts.uuid: see_card(card, tick.processes, before.policy, people) for card in tick.cards}
+    traces = {key: trace for key, trace in before.traces.items() if joins(trace.at_0_ms)}
+    unbroken_ms = before.unbroken_ms if is_same_boot else None
+    after = before._replace(boot_id=tick.boot.id, times_ms=times_ms, unbroken_ms=unbroken_ms, traces=traces)
+    if not cards:
+        return after._replace(errors=before.errors + 1, last=None, runs=runs_now(before))
+    _trace(traces, cards, tick.ts_ms)
+    is_joined = before.success_ms is not None and unbroken_ms is not None and joins(before.success_ms)
+    used_ms = {uuid: ms for uuid, ms in before.used_ms.items() if tick.ts_ms - ms < REMEMBER_USE_MS}
+    for uuid, card in cards.items():  # as each tick tells by itself
+        if chosen(card_states(card.end, card.end, True, policy=before.policy)) in (ACTIVE, IDLE_HELD):
+            used_ms[uuid] = tick.ts_ms
+    after = after._replace(interval_ms=tick.interval_ms, success_ms=tick.ts_ms, used_ms=used_ms)
+    if is_joined:
+        runs = _judge_last(before, cards, length_ms)
+        return after._replace(runs=runs, last=_compare(cards, before.last or {}))
+    return after._replace(unbroken_ms=tick.ts_ms, runs={}, last=cards)
 
 
-def _joins(earlier_ms: int, at: Sight, intervals: Intervals) -> bool:
-    """Whether there is no hole between a tick and this one: the interval of the earlier one decides, as in reports."""
-    return 0 < at.ts_ms - earlier_ms <= LONGEST_GAP_INTERVALS * intervals(earlier_ms)
+def _trace(traces: dict[Key, Trace], cards: dict[str, CardSight], ts_ms: int) -> None:
+    """Follow processes by gpu-idle-exporter's rule. An unknown utilization begins and ends nothing."""
+    for card in cards.values():
+        for one in card.processes:
+            known = traces.get(one.key)
+            if one.sm_percent == 0:
+                traces[one.key] = Trace(ts_ms, (known.idle_since_ms or ts_ms) if known else None)
+            elif known and one.sm_percent > 0:
+                del traces[one.key]
 
 
 def _compare(cards: dict[str, CardSight], before: dict[str, CardSight]) -> dict[str, CardSight]:
-    """The cards of a tick, with marks of what has changed since the tick before: new processes, and work that faded."""
     marked = {}
     for uuid, card in cards.items():
         earlier = before.get(uuid, card)
@@ -204,56 +200,30 @@ def _both_tell(one: CardSight, other: CardSight) -> bool:
     return not (one.end.is_dark or other.end.is_dark)
 
 
-def runs_now(carried: Carried, policy: Policy = DEFAULT) -> Runs:
-    """The present states, by the last tick itself, and since when."""
-    return _judge_last(carried, {}, 0, policy)
+def runs_now(carried: Carried) -> Runs:
+    return _judge_last(carried, {}, 0)
 
 
-def _judge_last(carried: Carried, after: dict[str, CardSight], interval_ms: float, policy: Policy) -> Runs:
-    """The states from the last tick to the next, whose cards are `after`, and since when."""
+def _judge_last(carried: Carried, after: dict[str, CardSight], interval_ms: float) -> Runs:
     if carried.last is None or carried.success_ms is None:
         return carried.runs
     runs, known = {}, carried.runs
     for uuid, card in carried.last.items():
         end = after.get(uuid)
-        for key, state in judge(card, end if end and _both_tell(card, end) else None, interval_ms, policy):
+        for key, state in judge(card, end if end and _both_tell(card, end) else None, interval_ms, carried.policy):
             run = known.get(key)
-            runs[key] = run if run and run.state == state else Run(state, carried.success_ms)
+            if run is None or run.state != state:
+                earlier = run or known.get(card.key)
+                run = Run(state, carried.success_ms, earlier is None or earlier.state != UNKNOWN)
+            runs[key] = run
     return runs
 
 
-def follow_idle(before: Carried, at: Sight, intervals: Intervals, policy: Policy = DEFAULT) -> Carried:
-    """The state to carry on from this tick, with the traces of processes by gpu-idle-exporter's rule.
-
-    A tick that does not tell a process's SM utilization neither begins nor ends idle time.
-    """
-    is_same_boot = before.boot_id == at.boot_id
-    traces = {
-        key: trace for key, trace in before.traces.items() if is_same_boot and _joins(trace.at_0_ms, at, intervals)
+def rename(carried: Carried, people: Mapping[str, str]) -> Carried:
+    cards = {
+        uuid: card._replace(
+            processes=tuple(one._replace(identity=people.get(one.identity, one.identity)) for one in card.processes)
+        )
+        for uuid, card in (carried.last or {}).items()
     }
-    for card in (at.cards or {}).values():
-        for one in card.processes:
-            known = traces.get(one.key)
-            if one.sm_percent == 0:
-                traces[one.key] = Trace(at.ts_ms, (known.idle_since_ms or at.ts_ms) if known else None)
-            elif known and one.sm_percent > 0:
-                del traces[one.key]
-    return follow(before, at, intervals, policy)._replace(traces=traces)
-
-
-def follow_tick(before: Carried, tick: Tick) -> Carried:
-    """The state to carry on from a fresh tick."""
-    interval = interval_ms([*before.times_ms, tick.ts_ms][-TICKS_AROUND - 1 :], tick)
-    return follow_idle(before, sight_of(tick), lambda ts_ms: interval)
-
-
-def interval_ms(times_ms: list[int], tick: Tick | None) -> float:
-    """The interval between ticks: as stored with the tick, else the median gap of the last ticks."""
-    return typical_gap(times_ms) if tick is None or tick.interval_ms is None else tick.interval_ms
-
-
-def continues(before: Carried, tick: Tick) -> bool:
-    """Whether the tick comes right after those that led to this state."""
-    if before.boot_id != tick.boot.id or not before.times_ms:
-        return False
-    return 0 < tick.ts_ms - before.times_ms[-1] <= LONGEST_GAP_INTERVALS * interval_ms(before.times_ms, tick)
+    return carried._replace(last=cards or None)

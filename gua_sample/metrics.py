@@ -3,16 +3,13 @@
 docs/metrics.md describes them. Unknown values are left out, never written as 0.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from gua_sample import idleness
 from gua_sample.errors import StoreError
 from gua_sample.identity import UNATTRIBUTED, find_container
-from gua_sample.idleness import Carried, ProcessSight, Run, Trace
+from gua_sample.idleness import Carried, ProcessSight, Run, Trace, runs_now
 from gua_sample.partition_names import CONTAINERS_NAME
 from gua_sample.policy import (
     IDLE_HELD,
@@ -21,6 +18,8 @@ from gua_sample.policy import (
     STATUS_OK,
     TRULY_IDLE,
     UNKNOWN,
+    Policy,
+    typical_gap,
     unattributed_mib,
 )
 from gua_sample.processes import printable
@@ -66,8 +65,6 @@ FAMILIES = {
 
 
 class Page:
-    """The series of each family, in the order of FAMILIES."""
-
     def __init__(self, constant: Mapping[str, str]) -> None:
         self._constant = constant
         self._series: dict[str, dict[str, float]] = {name: {} for name in FAMILIES}
@@ -89,12 +86,10 @@ class Page:
 
 
 def escape(text: object) -> str:
-    """A label's value, escaped for the quotes of the text format."""
     return printable(str(text)).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def read_known(data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> Known | None:
-    """The containers that are known; None if there are none, if no process of the tick is in one, or on an error."""
+def read_known(data_dir: str, tick: Tick | None, warn: Callable[[str], None]) -> "Known | None":
     if tick is None or not os.path.lexists(os.path.join(data_dir, CONTAINERS_NAME)):
         return None
     if not any(find_container(process.cgroup) for process in tick.processes.values()):
@@ -108,39 +103,36 @@ def read_known(data_dir: str, tick: Tick | None, warn: Callable[[str], None]) ->
         return None
 
 
-def describe(tick: Tick | None, carried: Carried, environment: Mapping[str, str], known: Known | None = None) -> str:
-    """The content of the file."""
+def describe(tick: Tick | None, carried: Carried, environment: Mapping[str, str], known: "Known | None" = None) -> str:
     page = Page({label: environment[name] for name, label in CONSTANT_LABELS.items() if environment.get(name)})
     if tick and carried.last:
-        runs = idleness.runs_now(carried)
+        runs = runs_now(carried)
         for card in tick.cards:
             uuid = card.facts.uuid
             seen = [
                 (usage, sight, runs[sight.key], carried.traces.get(sight.key))
                 for usage, sight in zip(card.usages, carried.last[uuid].processes, strict=True)
             ]
-            add_exporter_card(page, card)
+            labels = {"gpu": card.facts.number, "model": card.facts.name or "", "uuid": uuid}
+            page.add("gpu_idle_device_utilization_percent", card.utilization_percent, **labels)
+            page.add("gpu_idle_device_memory_used_bytes", in_bytes(card.memory_used_mib), **labels)
+            page.add("gpu_idle_device_memory_total_bytes", in_bytes(card.facts.memory_total_mib), **labels)
+            page.add("gpu_idle_device_power_watts", card.power_watts, **labels)
+            page.add("gpu_idle_device_temperature_celsius", card.temperature_celsius, **labels)
             add_exporter_processes(page, card, seen, tick)
-            add_card(page, card, runs[carried.last[uuid].key].state)
-            add_holders(page, card, seen)
-            add_processes(page, card, seen, tick)
+            found = runs[carried.last[uuid].key].state
+            for state in STATES if found in STATES else ():
+                page.add("gua_card_state", int(state == found), gpu=card.facts.number, uuid=uuid, state=state)
+            page.add("gua_card_status", 1, gpu=card.facts.number, uuid=uuid, status=card.facts.status)
+            add_holders(page, card, seen, tick, carried.policy)
             if known and known.containers:
                 add_containers(page, seen, tick, known)
     add_run(page, tick, carried)
     return page.text()
 
 
-def add_exporter_card(page: Page, card: Card) -> None:
-    labels = {"gpu": card.facts.number, "model": card.facts.name or "", "uuid": card.facts.uuid}
-    page.add("gpu_idle_device_utilization_percent", card.utilization_percent, **labels)
-    page.add("gpu_idle_device_memory_used_bytes", in_bytes(card.memory_used_mib), **labels)
-    page.add("gpu_idle_device_memory_total_bytes", in_bytes(card.facts.memory_total_mib), **labels)
-    page.add("gpu_idle_device_power_watts", card.power_watts, **labels)
-    page.add("gpu_idle_device_temperature_celsius", card.temperature_celsius, **labels)
-
-
 def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> None:
-    """Add processes by gpu-idle-exporter's rule: compute only, idle after two ticks at 0 %, whatever they hold."""
+    """By gpu-idle-exporter's rule: compute only, idle after two ticks at 0 %, whatever they hold."""
     total: int | None = 0
     for usage, _, _, trace in seen:
         if usage.type == "graphics":
@@ -159,15 +151,14 @@ def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> No
         page.add("gpu_idle_memory_total_bytes", total, gpu=card.facts.number)
 
 
-def add_card(page: Page, card: Card, found: str) -> None:
-    labels = {"gpu": card.facts.number, "uuid": card.facts.uuid}
-    for state in STATES if found in STATES else ():
-        page.add("gua_card_state", int(state == found), **labels, state=state)
-    page.add("gua_card_status", 1, **labels, status=card.facts.status)
-
-
-def add_holders(page: Page, card: Card, seen: Seen) -> None:
-    """Add each identity once, in the most active of its processes' states, as reports count them."""
+def add_holders(page: Page, card: Card, seen: Seen, tick: Tick, policy: Policy) -> None:
+    """Add processes, idle-held by our own rule, and each identity once, in the most active of their states."""
+    place = {"gpu": card.facts.number, "uuid": card.facts.uuid}
+    for usage, sight, run, _ in seen:
+        held = seconds(run.since_ms if run.state == IDLE_HELD else None, tick)
+        process = {"pid": usage.pid, "process": tick.processes[usage.pid].command or NO_NAME}
+        labels = {**place, **process, "identity": sight.identity}
+        page.add("gua_process_idle_held_seconds", None if run.state == UNKNOWN else held, **labels)
     states: dict[str, str] = {}
     memory: dict[str, int | None] = {}
     for usage, sight, run, _ in seen:
@@ -176,37 +167,20 @@ def add_holders(page: Page, card: Card, seen: Seen) -> None:
             states[who] = min(states.get(who, run.state), run.state, key=MOST_ACTIVE_FIRST.index)
             sum_mib = memory.get(who, 0)
             memory[who] = None if sum_mib is None or usage.memory_mib is None else sum_mib + usage.memory_mib
-    hidden_mib = unattributed_mib(card)
+    hidden_mib = unattributed_mib(card, policy)
     if hidden_mib is not None:
         states[UNATTRIBUTED], memory[UNATTRIBUTED] = IDLE_HELD, hidden_mib
-    labels = {"gpu": card.facts.number, "uuid": card.facts.uuid}
     for who, state in states.items():
-        page.add("gua_holder", 1, **labels, identity=who, state=state)
-        page.add("gua_holder_memory_bytes", in_bytes(memory[who]), **labels, identity=who)
+        page.add("gua_holder", 1, **place, identity=who, state=state)
+        page.add("gua_holder_memory_bytes", in_bytes(memory[who]), **place, identity=who)
 
 
-def add_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> None:
-    """Add processes by our own rule: idle-held, since the beginning of the report's episode."""
-    for usage, sight, run, _ in seen:
-        if run.state != UNKNOWN:
-            page.add(
-                "gua_process_idle_held_seconds",
-                seconds(run.since_ms if run.state == IDLE_HELD else None, tick),
-                gpu=card.facts.number,
-                uuid=card.facts.uuid,
-                pid=usage.pid,
-                process=tick.processes[usage.pid].command or NO_NAME,
-                identity=sight.identity,
-            )
-
-
-def add_containers(page: Page, seen: Seen, tick: Tick, known: Known) -> None:
-    """Add what is known of the containers that are identities, and of those that are known to be somebody's."""
+def add_containers(page: Page, seen: Seen, tick: Tick, known: "Known") -> None:
     from gua_sample.containers import COLUMNS, runtime_of, tell  # as above
 
     for usage, sight, _, _ in seen:
         one = known.find_around(tick.processes[usage.pid].cgroup)
-        if one and (one.is_fact or runtime_of(sight.identity)):
+        if one and runtime_of(sight.identity):
             told = dict(zip(COLUMNS, tell(sight.identity, one), strict=True))
             labels = {"identity": sight.identity, **told, "image": one.image}
             page.add("gua_container_info", 1, **{name: text or "" for name, text in labels.items()})
@@ -217,7 +191,8 @@ def add_run(page: Page, tick: Tick | None, carried: Carried) -> None:
         page.add("gua_last_tick_timestamp_seconds", carried.times_ms[-1] / 1000)
     if carried.success_ms is not None:
         page.add("gua_last_success_timestamp_seconds", carried.success_ms / 1000)
-    page.add("gua_tick_interval_seconds", idleness.interval_ms(carried.times_ms, tick) / 1000)
+    interval_ms = tick.interval_ms if tick else None
+    page.add("gua_tick_interval_seconds", (interval_ms or typical_gap(carried.times_ms)) / 1000)
     if tick and tick.nvml_ms is not None:
         page.add("gua_tick_nvml_seconds", tick.nvml_ms / 1000)
     error = tick.error if tick else NOT_STORED

@@ -1,23 +1,25 @@
-"""Notes: what people hold on purpose, for how long and why, as `gua note` writes it. Without pandas.
+"""Notes: what people hold on purpose, for how long and why, as `gua note` writes it.
 
-A note is a file in a spool that everybody may put files in, so each is trusted no more than its owner: it can only be
-about that user's own processes, and about no time before it was written. The rules are here, one after the other;
-`note_spool` reads and writes the files.
+Each note is a file in a spool of root's that everybody may put files in, and nobody but root can list: those of user
+1001 are `1001.0` to `1001.9`. It can only be about that user's own processes, and about no time before it was written.
+In a folder of an ordinary user's, that user is the owner of the spool, for whoever reads as that user.
 """
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
-import json
 import os
 import stat
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from gua_sample.errors import GuaError
-from gua_sample.identity import UNATTRIBUTED, UNKNOWN
+from gua_sample.errors import GuaError, StoreError
 from gua_sample.partition_names import DAY_MS
-from gua_sample.processes import user_ids
+from gua_sample.processes import read_file
+from gua_sample.rights import may_be_emptied, others_on_the_way
 
+MODE = 0o1733  # of the spool
+MOST_NOTES = 10  # of a user
 MOST_BYTES = 64 << 10
+MOST_BAD = 1000  # files that are no notes, as anybody may put any number of them there
 LONGEST_DAYS = 14
 LONGEST_MS = LONGEST_DAYS * DAY_MS
 LONGEST_REASON = 200  # characters
@@ -28,7 +30,11 @@ LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 CLOCK_MS = 1000
 # Whoever may not read the history tells the start of a process by the clock of now, not by that of the first tick.
 START_DIFFERS_MS = 10_000
-UID = "uid:"  # prefix of the identity of a user without a name
+
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # works without permission to list the folder
+PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # a file, pipe or link itself, which is not opened
+FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class NoNote(GuaError):
@@ -46,10 +52,13 @@ class Note(NamedTuple):
     processes: tuple[tuple[int, int], ...] = ()  # pids and start times; empty: any
 
     def is_in_force(self, ts_ms: int) -> bool:
-        return self.start_ms <= ts_ms and (self.until_ms is None or ts_ms < self.until_ms)
+        return self.start_ms <= ts_ms < self.end_ms
+
+    @property
+    def end_ms(self) -> int:
+        return LATEST_MS + 1 if self.until_ms is None else self.until_ms
 
     def is_about(self, gpu_uuid: str, pid: int, start_time_ms: float | None) -> bool:
-        """Whether it is about this process on this card, if it is about processes of this identity at all."""
         if self.gpu_uuids and gpu_uuid not in self.gpu_uuids:
             return False
         if not self.processes:
@@ -59,80 +68,129 @@ class Note(NamedTuple):
         return start_time_ms is not None and any(abs(start_time_ms - one) <= START_DIFFERS_MS for one in starts)
 
 
-class MeantNow(NamedTuple):
-    """What a note in force says of a process."""
-
-    until_ms: int | None  # None: it has no end
-    reason: str
-    by: str  # who says so: an identity, root, or the configuration
-
-
-class KnownNotes(NamedTuple):
-    """The notes that count, and whose they are."""
-
-    of_anybody: list[Note]  # those that may be about others than their writer
-    own: Mapping[int, list[Note]]  # the others, by the uid that wrote them
-    uids: Mapping[str, Collection[int]]  # of each identity
-    problems: list[str]  # why some may be missing
-
-    def about(self, identity: str) -> list[Note]:
-        """The notes that may be about processes of this identity."""
-        own = [note for uid in self.uids.get(identity, ()) for note in self.own.get(uid, ())]
-        return own + [note for note in self.of_anybody if note.identity in (None, identity)]
-
-    def find(self, identity: str, gpu_uuid: str, pid: int, start_time_ms: int | None, ts_ms: int) -> MeantNow | None:
-        """What the note in force that lasts longest says of this process on this card; None without one."""
-        found = [
-            note
-            for note in self.about(identity)
-            if note.is_in_force(ts_ms) and note.is_about(gpu_uuid, pid, start_time_ms)
-        ]
-        if not found:
-            return None
-        note = max(found, key=lambda one: LATEST_MS if one.until_ms is None else one.until_ms)
-        return MeantNow(note.until_ms, note.reason, identity if not note.is_about_anybody else _spell_writer(note))
+class Spool(NamedTuple):
+    path: str
+    folder: int  # its descriptor
+    uid: int  # its owner, whose notes may be about anybody
+    mount: bytes  # the number of the mount that it is on
 
 
-def _spell_writer(note: Note) -> str:
-    if note.uid is None:
-        return "config"
-    return "root" if note.uid == 0 else f"{UID}{note.uid}"
+class Entry(NamedTuple):
+    name: str
+    note: Note | None
+    problem: str | None  # why it does not count
+
+    @property
+    def uid(self) -> int:
+        return int(self.name.partition(".")[0])
+
+    @property
+    def number(self) -> str:
+        return self.name.partition(".")[2]
 
 
-def sort_notes(notes: Iterable[Note], uids: Mapping[str, Collection[int]], problems: list[str]) -> KnownNotes:
-    """The notes by whom they may be about."""
-    of_anybody: list[Note] = []
-    own: dict[int, list[Note]] = {}
-    for note in notes:
-        if note.is_about_anybody or note.uid is None:
-            of_anybody.append(note)
-        else:
-            own.setdefault(note.uid, []).append(note)
-    return KnownNotes(of_anybody, own, uids, problems)
+@contextmanager
+def open_spool(path: str) -> Iterator[Spool]:
+    """The spool. Raises FileNotFoundError if there is none, and StoreError if somebody else than root, or than whoever
+    reads, decides what is in it.
+    """
+    try:
+        folder = os.open(path, FOLDER)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{path} can't be opened ({error.strerror}): notes are not used") from error
+    try:
+        found = os.fstat(folder)
+        make = f"chown root: {path} && chmod {MODE:o} {path}"
+        if found.st_uid not in (0, os.geteuid()):
+            raise StoreError(f"{path} is uid {found.st_uid}'s, not root's: notes are not used until root says {make}")
+        # After the stat: a path that only its owner and root can replace stays theirs.
+        if problem := others_on_the_way(path, found.st_uid):
+            raise StoreError(f"notes are not used: {problem}")
+        if may_be_emptied(path, found):
+            raise StoreError(
+                f"everybody may remove others' notes from {path}: they are not used until root says {make}"
+            )
+        yield Spool(path, folder, found.st_uid, _mount_of(folder))
+    finally:
+        os.close(folder)
 
 
-def check_file(found: os.stat_result, uid: int) -> None:
-    """Raise NoNote unless the file may be a note of this user's."""
-    if stat.S_ISLNK(found.st_mode):
-        raise NoNote("it is a link")
-    if not stat.S_ISREG(found.st_mode):
-        raise NoNote("it is no regular file")
-    if found.st_uid != uid:
-        raise NoNote(f"it belongs to uid {found.st_uid}")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise NoNote("others than its owner may write to it")
-    if found.st_nlink != 1:
-        raise NoNote(f"it has {found.st_nlink} hard links")
-    if found.st_size > MOST_BYTES:
-        raise NoNote(f"it is larger than {MOST_BYTES >> 10} kB")
+def list_uids(spool: Spool) -> set[int]:
+    """The users in whose name there are files. Raises PermissionError for all but the spool's owner."""
+    names = [name.partition(".") for name in os.listdir(f"/proc/self/fd/{spool.folder}")]
+    return {int(uid) for uid, _, number in names if uid.isdecimal() and uid.isascii() and number.isdecimal()}
+
+
+def read_entries(path: str, uids: Iterable[int]) -> list[Entry]:
+    """What is there of these users and of the spool's owner. Raises as `open_spool` and `read_entry` do."""
+    found, bad = [], 0
+    with open_spool(path) as spool:
+        for entry in (entry for uid in sorted({*uids, spool.uid}) for entry in read_own(spool, uid)):
+            bad += entry.note is None
+            if entry.note is not None or bad <= MOST_BAD:
+                found.append(entry)
+    return found
+
+
+def read_own(spool: Spool, uid: int) -> list[Entry]:
+    return [entry for number in range(MOST_NOTES) if (entry := read_entry(spool, f"{uid}.{number}"))]
+
+
+def read_entry(spool: Spool, name: str) -> Entry | None:
+    try:
+        return Entry(name, _read(spool, name, int(name.partition(".")[0])), None)
+    except FileNotFoundError:
+        return None
+    except (NoNote, OSError) as error:
+        return Entry(name, None, str(getattr(error, "strerror", None) or error))
+
+
+def _read(spool: Spool, name: str, uid: int) -> Note:
+    """The note in a file. What is checked is what is read: the place is opened once, without effect."""
+    try:
+        place = os.open(name, PLACE, dir_fd=spool.folder)
+    except PermissionError as error:
+        raise StoreError(f"{spool.path} can't be entered by this user: notes are not used") from error
+    try:
+        # First of all: a file system that a user has mounted could let us wait for ever, and not even a kill ends that.
+        if _mount_of(place) != spool.mount:
+            raise NoNote("something is mounted there")
+        found = os.fstat(place)
+        refusals = {
+            "it is a link": stat.S_ISLNK(found.st_mode),
+            "it is no regular file": not stat.S_ISREG(found.st_mode),
+            f"it belongs to uid {found.st_uid}": found.st_uid != uid,
+            "others than its owner may write to it": found.st_mode & (stat.S_IWGRP | stat.S_IWOTH),
+            f"it is larger than {MOST_BYTES >> 10} kB": found.st_size > MOST_BYTES,
+        }
+        if why := next((text for text, is_so in refusals.items() if is_so), None):
+            raise NoNote(why)
+        descriptor = os.open(f"/proc/self/fd/{place}", FILE)
+    finally:
+        os.close(place)
+    with open(descriptor, "rb", buffering=0):
+        data = os.read(descriptor, MOST_BYTES)
+        # Only now: what was written between the check and the reading must not pass for older.
+        changed_ms = os.fstat(descriptor).st_ctime_ns // 1_000_000
+    return parse_note(data, changed_ms, uid, is_owners=uid == spool.uid)
+
+
+def _mount_of(descriptor: int) -> bytes:
+    """The number of the mount that a file is on. Not its device, which differs within an overlay file system."""
+    lines = (read_file(f"/proc/self/fdinfo/{descriptor}") or b"").splitlines()
+    return next((line for line in lines if line.startswith(b"mnt_id:")), b"")
 
 
 def parse_note(data: bytes, changed_ms: int, uid: int, is_owners: bool) -> Note:
-    """The note in a file that was last changed at that time. Raises NoNote if it does not count.
+    """The note in a file. Raises NoNote if it does not count.
 
-    A note begins no sooner than its file was changed, which nobody can set back. Only the spool's owner (`is_owners`),
-    who could set the clock, may write one for the past, or about others.
+    It begins no sooner than its file was changed, which nobody can set back; only the spool's owner may write one for
+    the past, or about others.
     """
+    import json  # imported late: most ticks meet no note
+
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -156,18 +214,6 @@ def parse_note(data: bytes, changed_ms: int, uid: int, is_owners: bool) -> Note:
     if identity is None and not gpu_uuids and not processes:
         raise NoNote("it is about nothing")
     return Note(start_ms, until_ms, reason, uid, is_owners, identity, gpu_uuids, processes)
-
-
-def spell_note(note: Note) -> bytes:
-    """The content of the note's file."""
-    content: dict[str, Any] = {"from_ms": note.start_ms, "until_ms": note.until_ms, "reason": note.reason}
-    if note.identity is not None:
-        content["identity"] = note.identity
-    if note.gpu_uuids:
-        content["gpu_uuids"] = note.gpu_uuids
-    if note.processes:
-        content["processes"] = [{"pid": pid, "start_time_ms": start_ms} for pid, start_ms in note.processes]
-    return json.dumps(content).encode()
 
 
 def _time(value: Any, name: str) -> int:
@@ -202,35 +248,64 @@ def check_reason(reason: str) -> str:
     return _text(reason, "the reason", LONGEST_REASON)
 
 
-def exempt_notes(exempt: Mapping[str, str]) -> list[Note]:
-    """The exemptions of the configuration: notes about identities, of all time."""
-    return [Note(0, None, reason, None, True, identity) for identity, reason in exempt.items()]
+def spell_note(note: Note) -> dict[str, Any]:
+    processes = [{"pid": pid, "start_time_ms": start_ms} for pid, start_ms in note.processes]
+    about = {"identity": note.identity, "gpu_uuids": list(note.gpu_uuids), "processes": processes}
+    return {"from_ms": note.start_ms, "until_ms": note.until_ms, "reason": note.reason, **about}
 
 
-def find_clashes(exempt: Iterable[str], people: Mapping[str, str]) -> list[str]:
-    """Exemptions that never apply, since [people] gives the identity another name."""
-    return [who for who in exempt if people.get(who, who) != who]
+def put_note(spool: Spool, note: Note, now_ms: int) -> Entry:
+    """Write a note under a free name, else in the place of the one that ended longest ago."""
+    import json
+
+    own = read_own(spool, os.geteuid())
+    taken, names = {entry.name for entry in own}, [f"{os.geteuid()}.{number}" for number in range(MOST_NOTES)]
+    try:
+        for name in [name for name in names if name not in taken] or [_make_room(spool, own, now_ms)]:
+            with suppress(FileExistsError):
+                descriptor = os.open(name, NEW, 0o600, dir_fd=spool.folder)
+                break
+        else:
+            raise StoreError(f"{spool.path} is too busy: try again")
+        try:
+            with open(descriptor, "wb") as file:
+                os.fchmod(descriptor, 0o644)
+                file.write(json.dumps(spell_note(note)).encode())
+                file.flush()
+                os.fsync(descriptor)
+        except OSError:
+            os.unlink(name, dir_fd=spool.folder)
+            raise
+    except OSError as error:
+        raise StoreError(f"{spool.path} can't be written to ({error.strerror}): nothing is noted") from error
+    written = read_entry(spool, name)
+    if written is None:
+        raise StoreError(f"{spool.path} is too busy: try again")
+    if written.note is None:
+        os.unlink(name, dir_fd=spool.folder)
+        raise StoreError(f"nothing is noted, as it would not count in {spool.path}: {written.problem}")
+    return written
 
 
-def find_uids(identities: Iterable[str], people: Mapping[str, str]) -> tuple[dict[str, set[int]], int]:
-    """The uids that each identity stands for, and the number of names for which the directory did not answer.
-
-    Whom the configuration names a person stands for the accounts of that person. Containers, jobs and units stand for
-    no uid: nobody but the spool's owner can write notes about them.
-    """
-    accounts = {who: {who} for who in identities}
-    for account, person in people.items():
-        if person in accounts:
-            accounts[person].add(account)
-    names = {name for some in accounts.values() for name in some}
-    numbered = {name: int(name[len(UID) :]) for name in names if _is_numbered(name)}
-    asked = {name for name in names if ":" not in name and name not in (UNATTRIBUTED, UNKNOWN)}
-    answered = user_ids(asked) if asked else {}
-    known = numbered | {name: uid for name, uid in answered.items() if uid is not None}
-    uids = {who: {known[name] for name in some if name in known} for who, some in accounts.items()}
-    return uids, len(asked - answered.keys())
+def _make_room(spool: Spool, own: list[Entry], now_ms: int) -> str:
+    notes = [(entry.note.end_ms, entry.name) for entry in own if entry.note is not None]
+    end_ms, name = min(notes, default=(LATEST_MS, ""))
+    if end_ms <= now_ms:
+        os.unlink(name, dir_fd=spool.folder)
+        return name
+    blocked = f"; {MOST_NOTES - len(notes)} are blocked by files that are no notes: sudo gua doctor names them"
+    raise StoreError(
+        f"all {MOST_NOTES} places for your notes are taken, {len(notes)} by notes in force: gua note --list, then"
+        f" gua note --remove N{blocked if len(notes) < MOST_NOTES else ''}"
+    )
 
 
-def _is_numbered(identity: str) -> bool:
-    digits = identity[len(UID) :]
-    return identity.startswith(UID) and digits.isascii() and digits.isdigit() and len(digits) <= 10
+def remove_note(spool: Spool, name: str) -> None:
+    """Remove a note. Raises StoreError if it is not this user's, or there is none."""
+    try:
+        os.unlink(name, dir_fd=spool.folder)
+    except FileNotFoundError as error:
+        number = name.partition(".")[2]
+        raise StoreError(f"there is no note {number}: gua note --list lists them") from error
+    except OSError as error:
+        raise StoreError(f"{spool.path}/{name} can't be removed ({error.strerror}): whose is it?") from error

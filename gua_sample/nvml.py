@@ -1,18 +1,15 @@
 """The gateway to the driver: it starts NVML, finds the cards and reads each separately, so that one can fail alone.
 
-Only this module, nvml_card (one card), nvml_buffers (utilization over time) and nvml_gpm (utilization of MIG instances)
-call NVML.
+Only this module, nvml_card (one card) and nvml_buffers (utilization over time) call NVML.
 """
 
-# No `from __future__ import annotations` here: see records.py.
-
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import pynvml
 
 from gua_sample.errors import DriverError
-from gua_sample.nvml_card import IN_TROUBLE, Place, error_name, read_card, text
+from gua_sample.nvml_card import IN_TROUBLE, Meter, error_name, read_card, start_meters, text
 from gua_sample.policy import STATUS_OK, UNPARTITIONED
 from gua_sample.processes import uptime_ms
 from gua_sample.records import MIG_FACTS, Card, CardFacts, Cursor, Previous, Reading
@@ -26,23 +23,16 @@ REMEDIES = {
     "no_cards": "the driver reports no cards: check nvidia-smi and 'lspci | grep -i nvidia'",
 }
 OTHER_REMEDY = "check nvidia-smi and 'dmesg | grep -i nvrm'"
+# What a cursor keeps of a card's facts, for a tick at which it fails.
+PLACE = ("uuid", "gpu_index", "mig_index", "parent_uuid", *MIG_FACTS)
 
 
-class Found(NamedTuple):
-    """A card that was found: a physical one, or a MIG instance. One that fails has a status, and no handle.
-
-    A card with MIG on and no instance has a handle, and the status `unpartitioned`.
-    """
-
-    place: Place
-    handle: Any = None
-    meter: Any = None  # a nvml_gpm.Meter
-    status: str = STATUS_OK
-    uuid: str | None = None  # of a physical card that fails, if it could be read
+# What is known of a physical card, or a MIG instance, before it is read (its uuid is empty if that is not); its handle
+# and a meter. One that fails has no handle, and a status.
+Found = tuple[CardFacts, Any, Meter | None]
 
 
 def read(previous: Previous | None) -> Reading:
-    """Read all cards once. `previous` is the last tick of this boot, if there is one."""
     try:
         pynvml.nvmlInit()
         try:
@@ -67,79 +57,53 @@ def _read_all(previous: Previous | None) -> Reading:
     # After a driver change, the timestamps of its buffers may start anew.
     cursors = seen if previous and previous.driver_version == driver_version else {}
 
-    cards: list[Card] = []
-    new_cursors: list[Cursor] = []
-    meters: dict[int, Any] = {}
-    failed: list[Found] = []
-    for one in (one for index in range(count) for one in _find(index)):
-        if one.handle is None:
-            failed.append(one)
+    read: list[tuple[Card, Cursor, Meter | None]] = []
+    failed: list[CardFacts] = []
+    for place, handle, meter in (one for index in range(count) for one in _find(index)):
+        if handle is None:
+            failed.append(place)
             continue
         try:
-            card, cursor = read_card(one.handle, one.place, cursors)
+            read.append((*read_card(handle, place, cursors), meter))
         except pynvml.NVMLError as error:  # not even its uuid can be read
-            failed.append(one._replace(status=error_name(error)))
-            continue
-        if one.status == UNPARTITIONED:
-            card = _without_use(card)
-        if one.meter is not None:
-            meters[len(cards)] = one.meter
-        cards.append(card)
-        new_cursors.append(cursor)
-    for position, meter in meters.items():
-        cards[position] = meter(cards[position])
-
-    present = {card.facts.uuid for card in cards}
-    for one in failed:
-        for cursor in _last_seen(one, seen, present):
-            facts = CardFacts(
-                *(*cursor[:3], None, cursor.parent_uuid, None, None, None, one.status, None),
-                **{name: getattr(cursor, name) for name in MIG_FACTS},
-            )
-            cards.append(Card(facts, None, None, None, None, None, None, []))
-            new_cursors.append(cursor)
+            failed.append(place._replace(uuid="", status=error_name(error)))
+    cards = [meter(card) if meter else card for card, _, meter in read]
+    new_cursors = [cursor for _, cursor, _ in read]
+    present = {cursor.uuid for cursor in new_cursors}
+    for place in failed:
+        last = _last_seen(place, seen, present)
+        new_cursors += last
+        for cursor in last:
+            known = {name: getattr(cursor, name) for name in PLACE}
+            cards.append(Card(CardFacts(**known, status=place.status)))
     return Reading(driver_version, cards, new_cursors)
 
 
 def _find(index: int) -> list[Found]:
     """The card at this index, or its MIG instances if it has any."""
-    uuid = None
+    whole = CardFacts("", index)
     try:
         parent = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = text(pynvml.nvmlDeviceGetUUID, parent)
+        whole = whole._replace(uuid=text(pynvml.nvmlDeviceGetUUID, parent))
         is_mig = _or_default([0], pynvml.nvmlDeviceGetMigMode, parent)[0]
         places = range(pynvml.nvmlDeviceGetMaxMigDeviceCount(parent) if is_mig else 0)
         memory = _or_default(None, pynvml.nvmlDeviceGetMemoryInfo, parent) if is_mig else None
     except pynvml.NVMLError as error:
-        return [Found(Place(index), status=error_name(error), uuid=uuid)]
-    whole = Place(index, None, uuid, len(places), memory.total >> 20 if memory else None)
+        return [(whole._replace(status=error_name(error)), None, None)]
     found: list[Found] = []
     for mig_index in places:
-        place = whole._replace(mig_index=mig_index)
+        place = CardFacts("", index, mig_index, parent_uuid=whole.uuid, most_compute_slices=len(places))
+        place = place._replace(parent_memory_mib=memory.total >> 20 if memory else None)
         try:
-            found.append(Found(place, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, mig_index)))
+            found.append((place, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, mig_index), None))
         except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
             pass  # nothing there
         except pynvml.NVMLError as error:
-            found.append(Found(place, status=error_name(error)))
-    instances = [one.handle for one in found if one.handle is not None]
-    if not instances:
-        return found or [Found(Place(index), parent, status=UNPARTITIONED if is_mig else STATUS_OK)]
-    from gua_sample import nvml_gpm  # most hosts have no MIG, and imports take time at each tick
-
-    meters = iter(nvml_gpm.start(parent, instances))
-    return [one._replace(meter=next(meters)) if one.handle is not None else one for one in found]
-
-
-def _without_use(card: Card) -> Card:
-    """The card as one that nothing can use: without utilization and processes, which the driver may not tell anyway.
-
-    A reader that does not know the status calls such a card unknown. If the card fails, its status says so instead.
-    """
-    if card.facts.status in {error_name(pynvml.NVMLError(value)) for value in IN_TROUBLE}:
-        return card
-    facts = card.facts._replace(status=UNPARTITIONED)
-    return card._replace(facts=facts, utilization_percent=None, utilization_source=None, usages=[])
+            found.append((place._replace(status=error_name(error)), None, None))
+    if not found:
+        return [(whole._replace(status=UNPARTITIONED if is_mig else STATUS_OK), parent, None)]
+    meters = iter(start_meters(parent, [handle for _, handle, _ in found if handle is not None]))
+    return [(place, handle, None if handle is None else next(meters)) for place, handle, _ in found]
 
 
 def _or_default(default: Any, function: Any, *arguments: Any) -> Any:
@@ -151,13 +115,12 @@ def _or_default(default: Any, function: Any, *arguments: Any) -> Any:
         return default
 
 
-def _last_seen(failed: Found, seen: dict[str, Cursor], present: set[str]) -> list[Cursor]:
+def _last_seen(failed: CardFacts, seen: dict[str, Cursor], present: set[str]) -> list[Cursor]:
     """The identity of a failing card: its own uuid, else the cards last seen at its place in this boot."""
-    index, mig_index, parent_uuid, *_ = failed.place
-    last = [cursor for cursor in seen.values() if cursor.gpu_index == index and cursor.uuid not in present]
-    if mig_index is not None:
-        last = [cursor for cursor in last if cursor.mig_index == mig_index]
-    elif failed.uuid is not None:  # the uuid is known, but the cards seen before may have been its MIG instances
+    last = [cursor for cursor in seen.values() if cursor.gpu_index == failed.gpu_index and cursor.uuid not in present]
+    if failed.mig_index is not None:
+        last = [cursor for cursor in last if cursor.mig_index == failed.mig_index]
+    elif failed.uuid:  # the uuid is known, but the cards seen before may have been its MIG instances
         last = [cursor for cursor in last if cursor.mig_index is not None]
-    name = f"unknown:index-{index}" if mig_index is None else f"unknown:index-{index}-mig-{mig_index}"
-    return last or [Cursor(failed.uuid or name, index, mig_index, parent_uuid, None, None, uptime_ms())]
+    uuid = failed.uuid or f"unknown:index-{failed.number.replace(':', '-mig-')}"
+    return last or [Cursor(uuid, *failed[1:3], failed.parent_uuid, uptime_ms=uptime_ms())]

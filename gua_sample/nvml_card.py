@@ -1,16 +1,14 @@
 """Reading one card. A value that it does not give is None, and `missing` says why."""
 
-# No `from __future__ import annotations` here: see records.py.
-
+import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pynvml
 
 from gua_sample import nvml_buffers
-from gua_sample.busy_time import window_us
-from gua_sample.policy import STATUS_OK
+from gua_sample.policy import STATUS_OK, UNPARTITIONED
 from gua_sample.processes import printable, uptime_ms
 from gua_sample.records import Card, CardFacts, Cursor, Usage
 
@@ -37,8 +35,10 @@ NO_SUCH_LIST = (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_
 SHORTEST_PROCESS_WINDOW_MS = 2000
 NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)  # the driver's "N/A" in either width
 LARGEST_PID = 4_194_304  # the kernel's own limit
+APART_SECONDS = 0.11  # of two GPM samples: the driver refreshes its counters every 100 ms
 IMPLAUSIBLE = "implausible"
 IMPLAUSIBLE_PROCESS_LIST = "implausible_process_list"
+Meter = Callable[[Card], Card]
 
 
 def error_name(error: pynvml.NVMLError) -> str:
@@ -66,6 +66,7 @@ class Questions:
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
         self.status = STATUS_OK
+        self.is_in_trouble = False
 
     def ask(self, field: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -73,14 +74,15 @@ class Questions:
         except pynvml.NVMLError as error:
             self.note(field, error)
             return None
-        if answer in NOT_AVAILABLE:
-            self.missing[field] = "not_available"
-            return None
-        return answer
+        if answer not in NOT_AVAILABLE:
+            return answer
+        self.missing[field] = "not_available"
+        return None
 
     def note(self, field: str, error: pynvml.NVMLError) -> None:
         self.missing[field] = error_name(error)
         if error.value in IN_TROUBLE:
+            self.is_in_trouble = True
             self.fail(error_name(error))
 
     def fail(self, status: str) -> None:
@@ -88,61 +90,58 @@ class Questions:
             self.status = status
 
 
-class Place(NamedTuple):
-    """Position of a card: those of its facts that the physical card gives, and its index there as a MIG instance."""
+def read_card(handle: Any, place: CardFacts, cursors: dict[str, Cursor]) -> tuple[Card, Cursor]:
+    """The card at this moment, and its cursor for the next tick. Raises NVMLError if its uuid can't be read.
 
-    gpu_index: int
-    mig_index: int | None = None
-    parent_uuid: str | None = None
-    most_compute_slices: int | None = None
-    parent_memory_mib: int | None = None
-
-
-def read_card(handle: Any, place: Place, cursors: dict[str, Cursor]) -> tuple[Card, Cursor]:
-    """The card at this moment, and its cursor for the next tick. Raises NVMLError if its uuid can't be read."""
+    An unpartitioned one is told without utilization and processes, so that an older reader calls it unknown.
+    """
     uuid = text(pynvml.nvmlDeviceGetUUID, handle)
     now_ms = uptime_ms()
-    before = cursors.get(uuid)
-    since_ms = max(0, now_ms - before.uptime_ms) if before else None
-    samples_cursor, processes_cursor = (before.samples_cursor, before.processes_cursor) if before else (None, None)
+    before = cursors.get(uuid, Cursor(uuid, place.gpu_index))
+    since_ms = max(0, now_ms - before.uptime_ms) if uuid in cursors else None
+    length_us = nvml_buffers.window_us(since_ms)
     questions = Questions()
     ask = questions.ask
     name = ask("name", text, pynvml.nvmlDeviceGetName, handle)
     total, reserved, used = _memory(questions, handle)
-    percent, source, samples_cursor = _utilization(questions, handle, window_us(since_ms), samples_cursor)
+    percent, source, samples_cursor = _utilization(questions, handle, length_us, before.samples_cursor)
     power = ask("power", pynvml.nvmlDeviceGetPowerUsage, handle)
     energy = ask("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
     temperature = ask("temperature", pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
     persistence_mode = ask("persistence_mode", pynvml.nvmlDeviceGetPersistenceMode, handle)
-    mean = percent if source == "samples" else None
-    sm_percent, processes_cursor = _process_utilization(questions, handle, since_ms, processes_cursor, mean)
-    usages = _usages(questions, handle, total, sm_percent)
+    percents: dict[int, int | None] = {}
+    processes_cursor = before.processes_cursor
+    # The driver lists only processes that did something, so an unlisted pid was idle, unless the last tick is so recent
+    # that there may be no record yet.
+    unlisted = None if since_ms is not None and since_ms < SHORTEST_PROCESS_WINDOW_MS else 0
+    try:
+        mean = percent if source == "samples" else None
+        percents, processes_cursor = nvml_buffers.process_utilization(handle, length_us, processes_cursor, mean)
+    except pynvml.NVMLError as error:
+        questions.note("sm_percent", error)
+        unlisted = None
+    memories, types = _processes(questions, handle, total)
     slices = None
     if place.mig_index is not None:
         attributes = ask("compute_slices", pynvml.nvmlDeviceGetAttributes, handle)
         slices = attributes.computeInstanceSliceCount if attributes else None
-    facts = CardFacts(
-        **place._asdict(),
-        uuid=uuid,
-        name=name,
-        memory_total_mib=total,
-        memory_reserved_mib=reserved,
-        persistence_mode=persistence_mode,
-        status=questions.status,
-        missing=" ".join(f"{field}:{why}" for field, why in questions.missing.items()) or None,
-        compute_slices=slices,
-    )
+    missing = " ".join(f"{field}:{why}" for field, why in questions.missing.items()) or None
+    facts = place._replace(uuid=uuid, name=name, memory_total_mib=total, memory_reserved_mib=reserved)
+    facts = facts._replace(persistence_mode=persistence_mode, status=questions.status, missing=missing)
     card = Card(
-        facts,
+        facts._replace(compute_slices=slices),
         utilization_percent=percent,
         utilization_source=source,
         memory_used_mib=used,
         power_watts=None if power is None else power / 1000,
         energy_joules=None if energy is None else energy // 1000,
         temperature_celsius=temperature,
-        usages=usages,
+        usages=[Usage(pid, types[pid], memories[pid], percents.get(pid, unlisted)) for pid in types],
     )
-    return card, Cursor(uuid, *place[:3], samples_cursor, processes_cursor, now_ms)
+    if place.status == UNPARTITIONED and not questions.is_in_trouble:
+        facts = card.facts._replace(status=UNPARTITIONED)
+        card = card._replace(facts=facts, utilization_percent=None, utilization_source=None, usages=[])
+    return card, Cursor(uuid, *place[1:3], place.parent_uuid, samples_cursor, processes_cursor, now_ms)
 
 
 def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, int | None]:
@@ -162,7 +161,6 @@ def _memory(questions: Questions, handle: Any) -> tuple[int | None, int | None, 
 def _utilization(
     questions: Questions, handle: Any, length_us: int, cursor: int | None
 ) -> tuple[float | None, str | None, int | None]:
-    """Percent, source and next cursor: the mean over time of the driver's buffer, else the current rate."""
     percent, cursor = nvml_buffers.card_utilization(handle, length_us, cursor)
     if percent is not None:
         return percent, "samples", cursor
@@ -174,41 +172,26 @@ def _utilization(
     return None, None, cursor
 
 
-def _process_utilization(
-    questions: Questions, handle: Any, since_ms: int | None, cursor: int | None, card_percent: float | None
-) -> tuple[Callable[[int], int | None], int | None]:
-    """A function that gives each pid's SM utilization over time, and the next cursor.
-
-    The driver lists only processes that did something, so an unlisted pid was idle. The value is None if the last tick
-    is so recent that there may be no record yet, or if the pid's records are implausible.
-    """
-    try:
-        percents, cursor = nvml_buffers.process_utilization(handle, window_us(since_ms), cursor, card_percent)
-    except pynvml.NVMLError as error:
-        questions.note("sm_percent", error)
-        return (lambda pid: None), cursor
-    unlisted = None if since_ms is not None and since_ms < SHORTEST_PROCESS_WINDOW_MS else 0
-    return (lambda pid: percents.get(pid, unlisted)), cursor
-
-
-def _usages(
-    questions: Questions, handle: Any, total_mib: int | None, sm_percent: Callable[[int], int | None]
-) -> list[Usage]:
-    """The processes on the card. If a list is unavailable or implausible, the card's status says so."""
-    types: dict[int, str] = {}
+def _processes(
+    questions: Questions, handle: Any, total_mib: int | None
+) -> tuple[dict[int, int | None], dict[int, str]]:
+    """Memory and type of each pid on the card. If a list is unavailable or implausible, the status says so."""
     memories: dict[int, int | None] = {}
+    types: dict[int, str] = {}
     for type_, function in PROCESS_LISTS:
         try:
-            listed = nvml_buffers.listed(_running, function, handle)
+            try:
+                listed = nvml_buffers.listed(getattr(pynvml, function + "_v3"), handle)
+            except pynvml.NVMLError_FunctionNotFound:  # drivers before 510
+                listed = nvml_buffers.listed(getattr(pynvml, function + "_v2"), handle)
         except pynvml.NVMLError as error:
             # Not every card has graphics, nor every driver MPS: such a list is not missed.
             if type_ == "compute" or error.value not in NO_SUCH_LIST:
                 questions.note(f"{type_}_processes", error)
                 questions.fail(error_name(error))
             continue
-        for process in listed:
-            pid = process.pid
-            memory = None if process.usedGpuMemory is None else _mib(process.usedGpuMemory)
+        for pid, used in ((process.pid, process.usedGpuMemory) for process in listed):
+            memory = None if used is None else _mib(used)
             # The longer struct of early 535 drivers shifts all rows except the first (nvitop PR#79, gpustat#157).
             if not 0 < pid <= LARGEST_PID or (memory and total_mib and memory > total_mib):
                 questions.fail(IMPLAUSIBLE_PROCESS_LIST)
@@ -218,16 +201,62 @@ def _usages(
             memories[pid] = max(known, default=None)
     if total_mib and sum(memory or 0 for memory in memories.values()) > total_mib:
         questions.fail(IMPLAUSIBLE_PROCESS_LIST)
-    return [Usage(pid, types[pid], memories[pid], sm_percent(pid)) for pid in types]
-
-
-def _running(function: str, handle: Any) -> list[Any]:
-    try:
-        processes: list[Any] = getattr(pynvml, function + "_v3")(handle)
-    except pynvml.NVMLError_FunctionNotFound:  # drivers before 510
-        processes = getattr(pynvml, function + "_v2")(handle)
-    return processes
+    return memories, types
 
 
 def _mib(size: int) -> int:
     return round(size / 1048576)
+
+
+# --- the utilization of MIG instances, on Hopper and newer cards: between two GPM samples ---
+
+
+def start_meters(parent: Any, instances: list[Any]) -> list[Meter | None]:
+    """A meter for each instance, which adds the utilization since now; None if it can't be measured."""
+    support = _or_none(pynvml.nvmlGpmQueryDeviceSupport, parent)
+    is_supported = support is not None and support.isSupportedDevice
+    ids = [_or_none(pynvml.nvmlDeviceGetGpuInstanceId, one) if is_supported else None for one in instances]
+    # A sample covers a whole GPU instance: several compute instances in it can't be told apart.
+    return [_start_meter(parent, one) if None not in ids and ids.count(one) == 1 else None for one in ids]
+
+
+def _start_meter(parent: Any, gpu_instance: Any) -> Meter | None:
+    def sample() -> Any:
+        empty = _or_none(pynvml.nvmlGpmSampleAlloc)
+        return None if empty is None else _or_none(pynvml.nvmlGpmMigSampleGet, parent, gpu_instance, empty)
+
+    def measure(card: Card) -> Card:
+        """The card with its utilization, after a wait until the first sample is old enough."""
+        time.sleep(max(0.0, started + APART_SECONDS - time.monotonic()))
+        percent = _between(first, sample())
+        if percent is None:
+            return card
+        missing = [entry for entry in (card.facts.missing or "").split() if not entry.startswith("utilization:")]
+        facts = card.facts._replace(missing=" ".join(missing) or None)
+        return card._replace(facts=facts, utilization_percent=percent, utilization_source="gpm")
+
+    first, started = sample(), time.monotonic()
+    return None if first is None else measure
+
+
+def _between(first: Any, second: Any) -> float | None:
+    """The percentage between two samples."""
+    if second is None:
+        return None
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = 1
+    request.sample1, request.sample2 = first, second
+    request.metrics[0].metricId = pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL
+    answer = _or_none(pynvml.nvmlGpmMetricsGet, request)
+    metric = answer.metrics[0] if answer else None
+    if metric is None or metric.nvmlReturn != pynvml.NVML_SUCCESS or not 0 <= metric.value <= 100:
+        return None
+    return round(float(metric.value), 2)
+
+
+def _or_none(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None

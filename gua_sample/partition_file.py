@@ -1,18 +1,24 @@
 """Writing to one partition. Only this module and schema have SQL that changes a partition."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from gua_sample import schema
-from gua_sample.errors import CorruptPartition, EmptyPartition, PartitionBusy, StoreError
-from gua_sample.partition_names import DAY_MS
+from gua_sample.errors import CorruptPartition, PartitionBusy, StoreError
+from gua_sample.partition_names import DAY_MS, SQLITE_MAGIC
 from gua_sample.records import MIG_FACTS, Boot, Card, CardFacts, Cursor, Previous, Process, Tick
-from gua_sample.safe_file import Deadline, check_tables, connect, connect_unchecked, is_begun, visit_seconds
+from gua_sample.safe_file import (
+    Deadline,
+    check_tables,
+    connect,
+    connect_unchecked,
+    is_begun,
+    read_header,
+    visit_seconds,
+)
 
 # Time to wait for readers before the tick is kept beside the partition. It is short, since a writer
 # that waits to commit locks new readers out.
@@ -24,13 +30,12 @@ IN_MEMORY = ":memory:"
 # Columns are always named: a newer gua may have added some.
 CARD = ", ".join(CardFacts._fields)
 PROCESS = ", ".join((*Process._fields, "type"))
-INSERT_CARD_SAMPLE = (
-    "INSERT INTO card_sample (tick_id, card_id, utilization_hundredths, utilization_source, memory_used_mib,"
-    " power_deciwatts, energy_above_base_joules, temperature_celsius) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+CARD_SAMPLE = (
+    "tick_id, card_id, utilization_hundredths, utilization_source, memory_used_mib, power_deciwatts,"
+    " energy_above_base_joules, temperature_celsius"
 )
-INSERT_PROCESS_SAMPLE = (
-    "INSERT INTO process_sample (tick_id, card_id, process_id, memory_mib, sm_percent) VALUES (?, ?, ?, ?, ?)"
-)
+PROCESS_SAMPLE = "tick_id, card_id, process_id, memory_mib, sm_percent"
+CURSOR = "uuid, gpu_index, mig_index, parent_uuid, samples_cursor, processes_cursor, uptime_ms"
 
 # SQLite's messages for problems outside of the file. All others (malformed, no such table, a text
 # that can't be decoded, ...) mean that its content is damaged.
@@ -68,14 +73,22 @@ class Writer:
         self._cards: dict[CardFacts, tuple[int, int | None]] = {}
         self._processes: dict[tuple[Process, str], int] = {}
         try:
-            opened = connect_unchecked if path == IN_MEMORY else connect
-            self._connection = opened(path, "rwc", BUSY_SECONDS)
+            if path == IN_MEMORY:
+                self._connection = connect_unchecked(path, "rwc", BUSY_SECONDS)
+            else:
+                # A killed writer never damages the first bytes, so no journal can repair them. SQLite would use the
+                # journal up trying, even if it belongs to a new file that another run has just put in this one's place.
+                with suppress(FileNotFoundError):
+                    header = read_header(path)
+                    if header and not header.startswith(SQLITE_MAGIC):
+                        raise CorruptPartition(f"{path} is not usable (file is not a database)")
+                self._connection = connect(path, "rwc", BUSY_SECONDS)
             self._deadline = Deadline(self._connection, visit_seconds(path))
         except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
             raise storage_error(error, path) from error
         self._execute = self._connection.execute
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> "Writer":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -84,7 +97,7 @@ class Writer:
             raise storage_error(error, self._path) from error
 
     def roll_back(self) -> None:
-        """Roll back a killed writer's unfinished transaction. Any first read does that, if there is a hot journal."""
+        """Roll back a killed writer's transaction. Any first read does that, if there is a hot journal."""
         with self._reading():
             self._execute("SELECT count(*) FROM sqlite_master").fetchone()
 
@@ -99,22 +112,20 @@ class Writer:
             if not self._is_begun():
                 return None
             session = self._execute(
-                "SELECT boot_id, boot_time_ms, driver_version FROM session"
+                "SELECT boot_id, boot_time_ms, driver_version, (SELECT ts_ms FROM tick ORDER BY id DESC LIMIT 1)"
+                " FROM session"
                 " ORDER BY id = (SELECT max(session_id) FROM cursor) DESC, id DESC LIMIT 1"
             ).fetchone()
             if session is None:
                 return None
-            boot_id, boot_time_ms, driver_version = check_types(session, str, int, (str, None))
-            rows = self._execute(
-                "SELECT uuid, gpu_index, mig_index, parent_uuid, samples_cursor, processes_cursor, uptime_ms"
-                f" FROM cursor LIMIT {MOST_CARDS}"
-            ).fetchall()
+            boot_id, boot_time_ms, driver_version, ts_ms = check_types(session, str, int, (str, None), (int, None))
+            rows = self._execute(f"SELECT {CURSOR} FROM cursor LIMIT {MOST_CARDS}").fetchall()
             types = str, int, (int, None), (str, None), (int, None), (int, None), int
             cursors = [Cursor(*check_types(row, *types)) for row in rows]
             if any(cursor.mig_index is not None for cursor in cursors):
                 shares = self._mig_shares()
                 cursors = [cursor._replace(**shares.get(cursor.uuid, {})) for cursor in cursors]
-        return Previous(Boot(boot_id, boot_time_ms), driver_version, cursors)
+        return Previous(Boot(boot_id, boot_time_ms), driver_version, cursors, ts_ms)
 
     def _mig_shares(self) -> dict[str, dict[str, Any]]:
         """The MIG_FACTS that instances last told, by uuid; none in a file of an older gua."""
@@ -163,11 +174,13 @@ class Writer:
         for tick in ticks:
             self._add_tick(tick, None)
         if tick and tick.cursors:
-            self._replace_cursors(tick)
+            rows = [(*cursor[:7], self._session_id(tick)) for cursor in tick.cursors]
+            self._execute("DELETE FROM cursor")
+            self._insert_all("cursor", f"{CURSOR}, session_id", rows, "INSERT OR REPLACE")
         self._execute("COMMIT")
 
     def _is_begun(self) -> bool:
-        """Whether there is a schema yet. Raises StoreError if the file belongs to another program or a newer gua."""
+        """Whether there is a schema yet. Raises StoreError at a file of another program or a newer gua."""
         if not is_begun(self._connection, self._path, "a partition", schema.APPLICATION_ID, schema.VERSION):
             return False
         check_tables(self._connection, self._path, schema.TABLE_NAMES)
@@ -191,17 +204,17 @@ class Writer:
             for usage in card.usages:
                 process_id = self._process_id(tick.processes[usage.pid], usage.type)
                 process_rows.append((tick_id, card_id, process_id, usage.memory_mib, usage.sm_percent))
-        self._connection.executemany(INSERT_CARD_SAMPLE, card_rows)
-        self._connection.executemany(INSERT_PROCESS_SAMPLE, process_rows)
+        self._insert_all("card_sample", CARD_SAMPLE, card_rows)
+        self._insert_all("process_sample", PROCESS_SAMPLE, process_rows)
 
     def _session_id(self, tick: Tick) -> int:
         key = (tick.boot.id, tick.driver_version)
         if key not in self._sessions:
             row = self._execute("SELECT id FROM session WHERE boot_id = ? AND driver_version IS ?", key).fetchone()
-            if not row:
-                new = (*tick.boot, tick.driver_version)
-                row = (self._insert("session", "boot_id, boot_time_ms, driver_version", new),)
-            self._sessions[key] = row[0]
+            new = (*tick.boot, tick.driver_version)
+            self._sessions[key] = (
+                row[0] if row else self._insert("session", "boot_id, boot_time_ms, driver_version", new)
+            )
         return self._sessions[key]
 
     def _card_id(self, card: Card) -> tuple[int, int | None]:
@@ -211,15 +224,14 @@ class Writer:
                 for card_id, base, *facts in self._execute(f"SELECT id, energy_base_joules, {CARD} FROM card"):
                     check_types((card_id, base), int, (int, None))
                     self._cards[CardFacts(*facts)] = card_id, base
-        known = self._cards.get(card.facts)
-        if known is None:
-            new = (*card.facts, card.energy_joules)
-            known = (self._insert("card", f"{CARD}, energy_base_joules", new), card.energy_joules)
-        elif known[1] is None and card.energy_joules is not None:
-            self._execute("UPDATE card SET energy_base_joules = ? WHERE id = ?", (card.energy_joules, known[0]))
-            known = (known[0], card.energy_joules)
-        self._cards[card.facts] = known
-        return known
+        card_id, base = self._cards.get(card.facts, (None, card.energy_joules))
+        if card_id is None:
+            card_id = self._insert("card", f"{CARD}, energy_base_joules", (*card.facts, base))
+        elif base is None and card.energy_joules is not None:
+            base = card.energy_joules
+            self._execute("UPDATE card SET energy_base_joules = ? WHERE id = ?", (base, card_id))
+        self._cards[card.facts] = card_id, base
+        return card_id, base
 
     def _process_id(self, process: Process, type_: str) -> int:
         key = (process, type_)
@@ -238,24 +250,9 @@ class Writer:
         assert row_id is not None  # it is None only before the first INSERT
         return row_id
 
-    def _replace_cursors(self, tick: Tick) -> None:
-        session_id = self._session_id(tick)
-        self._execute("DELETE FROM cursor")
-        self._connection.executemany(
-            "INSERT OR REPLACE INTO cursor (uuid, session_id, gpu_index, mig_index, parent_uuid, samples_cursor,"
-            " processes_cursor, uptime_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(cursor.uuid, session_id, *cursor[1:7]) for cursor in tick.cursors],
-        )
-
-
-@contextmanager
-def open_to_read(path: str) -> Iterator[sqlite3.Connection]:
-    """A connection for queries that all see the same state of a partition. Raises StoreError for all its errors."""
-    with Writer(path) as writer, writer._reading():
-        if not writer._is_begun():
-            raise EmptyPartition(f"{path} has only just been created")
-        writer._execute("BEGIN")
-        yield writer._connection
+    def _insert_all(self, table: str, columns: str, rows: list[Any], how: str = "INSERT") -> None:
+        marks = ", ".join("?" * (columns.count(",") + 1))
+        self._connection.executemany(f"{how} INTO {table} ({columns}) VALUES ({marks})", rows)
 
 
 def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:

@@ -1,7 +1,5 @@
 """Names of partitions and of the files beside them."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,21 +1,17 @@
 """Kept ticks: those that can't be written to their partition, as store.append decides, lie beside it, one file each.
 
-Each has a random key, which is stored in the same transaction as the tick when the partition takes it in. If a run is
-killed between that and deleting the file, the key keeps the next run from storing the tick twice.
+Each has a random key, which is stored with the tick: if a run is killed before it deletes the file, the key keeps the
+next one from storing the tick twice.
 """
-
-# No `from __future__ import annotations` here: see records.py.
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gua_sample.errors import CorruptPartition, NewerPartition, StoreError
 from gua_sample.partition_names import PENDING_SUFFIX, SUFFIX, day_of, is_partition
 from gua_sample.records import Boot, Card, CardFacts, Process, Tick, Usage
-from gua_sample.safe_file import read_regular
-from gua_sample.whole_file import UNFINISHED_SUFFIX, remove_abandoned, replace_file
+from gua_sample.safe_file import UNFINISHED_SUFFIX, read_regular, remove_abandoned, replace_file
 
 VERSION = 2  # fields by name; version 1 had lists, in the order of the fields of that time
 MOST_BYTES = 6 << 20  # 128 cards with ten processes each take 0.7 MB; with a dozen long control groups each, 5 MB
@@ -81,12 +77,6 @@ def set_aside(path: str, error: Exception, warn: Callable[[str], None]) -> None:
         warn(f"{path} can't be understood ({error}): it was set aside as {path}.corrupt")
 
 
-def discard(taken_in: list[Kept]) -> None:
-    for kept in taken_in:
-        with suppress(OSError):  # the partition has its key and will not take it in again
-            os.unlink(kept.path)
-
-
 def load_one(path: str) -> Kept:
     """The kept tick in a file. Raises OSError, NewerPartition, or one of NOT_UNDERSTOOD if there is none in it."""
     import json
@@ -96,21 +86,16 @@ def load_one(path: str) -> Kept:
     if version > VERSION:
         raise NewerPartition(f"{path} has version {version}, this gua reads up to {VERSION}")
     tick = restore(document["tick"])
-    return Kept(path, _day_of(tick.ts_ms), int(document["key"]), tick)
-
-
-def _day_of(ts_ms: int) -> str:
     try:
-        day = day_of(ts_ms)
+        day = day_of(tick.ts_ms)
     except OSError as error:  # outside of the C library's calendar
-        raise ValueError(f"{ts_ms} is no time") from error
+        raise ValueError(f"{tick.ts_ms} is no time") from error
     if not is_partition(day + SUFFIX):
-        raise ValueError(f"{ts_ms} is no time of these centuries")
-    return day
+        raise ValueError(f"{tick.ts_ms} is no time of these centuries")
+    return Kept(path, day, int(document["key"]), tick)
 
 
 def restore(values: Any) -> Tick:
-    """A tick, without its cursors, from the dicts or lists that JSON makes of its tuples."""
     tick: Tick = _make(Tick, values)
     cards = [
         card._replace(facts=_make(CardFacts, card.facts), usages=[_make(Usage, usage) for usage in card.usages])

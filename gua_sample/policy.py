@@ -1,21 +1,17 @@
-"""The only rules for the states of cards and processes.
+"""The only rules for the states of cards and processes, which docs/schema.md tells in five sentences.
 
-A state is that of the time from one tick to the next, and is judged by both. The newest tick, and one before a hole,
-is judged by itself: it then stands for both ends. docs/schema.md tells the rule in five sentences.
-
-The functions use only comparisons and `&`, `|`, `^`, so that the same code works on the sampler's single values and on
-the report's whole columns. A missing number is NaN, which compares as false.
+A state is that of the time from one tick to the next, and is judged by both; the newest tick is judged by itself. The
+functions use only comparisons and `&`, `|`, `^`, so that the same code works on single values and on whole columns. A
+missing number is NaN, which compares as false.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from gua_sample.records import Card
+from gua_sample.errors import UsageError
+from gua_sample.records import Card
 
-RULE = 2  # the number of this rule; days that were stored under an earlier one are made anew
+RULE = 4  # the number of this rule; days that were stored under an earlier one are made anew
 ACTIVE = "active"
 IDLE_HELD = "idle-held"
 TRULY_IDLE = "truly-idle"
@@ -29,6 +25,8 @@ STATUS_OK = "ok"
 UNPARTITIONED = "unpartitioned"
 # A gap between two ticks of up to this many intervals is a late tick; a longer gap is a hole.
 LONGEST_GAP_INTERVALS = 2.5
+# A day's first and last tick also stand for the time to midnight, if that is at most so many intervals.
+LONGEST_REACH_INTERVALS = 1.5
 # A tick without a stored interval takes the median gap of this many ticks around it.
 TICKS_AROUND = 20
 # A longer gap is a hole and does not count as an interval: a day of two ticks has a gap, but may have no interval.
@@ -51,7 +49,24 @@ class Policy(NamedTuple):
     unattributed_memory_mib: float = 1024.0  # above: held, though no process shows it
 
 
+class OneThreshold(Policy):
+    """A card is held above `process_memory_mib` of its memory in use, whoever holds it."""
+
+    __slots__ = ()
+
+
 DEFAULT = Policy()
+
+
+def parse_policy(text: str) -> Policy:
+    """The thresholds of --policy, in the order of [policy]."""
+    try:
+        utilization_percent, process_mib, unattributed_mib = map(float, text.split(","))
+        if 0 <= utilization_percent <= 100 and all(0 <= mib < float("inf") for mib in (process_mib, unattributed_mib)):
+            return Policy(utilization_percent, process_mib, unattributed_mib)
+    except ValueError:
+        pass
+    raise UsageError(f"bad thresholds {text!r} for --policy: expected a percentage and two numbers of MiB: 10,100,1024")
 
 
 class End(NamedTuple):
@@ -70,23 +85,19 @@ def is_unattributed(memory_used_mib: Any, process_memory_mib: Any, policy: Polic
 def see_end(
     utilization_percent: Any, failed: Any, process_memory_mib: Any, memory_used_mib: Any, policy: Policy = DEFAULT
 ) -> End:
-    """What a tick tells of a card.
-
-    `process_memory_mib` is the sum over the card's processes: 0 without any, NaN if one of them is
-    unknown. `failed`: the card failed, or its process list is unavailable.
-    """
+    """What a tick tells of a card. `failed`: the card failed, or its process list is unavailable."""
     no_process_memory = process_memory_mib != process_memory_mib
     # Where a process's memory is N/A (WSL, some MIG), the card's memory in use stands in for the sum.
     held = (
         (process_memory_mib > policy.process_memory_mib)
         | (no_process_memory & (memory_used_mib > policy.process_memory_mib))
         | is_unattributed(memory_used_mib, process_memory_mib, policy)
+        | (isinstance(policy, OneThreshold) & (memory_used_mib > policy.process_memory_mib))
     )
     return End(utilization_percent, failed | (no_process_memory & (memory_used_mib != memory_used_mib)), held)
 
 
 def is_at_work(first_percent: Any, second_percent: Any, policy: Policy) -> Any:
-    """Whether the mean of two readings, or the only one that is known, reaches the threshold."""
     threshold = policy.utilization_percent
     return (
         (first_percent + second_percent >= 2 * threshold)
@@ -101,10 +112,7 @@ def has_faded(earlier_percent: Any, first_percent: Any) -> Any:
 
 
 def is_over(has_faded: Any, second_percent: Any, interval_ms: Any) -> Any:
-    """Whether work had ended before the first of two ticks, whose reading is of the last of it.
-
-    Where buffers tell all of the interval, the readings of both its ends are enough.
-    """
+    """Whether work had ended before the first of two ticks. Where buffers tell all of the interval, they tell it."""
     return has_faded & (second_percent < 1) & (interval_ms > LONGEST_TOLD_INTERVAL_MS)
 
 
@@ -132,7 +140,7 @@ def card_states(begin: End, end: End, holds_on: Any, was_over: Any = False, poli
 
 
 def is_large(memory_mib: Any, computes: Any, policy: Policy) -> Any:
-    """Whether a process holds its card by itself. Where its memory is unknown, one that computes is taken to do so."""
+    """Whether a process holds its card by itself, as one that computes does if its memory is unknown."""
     return (memory_mib > policy.process_memory_mib) | ((memory_mib != memory_mib) & computes)
 
 
@@ -142,7 +150,6 @@ def computes(type_: str) -> bool:
 
 
 def hold_together(process_memory_mib: Any, has_large: Any, policy: Policy) -> Any:
-    """Whether small processes hold a card together: their sum is large, and none of them is large alone."""
     return (process_memory_mib > policy.process_memory_mib) & (has_large ^ True)
 
 
@@ -176,21 +183,19 @@ def process_states(
     return {ACTIVE: active, IDLE_HELD: idle_held, TRULY_IDLE: truly_idle, UNKNOWN: unknown}
 
 
+def memories_mib(card: Card) -> list[float]:
+    """The memory of each process on a card; NaN if that is unknown."""
+    return [NAN if usage.memory_mib is None else float(usage.memory_mib) for usage in card.usages]
+
+
 def end_of(card: Card, policy: Policy = DEFAULT) -> End:
     """What a tick tells of one card."""
-    memories = [usage.memory_mib for usage in card.usages]
-    known = [memory for memory in memories if memory is not None]
-    return see_end(
-        NAN if card.utilization_percent is None else card.utilization_percent,
-        card.facts.status != STATUS_OK,
-        float(sum(known)) if len(known) == len(memories) else NAN,
-        NAN if card.memory_used_mib is None else float(card.memory_used_mib),
-        policy,
-    )
+    percent, used_mib = (NAN if known is None else known for known in (card.utilization_percent, card.memory_used_mib))
+    return see_end(percent, card.facts.status != STATUS_OK, sum(memories_mib(card)), float(used_mib), policy)
 
 
 def card_state(card: Card, policy: Policy = DEFAULT) -> str:
-    """The state of a card at one tick, judged by itself; `unpartitioned`, which is no state, if nothing can use it."""
+    """The state of a card by one tick alone, or `unpartitioned`, if nothing can use it."""
     if card.facts.status == UNPARTITIONED:
         return UNPARTITIONED
     end = end_of(card, policy)
@@ -204,19 +209,17 @@ def chosen(states: dict[str, bool]) -> str:
 
 def unattributed_mib(card: Card, policy: Policy = DEFAULT) -> int | None:
     """The memory in use on an idle-held card that no process shows; None if that is little or unknown."""
-    known = [usage.memory_mib for usage in card.usages if usage.memory_mib is not None]
-    if card.memory_used_mib is None or len(known) < len(card.usages) or card_state(card, policy) != IDLE_HELD:
+    held_mib, used_mib = sum(memories_mib(card)), card.memory_used_mib
+    if used_mib is None or card_state(card, policy) != IDLE_HELD or not is_unattributed(used_mib, held_mib, policy):
         return None
-    held_mib = sum(known)
-    return card.memory_used_mib - held_mib if is_unattributed(card.memory_used_mib, held_mib, policy) else None
+    return used_mib - int(held_mib)
 
 
 def holding(card: Card, policy: Policy = DEFAULT) -> list[bool]:
     """Whether each process on a card holds it, by itself or together with others."""
-    memories = [NAN if usage.memory_mib is None else float(usage.memory_mib) for usage in card.usages]
-    large = [
-        is_large(memory, computes(usage.type), policy) for memory, usage in zip(memories, card.usages, strict=True)
-    ]
+    memories = memories_mib(card)
+    pairs = zip(memories, card.usages, strict=True)
+    large = [is_large(memory, computes(usage.type), policy) for memory, usage in pairs]
     together = hold_together(sum(memories), any(large), policy)
     return [one or together for one in large]
 

@@ -1,25 +1,31 @@
 """Facts about a pid from /proc: owner, login user, start time, command name and cgroup.
 
-Command lines and environments are never read. Unreadable facts (the process has ended, hidepid) are
-None. Names are made printable, since users choose them.
-"""
+Command lines and environments are never read. Unreadable facts are None. Names are made printable: users choose them.
 
-from __future__ import annotations
+A cgroup's name belongs to the owner of the folder that it is in: users make cgroups below a unit with `Delegate=yes`,
+and could call them after a colleague's. So going down from the root, a component is believed while the folder that
+contains it is root's alone. Below a container nothing is: its own root may be uid 0.
+"""
 
 import _thread
 import os
 import pwd
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple, TypeVar
 
+from gua_sample.identity import find_containers
 from gua_sample.records import Boot, Card, Process, Source
 
 Key = TypeVar("Key", int, str)
 Value = TypeVar("Value")
+ROOT = 0
 LOGIN_UID_UNSET = 4294967295
 # Timeout of a tick for names of users.
 ANSWER_SECONDS = 2.0
+LONGEST_CGROUP = 512  # in characters: no runtime makes longer ones, and users might
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -37,20 +43,35 @@ def uptime_ms() -> int:
 def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
     """The process as /proc describes it, without the names of users (see user_names)."""
     folder = f"{proc}/{pid}"
-    uid = _owner(folder)
+    # The folder's owner is the second choice: for a process that is not dumpable, that is root.
+    # Not splitlines: a process is called what it likes, and of line ends the kernel escapes line feeds alone.
+    lines = (read_file(f"{folder}/status") or b"").split(b"\n")
+    own = [line.split()[1] for line in lines if line.startswith(b"Uid:")]
+    uid = _number(own[0]) if own else None
+    if not own:
+        with suppress(OSError):
+            uid = os.stat(folder).st_uid
     login_uid = _number(read_file(f"{folder}/loginuid"))
     if login_uid == LOGIN_UID_UNSET:
         login_uid = None
+    # The command name in parentheses may itself contain blanks, newlines and parentheses.
+    fields = (read_file(f"{folder}/stat") or b"").rpartition(b")")[2].split()
+    start_ms = boot.time_ms + int(fields[19]) * 1000 // CLOCK_TICKS_PER_SECOND if len(fields) > 19 else None
     command = read_file(f"{folder}/comm")
+    cgroup = read_cgroup(pid, proc)
+    # A process can make its cgroup's path too long for the kernel to tell. It may be in a container, whose uids are its
+    # own. So its owner is not known, unless this machine has no cgroups at all.
+    if cgroup is None and read_file(f"{proc}/self/cgroup"):
+        uid = login_uid = None
     return Process(
         pid,
-        _start_time_ms(read_file(f"{folder}/stat"), boot),
+        start_ms,
         uid,
         login_uid,
         None,
         None,
         None if command is None else printable(command[:-1] if command.endswith(b"\n") else command),
-        read_cgroup(pid, proc),
+        cgroup,
     )
 
 
@@ -78,25 +99,33 @@ def describe_all(
 
 
 def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int, str | None]:
-    """The name of each uid, or None if it has none. Uids without an answer before the timeout are absent."""
-    return ask_directory(uids, _user_name, seconds)
+    """The name of each uid, or None if it has none. Those without an answer in time are absent."""
+    return ask_directory(uids, lambda uid: printable(pwd.getpwuid(uid).pw_name), seconds)
 
 
 def user_ids(names: Iterable[str], seconds: float = ANSWER_SECONDS) -> dict[str, int | None]:
-    """The uid of each user, or None if there is no such user. Names without an answer before the timeout are absent."""
-    return ask_directory(names, _user_id, seconds)
+    """The uid of each user, or None if there is no such user. Those without an answer are absent."""
+    return ask_directory(names, lambda name: pwd.getpwnam(name).pw_uid, seconds)
 
 
-def ask_directory(keys: Iterable[Key], look_up: Callable[[Key], Value], seconds: float) -> dict[Key, Value]:
-    """What the directory of users says of each key. Keys without an answer before the timeout are absent."""
-    found: dict[Key, Value] = {}
+def ask_directory(
+    keys: Iterable[Key], look_up: Callable[[Key], Value | None], seconds: float
+) -> dict[Key, Value | None]:
+    """What the directory of users says of each key; None of an impossible or unknown one.
+
+    Keys without an answer before the timeout are absent.
+    """
+    found: dict[Key, Value | None] = {}
 
     def ask() -> None:
         for key in sorted(keys):
-            found[key] = look_up(key)
+            try:
+                found[key] = look_up(key)
+            except (KeyError, ValueError, OverflowError):  # the last: out of range for this C library
+                found[key] = None
 
     ends_within(seconds, ask)
-    return dict(found)
+    return found
 
 
 def ends_within(seconds: float, ask: Callable[[], None]) -> bool:
@@ -119,20 +148,6 @@ def ends_within(seconds: float, ask: Callable[[], None]) -> bool:
     return pending.acquire(timeout=seconds)
 
 
-def _user_name(uid: int) -> str | None:
-    try:
-        return printable(pwd.getpwuid(uid).pw_name)
-    except (KeyError, OverflowError):  # OverflowError: out of range for this C library
-        return None
-
-
-def _user_id(name: str) -> int | None:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except (KeyError, ValueError):  # ValueError: an impossible name
-        return None
-
-
 def printable(name: bytes | str) -> str:
     """The name with characters that could steer a terminal or break a line escaped."""
     text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
@@ -141,37 +156,76 @@ def printable(name: bytes | str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def _owner(folder: str) -> int | None:
-    # Not the folder's owner first: for a process that is not dumpable, that is root.
-    # Not splitlines: a process is called what it likes, and of line ends the kernel escapes line feeds alone.
-    for line in (read_file(f"{folder}/status") or b"").split(b"\n"):
-        if line.startswith(b"Uid:"):
-            return _number(line.split()[1])
-    try:
-        return os.stat(folder).st_uid
-    except OSError:
-        return None
-
-
-def _start_time_ms(stat: bytes | None, boot: Boot) -> int | None:
-    # The command name in parentheses may itself contain blanks, newlines and parentheses.
-    fields = (stat or b"").rpartition(b")")[2].split()
-    if len(fields) < 20:
-        return None
-    return boot.time_ms + int(fields[19]) * 1000 // CLOCK_TICKS_PER_SECOND
-
-
 def read_cgroup(pid: int | str, proc: str = "/proc") -> str | None:
-    """The cgroup path; on a cgroup v1 host all distinct ones joined by ';' (Slurm is in some hierarchies only)."""
-    return _cgroup(read_file(f"{proc}/{pid}/cgroup"))
+    """The believed part of the cgroup; on a cgroup v1 host all distinct ones joined by ';' (Slurm is in some only).
 
-
-def _cgroup(lines: bytes | None) -> str | None:
+    None if the cgroup can't be read, or if there is no hierarchy to look at whose path begins with a believed name.
+    """
+    lines = read_file(f"{proc}/{pid}/cgroup") or b""
     # Not splitlines: users name the groups in their own slice, and the kernel allows all but line feeds in names.
-    paths = [line.split(b":", 2)[-1] for line in (lines or b"").split(b"\n") if line]
+    paths = [believed for line in lines.split(b"\n") if line and (believed := _believe(line, _read_mounts(proc)))]
     distinct = list(dict.fromkeys(path for path in paths if path != b"/")) or paths[:1]
     # Names may have a ';' too.
-    return ";".join(printable(path).replace(";", "\\x3b") for path in distinct) or None
+    text = ";".join(printable(path).replace(";", "\\x3b") for path in distinct)
+    if len(text) > LONGEST_CGROUP:
+        text = text[: LONGEST_CGROUP + 1].rpartition("/")[0].rstrip(";")
+    return text or None
+
+
+class Mount(NamedTuple):
+    """A hierarchy that is mounted: a cgroup v1 host has several."""
+
+    controllers: frozenset[bytes]
+    above: bytes  # what paths begin with: `/../..` if it is mounted from outside of this cgroup namespace
+    folder: bytes
+
+
+@cache  # gua-containers looks at all processes, and the file may be long
+def _read_mounts(proc: str) -> list[Mount]:
+    """The hierarchies that are mounted. Of a part of one, what is above can't be looked at."""
+    found = []
+    for line in (read_file(f"{proc}/self/mountinfo") or b"").split(b"\n"):
+        place, _, described = line.partition(b" - ")
+        if described.startswith(b"cgroup"):
+            root, folder = place.split(b" ")[3:5]
+            kind, _, options = described.split(b" ")
+            controllers = frozenset(options.split(b",") if kind == b"cgroup" else [b""])
+            found.append(Mount(controllers, root.rstrip(b"/"), folder))
+    return [mount for mount in found if not mount.above.strip(b"/.")]
+
+
+def _believe(line: bytes, mounts: list[Mount]) -> bytes:
+    """The believed part of the path in a line of /proc/PID/cgroup; empty if not even its first component is."""
+    controllers, _, path = line.partition(b":")[2].partition(b":")
+    wanted = controllers.split(b",")
+    for known, above, folder in [] if path == b"/" else mounts:
+        if known.issuperset(wanted) and path.startswith(above + b"/"):
+            names = path[len(above) + 1 :].removesuffix(b" (deleted)").split(b"/")
+            believed = [b"", *names[: _count_believed(names, folder)]]
+            containers = find_containers(b"/".join(believed).decode("utf-8", "replace"))
+            return b"/".join(believed[: containers[-1][0] + 1 if containers else None])
+    return path if path == b"/" else b""
+
+
+def _count_believed(names: list[bytes], folder: bytes) -> int:
+    for number, name in enumerate(names):
+        owner = None if name == b".." else _sole_writer(folder)
+        if owner != ROOT:
+            # What users name in their own slices is theirs, so it can't be a colleague's.
+            is_own = owner is not None and names[:2] == [b"user.slice", b"user-%d.slice" % owner]
+            return len(names) if is_own and number > 1 else number
+        folder += b"/" + name
+    return len(names)
+
+
+def _sole_writer(folder: bytes) -> int | None:
+    """The owner of a folder; None if it is gone, can't be looked at, or others may write there too."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return None
+    may_write = 0o002 if found.st_gid == ROOT else 0o022
+    return None if found.st_mode & may_write else found.st_uid
 
 
 def _number(text: bytes | None) -> int | None:

@@ -3,8 +3,7 @@
 None always means "not given by the driver or /proc", never zero.
 """
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field, 2 ms a tick.
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 # The error of a run that was killed at its start timeout. The tick's nvml_ms is the duration of that run.
@@ -27,14 +26,14 @@ class CardFacts(NamedTuple):
 
     uuid: str
     gpu_index: int  # of the physical card; for display only, since it is not stable across reboots
-    mig_index: int | None
-    name: str | None
-    parent_uuid: str | None
-    memory_total_mib: int | None
-    memory_reserved_mib: int | None
-    persistence_mode: int | None
-    status: str  # "ok", or the name of what went wrong
-    missing: str | None  # why fields are None: "energy:not_supported power:no_permission"
+    mig_index: int | None = None
+    name: str | None = None
+    parent_uuid: str | None = None
+    memory_total_mib: int | None = None
+    memory_reserved_mib: int | None = None
+    persistence_mode: int | None = None
+    status: str = "ok"  # or the name of what went wrong
+    missing: str | None = None  # why fields are None: "energy:not_supported power:no_permission"
     compute_slices: int | None = None  # of a MIG instance
     most_compute_slices: int | None = None  # of the physical card
     parent_memory_mib: int | None = None
@@ -53,13 +52,13 @@ class Card(NamedTuple):
     """One card at one tick."""
 
     facts: CardFacts
-    utilization_percent: float | None
-    utilization_source: str | None  # samples, rate or gpm
-    memory_used_mib: int | None  # total - free - reserved
-    power_watts: float | None
-    energy_joules: int | None
-    temperature_celsius: int | None
-    usages: list[Usage]
+    utilization_percent: float | None = None
+    utilization_source: str | None = None  # samples, rate or gpm
+    memory_used_mib: int | None = None  # total - free - reserved
+    power_watts: float | None = None
+    energy_joules: int | None = None
+    temperature_celsius: int | None = None
+    usages: Sequence[Usage] = ()
 
 
 class Process(NamedTuple):
@@ -80,11 +79,11 @@ class Cursor(NamedTuple):
 
     uuid: str
     gpu_index: int
-    mig_index: int | None
-    parent_uuid: str | None
-    samples_cursor: int | None  # time of the newest record, in whatever clock the driver uses
-    processes_cursor: int | None
-    uptime_ms: int
+    mig_index: int | None = None
+    parent_uuid: str | None = None
+    samples_cursor: int | None = None  # time of the newest record, in whatever clock the driver uses
+    processes_cursor: int | None = None
+    uptime_ms: int = 0
     # What a MIG instance told of its share, for a tick at which it fails. The store has it with the card's facts.
     compute_slices: int | None = None
     most_compute_slices: int | None = None
@@ -102,6 +101,7 @@ class Previous(NamedTuple):
     boot: Boot
     driver_version: str | None
     cursors: list[Cursor]
+    ts_ms: int | None = None  # of the tick that was stored last
 
 
 class Reading(NamedTuple):

@@ -1,7 +1,5 @@
 """The owner of a data folder, other users with write access, and giving up root to become the owner."""
 
-# No `from __future__ import annotations` here: see records.py.
-
 import os
 import pwd
 import stat
@@ -19,15 +17,13 @@ MOST_LINKS = 40  # the kernel's limit
 # everybody can read a Python, or a virtual environment, under somebody's home. A test finds what is missing here.
 IMPORTED_LATE = {
     "gua_sample": ("encodings.ascii", "encodings.unicode_escape", "json", "shlex", "traceback"),
-    "gua_sample.cli": tuple(
-        f"gua_sample.{name}"
-        for name in ("carried_state", "container_note", "containers", "held_file", "look_back", "metrics", "note_spool")
-    ),
-    "gua_report.machine.child": ("concurrent.futures.thread", "ctypes", "gua_report.ticks.private_copy"),
+    "gua_sample.cli": tuple(f"gua_sample.{name}" for name in ("containers", "held_file", "metrics")),
+    "gua_report.machine.child": ("concurrent.futures.thread", "ctypes", "tempfile"),
+    "gua_report.mailing.message": ("email.generator", "encodings.idna", "gua_report.mailing.smtp"),
     "pandas": ("numpy.rec", "pandas.core.methods.to_dict"),
     "pyarrow": ("pyarrow.pandas_compat", "pyarrow.vendored.version"),
 }
-FOLDERS = ("samples", "csv", "edges", "publish")  # the subfolders of a data folder that gua writes to
+FOLDERS = ("samples", "csv", "publish")  # the subfolders of a data folder that gua writes to
 
 
 def nearest(path: str) -> str:
@@ -67,11 +63,11 @@ def refuse_as_root(problem: object) -> None:
 def is_open_place(path: str) -> bool:
     """Whether the folder is missing where others could create it."""
     around = nearest(path)
-    return around != os.path.abspath(path) and bool(_bits_of_others(around, os.stat(around)))
+    return around != os.path.abspath(path) and who_may_write(around) is not None
 
 
 def become_owner(data_dir: str) -> None:
-    """Give up root for good and become the folder's owner: a file of root's would lock the service out for the day."""
+    """Become the folder's owner for good: a file of root's would lock the service out for the day."""
     owner = owner_to_become(data_dir)
     if owner is not None:
         become(*owner)
@@ -98,15 +94,16 @@ def import_late() -> None:
 
 
 def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:
-    """Give up root for good. Raises StoreError if that fails or could be undone.
-
-    Without `groups`, those of the user are taken on, and `gid` only if it is one of them: a folder's group may be
-    root's, or inherited from its parent.
-    """
+    """Give up root for good. Without `groups`, take on the user's, and `gid` only if it is one of them."""
     import_late()
     try:
         if groups is None:
-            gid, groups = _groups_of(uid, gid)
+            try:
+                entry = pwd.getpwuid(uid)
+                gid = gid if gid in os.getgrouplist(entry.pw_name, entry.pw_gid) else entry.pw_gid
+                groups = os.getgrouplist(entry.pw_name, gid)
+            except KeyError:
+                gid, groups = gid if gid == uid else NO_GROUP, []
         os.setgroups(groups)
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
@@ -121,24 +118,14 @@ def become(uid: int, gid: int, groups: Sequence[int] | None = None) -> None:
             raise StoreError(f"root's rights can't be given up for good here: run this as uid {uid}")
 
 
-def _groups_of(uid: int, gid: int) -> tuple[int, list[int]]:
-    """The main group and all groups of a user who prefers `gid`."""
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return gid if gid == uid else NO_GROUP, []
-    gid = gid if gid in os.getgrouplist(entry.pw_name, entry.pw_gid) else entry.pw_gid
-    return gid, os.getgrouplist(entry.pw_name, gid)
-
-
 class Opening(NamedTuple):
     """A way for others to change the content of a folder."""
 
     text: str  # who may write where, and the consequence
-    remedy: str  # the command that closes it
+    remedy: str | None  # the command that closes it; None if the folder, such as /tmp, is everybody's
 
     def __str__(self) -> str:
-        return f"{self.text}: {self.remedy}"
+        return f"{self.text}: {self.remedy or 'use a folder that is for gua alone'}"
 
 
 def others_who_may_write(data_dir: str) -> Opening | None:
@@ -153,14 +140,29 @@ def others_who_may_write(data_dir: str) -> Opening | None:
 
 def may_be_emptied(path: str, found: os.stat_result) -> bool:
     """Whether others may remove or rename files of a folder's that are not theirs."""
-    return not found.st_mode & stat.S_ISVTX and bool(_bits_of_others(path, found))
+    return not found.st_mode & stat.S_ISVTX and who_may_write(path, found=found) is not None
 
 
-def who_may_write(path: str, result: str) -> Opening | None:
-    """How others than its owner may write to the folder, and with which result; None if they can't. Raises OSError."""
-    found = os.stat(path)
-    bits = _bits_of_others(path, found)
-    return _open_to_others(path, found, bits, result) if bits else None
+def who_may_write(path: str, result: str = "", found: os.stat_result | None = None) -> Opening | None:
+    """How others may write to the path, and with which result; None if they can't.
+
+    A group with the owner's number does not count as others, since most users have such a group of their own; nor does
+    root's. With an access list, the group bits stand for everybody in it.
+    """
+    found = found or os.stat(path)
+    group, anybody = found.st_mode & stat.S_IWGRP, found.st_mode & stat.S_IWOTH
+    if group and found.st_gid in (0, found.st_uid):
+        attributes: list[str] = []
+        with suppress(OSError):  # a file system without access lists
+            attributes = os.listxattr(path)
+        group = group if "system.posix_acl_access" in attributes else 0
+    if not group and not anybody:
+        return None
+    import shlex  # imported here because nearly no run needs it
+
+    change = f"chmod {'go' if group else 'o'}-w {shlex.quote(path)}"
+    text = f"{'everybody' if anybody else f'group {found.st_gid}'} may write to {path}, and so {result}"
+    return Opening(text, None if found.st_mode & stat.S_ISVTX else change)
 
 
 def check_folder(data_dir: str) -> str | None:
@@ -174,21 +176,19 @@ def check_folder(data_dir: str) -> str | None:
 
 
 def others_on_the_way(path: str, uid: int) -> str | None:
-    """A message on how users other than root and `uid` could replace the path, and the remedy; None if they can't."""
+    """How users other than root and `uid` could replace the path, and the remedy; None if they can't."""
     for place, found, is_end in _way(path):
         if found.st_uid not in (0, uid):
             whose = f"{path} is root's" if uid == 0 else f"{path} is uid {uid}'s"
             what = "leads through a link" if stat.S_ISLNK(found.st_mode) else "lies in a folder"
             return f"{whose}, but {what} of uid {found.st_uid}: give it to that user, or move it"
-        if is_end or not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_ISVTX:
-            continue
-        if bits := _bits_of_others(place, found):
-            return str(_open_to_others(place, found, bits, f"exchange {path}"))
+        is_between = not is_end and stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_ISVTX
+        if is_between and (opening := who_may_write(place, f"exchange {path}", found)):
+            return f"{opening.text}: move it to a folder that nobody else can change"
     return None
 
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result, bool]]:
-    """Each existing folder and link on the way to the path, and whether it is the last one."""
     place, links = "/", 0
     rest = os.path.abspath(path).split("/")[:0:-1]
     yield place, os.lstat(place), not rest
@@ -213,33 +213,6 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result, bool]]:
             return
         place = "/" if target.startswith("/") else place
         rest += target.split("/")[::-1]
-
-
-def _bits_of_others(path: str, found: os.stat_result) -> int:
-    """The mode bits by which others may write to the path.
-
-    A group with the owner's number does not count as others, since most users have such a group of their own; nor does
-    root's. With an access list, the group bits stand for everybody in it.
-    """
-    group = found.st_mode & stat.S_IWGRP
-    if group and found.st_gid in (0, found.st_uid):
-        group = group if _has_access_list(path) else 0
-    return found.st_mode & stat.S_IWOTH | group
-
-
-def _open_to_others(path: str, found: os.stat_result, bits: int, result: str) -> Opening:
-    import shlex  # imported here because nearly no run needs it
-
-    who = "everybody" if bits & stat.S_IWOTH else f"group {found.st_gid}"
-    change = f"chmod {'go' if bits & stat.S_IWGRP else 'o'}-w {shlex.quote(path)}"
-    return Opening(f"{who} may write to {path}, and so {result}", change)
-
-
-def _has_access_list(path: str) -> bool:
-    try:
-        return "system.posix_acl_access" in os.listxattr(path)
-    except OSError:  # a file system without access lists
-        return False
 
 
 def _folder_of_others(data_dir: str, uid: int) -> str | None:

@@ -1,23 +1,20 @@
-"""Opening the files of a data folder, none of which is trusted.
+"""Opening the files of a data folder, none of which is trusted, and replacing them as a whole.
 
 A user who may write there can replace one of our files by a pipe, a link, a device, a huge file or a crafted database.
-So only a regular file of a sane size is opened, not through a link, and opening it never blocks. Databases are opened
-as SQLite advises for untrusted files (https://sqlite.org/security.html), and only after a check of the journal beside
-them: a journal may name any file, which SQLite deletes when it rolls back.
+So only a regular file of a sane size is opened, and never blocks. Databases are opened as SQLite advises for untrusted
+files (https://sqlite.org/security.html), after a check of the journal: it may name any file, which SQLite deletes.
 
-These checks prevent hangs, floods and accidents. Between a check and the use, the owner can change a file; so root does
-not rely on them, but gives up its rights first (rights.py).
+Between a check and the use, the owner can change a file; so root gives up its rights first (rights.py).
 """
-
-from __future__ import annotations
 
 import os
 import re
 import sqlite3
 import stat
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 from gua_sample.errors import CorruptPartition, NewerPartition
 from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
@@ -26,6 +23,9 @@ from gua_sample.partition_names import JOURNAL_SUFFIX, SIDECARS
 MOST_DATABASE_BYTES = 8 << 30
 # A journal holds the pages that a transaction changes: at most all pages of the database, which may have shrunk since.
 LARGEST_JOURNAL_RATIO, SMALL_JOURNAL_BYTES = 2, 64 << 20
+UNFINISHED_SUFFIX = ".unfinished"
+# A file that is being written changes more often than this: the writer of an older one was killed.
+ABANDONED_SECONDS = 3600
 HEADER_BYTES = 20  # up to the two that tell about a write-ahead log
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # also at the end, after the name of a super-journal
 
@@ -43,7 +43,7 @@ INSTRUCTIONS_BETWEEN_LOOKS = 100_000  # of SQLite's virtual machine: about a mil
 MOST_SCHEMA_ROWS = 200
 # Words by which SQLite computes something when a table is read, checked or changed. Foreign keys do not.
 COMPUTING = frozenset(("AS", "CHECK", "GENERATED", "COLLATE", "VIRTUAL", "DEFAULT"))
-CHECKING = ("CHECK", "GENERATED", "VIRTUAL")  # forbidden in any table
+CHECKING = r"\b(CHECK|GENERATED|VIRTUAL)\b"  # forbidden in any table
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_ \t\r\n,()")
 # Harmless in another program's table: a quoted name, a constant default. Compiled only when used, not at each tick.
 HARMLESS = r"(?i)\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)"
@@ -55,7 +55,6 @@ def check_regular(path: str, most_bytes: int) -> os.stat_result:
 
 
 def read_regular(path: str, most_bytes: int) -> bytes:
-    """The content of a file. Raises CorruptPartition or OSError, as `check_regular` does."""
     with open(open_regular(path, most_bytes), "rb") as file:
         return file.read(most_bytes)
 
@@ -89,10 +88,9 @@ def _check(found: os.stat_result, path: str, most_bytes: int) -> os.stat_result:
 
 
 def connect(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:
-    """Open a database (`mode`: ro, rw, or rwc to create it).
+    """Open a database (`mode`: ro, rw, or rwc to create it). The caller begins and ends transactions.
 
-    Raises CorruptPartition, OSError, sqlite3.Error, or UnicodeDecodeError if SQLite complains of a damaged name. The
-    caller begins and ends transactions. The connection has a deadline: even reading the schema may never end.
+    Raises CorruptPartition, OSError, sqlite3.Error, or UnicodeDecodeError if SQLite complains of a damaged name.
     """
     check_database(path, may_be_missing=mode == "rwc")
     return connect_unchecked(path, mode, busy_seconds)
@@ -122,10 +120,7 @@ def connect_unchecked(path: str, mode: str, busy_seconds: float, more: str = "")
 
 
 def check_database(path: str, may_be_missing: bool = False) -> None:
-    """Raise CorruptPartition if the file, or a file that SQLite would open beside it, must not be opened.
-
-    The database itself is not opened here: closing it would drop the locks that this process may have on it.
-    """
+    """Check a database and what is beside it, without opening it: closing it would drop our locks."""
     try:
         size = check_regular(path, MOST_DATABASE_BYTES).st_size
     except FileNotFoundError:
@@ -148,10 +143,7 @@ def check_journal(path: str, most_bytes: int = MOST_DATABASE_BYTES) -> None:
 
 
 def is_begun(connection: sqlite3.Connection, path: str, kind: str, application_id: int, version: int) -> bool:
-    """Whether the database has a schema yet.
-
-    Raises CorruptPartition if it is not of that kind, and NewerPartition if it has a newer version.
-    """
+    """Whether the database has a schema yet. Raises CorruptPartition or NewerPartition."""
     found_id = connection.execute("PRAGMA application_id").fetchone()[0]
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if (found_id, found) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -167,8 +159,7 @@ def check_tables(connection: sqlite3.Connection, path: str, tables: Collection[s
     """Raise CorruptPartition unless all of these are plain tables, and nothing in the file runs by itself."""
     found = read_tables(connection, path)
     plain = {name for name, sql in found.items() if sql.endswith(("STRICT", "ROWID")) and is_plain(sql)}
-    missing = sorted(set(tables) - plain)
-    if missing:
+    if missing := sorted(set(tables) - plain):
         raise CorruptPartition(f"{path} is damaged, or not gua's: {missing[0]} is no plain table in it")
 
 
@@ -198,17 +189,11 @@ def read_tables(connection: sqlite3.Connection, path: str) -> dict[str, str]:
         # A single function call may exceed any time limit, which is only checked between calls.
         text = sql if isinstance(sql, str) else ""
         is_odd_index = kind == "index" and text and not (is_plain(text) and text.count("(") == 1 and text[-1] == ")")
-        if is_odd_index or (kind == "table" and _checks(text)):
+        if is_odd_index or (kind == "table" and not is_plain(text) and re.search(CHECKING, text.upper())):
             raise CorruptPartition(f"{path} has {name}, which computes something, as nothing does that a sampler wrote")
         if kind == "table":
             tables[name] = text.rstrip()
     return tables
-
-
-def _checks(sql: str) -> bool:
-    """Whether a table checks or computes what is written to it."""
-    text = sql.upper()
-    return any(word in text for word in CHECKING) and bool(re.search(rf"\b({'|'.join(CHECKING)})\b", text))
 
 
 def visit_seconds(path: str) -> float:
@@ -232,7 +217,6 @@ class Deadline:
         connection.set_progress_handler(self._look, INSTRUCTIONS_BETWEEN_LOOKS)
 
     def allow(self, seconds: float) -> None:
-        """Extend the deadline by this much CPU time."""
         self._ends += seconds
 
     def _look(self) -> bool:
@@ -240,3 +224,62 @@ class Deadline:
             self.has_passed = True
             Deadline.passed += 1
         return self.has_passed
+
+
+@contextmanager
+def replacing(path: str, durable: bool = True, within: int | None = None, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Open `path`, perhaps in the open folder `within`, for an atomic write: unchanged if the block raises.
+
+    Until then the new file lies hidden beside the old one. A link is replaced, not followed.
+    """
+    folder, name = os.path.split(path)
+    unfinished = os.path.join(folder, f".{name}.{os.urandom(4).hex()}{UNFINISHED_SUFFIX}")
+    if within is not None:
+        folder = f"/proc/self/fd/{within}/{folder}"
+    remove_unfinished(folder, name + ".")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(unfinished, flags, mode, dir_fd=within), "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.rename(unfinished, path, src_dir_fd=within, dst_dir_fd=within)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished, dir_fd=within)
+        raise
+    if durable:
+        sync_folder(folder)
+
+
+def replace_file(path: str, text: str, mode: int | None = None, durable: bool = False) -> None:
+    """Replace the content of a file atomically. `mode` overrides the umask."""
+    with replacing(path, durable) as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def sync_folder(path: str) -> None:
+    """Make new names in the folder survive a power cut, on file systems that support it."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def remove_unfinished(folder: str, begin: str = "", seconds: float = ABANDONED_SECONDS) -> None:
+    """Remove the files of killed writers whose final names begin so, if they have not changed for so long."""
+    with suppress(OSError):  # a folder may be writable, but not readable
+        for name in os.listdir(folder):
+            if name.startswith(f".{begin}") and name.endswith(UNFINISHED_SUFFIX):
+                remove_abandoned(os.path.join(folder, name), seconds)
+
+
+def remove_abandoned(path: str, seconds: float = ABANDONED_SECONDS) -> None:
+    with suppress(OSError):  # already removed, or not ours
+        if time.time() - os.lstat(path).st_mtime >= seconds:
+            os.unlink(path)

@@ -1,13 +1,8 @@
-"""The schema of a partition: its tables, and the views that are its public interface.
+"""The schema of a partition: tables for the writer, and the views that are its public interface (docs/schema.md).
 
-Tables are for the writer: small integers, each distinct set of slow facts once, rows clustered
-by tick. Readers use the views, which give decoded and joined rows. docs/schema.md describes both,
-and how they may change. A new column goes into ADDED, not into TABLES, and into its view, and leaves
-VERSION as it is. A fact of a card or process is then a field in records.py, which partition_file.py
-writes by its name; a value of each tick needs a place in the INSERT there.
+A new column goes into ADDED, not into TABLES, and into its view, and leaves VERSION as it is. A fact of a card or
+process is then a field in records.py; a value of each tick needs a place in partition_file.py.
 """
-
-from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from sqlite3 import Connection
@@ -164,7 +159,6 @@ def find_missing(connection: Connection, added: Mapping[str, Collection[str]]) -
 
 
 def begin(connection: Connection) -> None:
-    """Turn an empty database into a partition."""
     for statement in TABLES:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

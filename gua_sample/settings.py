@@ -1,6 +1,4 @@
-"""Parsing of settings: the data folder, files that are asked for, durations and seeds."""
-
-from __future__ import annotations
+"""Parsing of settings: the data folder, durations and seeds."""
 
 import os
 from collections.abc import Mapping
@@ -9,14 +7,12 @@ from gua_sample.errors import UsageError
 
 SYSTEM_DATA_DIR = "/var/lib/gua"
 NOTES_SPOOL = "/var/spool/gua/notes"  # where people say that they hold a card on purpose
-NOTE_SLOTS = 10  # files there that each user may have
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 LONGEST_MS = 100 * 366 * UNITS_MS["d"]
 
 
 def data_dir(option: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The absolute path of the data folder: the first setting that applies. The order is documented."""
     if option is not None:
         if not option:
             raise UsageError("--data-dir is empty: give a folder, for example --data-dir /var/lib/gua")
@@ -36,34 +32,15 @@ def data_dir(option: str | None, environment: Mapping[str, str] = os.environ) ->
     return os.path.join(state_home, "gua")
 
 
-def textfile(option: str | None) -> str | None:
-    """The absolute path of the metrics file."""
-    if option is None:
-        return None
-    if not option.endswith(".prom") or os.path.isdir(option):
-        raise UsageError(
-            f"bad value {option!r} for --textfile: expected a file *.prom, as node_exporter reads no others"
-        )
-    return os.path.abspath(option)
-
-
-def held_file(option: str | None) -> str | None:
-    """The absolute path of the file that tells who holds what."""
-    if option is None:
-        return None
-    if not option or os.path.isdir(option):
-        raise UsageError(f"bad value {option!r} for --held-file: expected a file, such as /run/gua/held")
-    return os.path.abspath(option)
-
-
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration such as '30s', '1.5h' or '7d'."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = UNITS_MS.get(text[len(number) :])
     digits = number.replace(".", "", 1)  # float() would also take "nan", "1_0", "1e3" and blanks
     if unit is not None and digits.isascii() and digits.isdigit():
-        milliseconds = round(float(number) * unit)
-        if 0 < milliseconds <= LONGEST_MS:
+        milliseconds = round(min(float(number) * unit, 2 * LONGEST_MS))  # an endless number can't be rounded
+        if milliseconds > LONGEST_MS:
+            raise UsageError(f"duration {text!r} is too long: 100 years are the most")
+        if milliseconds:
             return milliseconds
     units = ", ".join(UNITS_MS)
     raise UsageError(f"bad duration {text!r}: expected a positive number and one of {units}, such as 30s or 7d")

@@ -14,8 +14,6 @@ Cards have roles by index; from six cards on, every scene occurs:
 last        what its index says, but the driver loses it for one hour of Wednesday afternoon
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -23,7 +21,6 @@ from functools import lru_cache
 from gua_sample.containers import LABEL, MOUNT, Container, Known
 from gua_sample.errors import UsageError
 from gua_sample.identity import find_container
-from gua_sample.policy import STATUS_OK
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Reading, Source, Tick, Usage
 from gua_sample.simulate_plan import (
     A100,
@@ -62,7 +59,7 @@ CONTAINERS = (
 
 def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -> Card:
     if segment.lost:
-        return Card(hardware.facts_when_lost, None, None, None, None, None, None, [])
+        return Card(CardFacts(hardware.facts.uuid, hardware.facts.gpu_index, status="gpu_is_lost"))
     noise = (noise ^ hardware.noise_key) * 0xBF58476D1CE4E5B9 & MASK
     joules = int(segment.joules + segment.watts * (ts_ms - segment.begin_ms) / 1000)
     milliwatts = segment.watts * 1000 + (noise >> 52) - 2048
@@ -88,17 +85,10 @@ def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -
 
 
 class Laboratory:
-    """A simulated host. Equal arguments give equal answers, in any order of asking.
-
-    `models` are those of its larger and of its smaller cards, `people` those who have an account.
-    """
+    """A simulated host. Equal arguments give equal answers. `models`: of its larger and of its smaller cards."""
 
     def __init__(
-        self,
-        seed: int = 0,
-        cards: int = 8,
-        models: tuple[Model, Model] = (A100, A6000),
-        people: Sequence[str] = NAMES,
+        self, seed: int = 0, cards: int = 8, models: tuple[Model, Model] = (A100, A6000), people: Sequence[str] = NAMES
     ) -> None:
         if not 1 <= cards <= MOST_CARDS:
             raise UsageError(f"a laboratory has 1 to {MOST_CARDS} cards, not {cards}")
@@ -108,7 +98,7 @@ class Laboratory:
 
     def source(self, ts_ms: int) -> Source:
         """The host at that moment; while it is down, as it will boot. Unknown pids get a Process of None values."""
-        week = self._week(ts_ms)
+        week = self._plan(self._number(ts_ms))
 
         def read(previous: Previous | None) -> Reading:
             return self._look(week, max(ts_ms, week.boot.time_ms))
@@ -119,14 +109,11 @@ class Laboratory:
         return Source(lambda: week.boot, read, describe, lambda uids: dict.fromkeys(uids))
 
     def history(self, start_ms: int, end_ms: int, interval_ms: int, latest_ms: int = LATEST_MS) -> Iterator[Tick]:
-        """A tick at `start_ms` and at every interval before `end_ms`, except while the host is down.
-
-        All but the first come up to `latest_ms` late, as a timer's do, but by no more than a quarter of the interval.
-        """
+        """A tick at every interval, up to `latest_ms` late, but none while the host is down."""
         latest_ms = min(latest_ms, interval_ms // 4)
         for due_ms in range(start_ms, end_ms, interval_ms):
             ts_ms = due_ms + (mix(FOR_DELAY, due_ms, self.seed) % (latest_ms + 1) if due_ms > start_ms else 0)
-            week = self._week(ts_ms)
+            week = self._plan(self._number(ts_ms))
             if ts_ms >= week.boot.time_ms:
                 driver_version, cards, cursors = self._look(week, ts_ms)
                 processes = {usage.pid: week.processes[usage.pid] for card in cards for usage in card.usages}
@@ -134,7 +121,6 @@ class Laboratory:
                 yield Tick(ts_ms, interval_ms, week.boot, driver_version, nvml_ms, None, cards, processes, cursors)
 
     def containers(self, start_ms: int, end_ms: int) -> Known:
-        """The containers of the weeks from `start_ms` on that are started before `end_ms`, as gua-containers knows."""
         known = {}
         for number in range(self._number(start_ms), self._number(end_ms) + 1):
             processes = self._plan(number).processes.values()
@@ -142,19 +128,15 @@ class Laboratory:
             started = sorted((ms, one.id) for ms, one in found if one and ms < end_ms)
             for place, (seen_ms, ident) in enumerate(started):
                 name, image, owner, how = CONTAINERS[place % len(CONTAINERS)]
-                known[ident] = Container("docker", name, image, owner, how, None, seen_ms)
-        return Known(known, {})
+                known[ident] = Container("docker", name, image, owner, how, seen_ms)
+        return Known(known)
 
     def _install(self, index: int) -> Hardware:
         larger, smaller = self.models
         name, total_mib, reserved_mib, idle_watts, watts_per_percent = smaller if role(index) in (0, 4) else larger
         uuid = "GPU-" + make_uuid(FOR_CARD, self.seed, index)
-        facts = CardFacts(uuid, index, None, name, None, total_mib, reserved_mib, 1, STATUS_OK, None)
-        lost = CardFacts(uuid, index, None, None, None, None, None, None, "gpu_is_lost", None)
-        return Hardware(facts, lost, idle_watts, watts_per_percent, mix(FOR_NOISE, self.seed, index))
-
-    def _week(self, ts_ms: int) -> Week:
-        return self._plan(self._number(ts_ms))
+        facts = CardFacts(uuid, index, None, name, None, total_mib, reserved_mib, 1)
+        return Hardware(facts, idle_watts, watts_per_percent, mix(FOR_NOISE, self.seed, index))
 
     def _number(self, ts_ms: int) -> int:
         return (ts_ms - FIRST_REBOOT_MS) // WEEK_MS

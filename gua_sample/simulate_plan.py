@@ -1,9 +1,4 @@
-"""The plan of a week of the simulated laboratory: who uses which card, from when to when, and how hard.
-
-simulate turns a moment of it into the sampler's view, and describes the cards' roles.
-"""
-
-from __future__ import annotations
+"""The plan of a week of the simulated laboratory: who uses which card, when, and how hard."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -84,13 +79,12 @@ ROLES: dict[int, list[Work]] = {
 
 
 def role(index: int) -> int:
-    """The role of a card: 0 to 5 in turn from index 2 on; the first two cards have their own roles, -2 and -1."""
+    """The role of a card: 0 to 5 in turn from index 2 on; the first two cards have -2 and -1."""
     return (index - 2) % 6 if index >= 2 else index - 2
 
 
 class Hardware(NamedTuple):
     facts: CardFacts
-    facts_when_lost: CardFacts
     idle_watts: float
     watts_per_percent: float
     noise_key: int
@@ -106,8 +100,6 @@ class Session(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A time span in which a card's mean values do not change."""
-
     begin_ms: int
     lost: bool
     utilization_percent: int
@@ -141,8 +133,6 @@ def make_uuid(*key: int) -> str:
 
 
 class Plan:
-    """The plan of one card's week: its sessions, from when to when."""
-
     def __init__(self, seed: int, week: int, index: int, is_last: bool, people: Sequence[str] = NAMES) -> None:
         self.people = people
         # The second card of a pair repeats the plan of the first, so that the same processes are on both.
@@ -186,7 +176,7 @@ class Plan:
         return self.at(day if day <= FRIDAY else 7, 8, 11)
 
     def remembered(self, ts_ms: int) -> int:
-        """The time at which somebody closes the notebook: that evening or the next day; from Friday on, nobody does."""
+        """When somebody closes the notebook: that evening or the next day; from Friday on, nobody does."""
         day = (ts_ms - self.monday_ms) // DAY_MS
         if day >= FRIDAY:
             return self.end_ms

@@ -1,11 +1,8 @@
 """Writing ticks atomically to the right partition.
 
-Guarantees: a tick is one transaction; a file that is no partition (any more) is set aside, never
-deleted; a tick for a busy partition is kept beside it and taken in exactly once by a later run; all
-other failures leave the file as it was and raise StoreError. Each repaired problem gives a line to `warn`.
+A tick is one transaction; a file that is no partition (any more) is set aside, never deleted; a tick for a busy
+partition is kept beside it and taken in exactly once. Other failures leave the file as it was and raise StoreError.
 """
-
-# No `from __future__ import annotations` here: see records.py.
 
 import fcntl
 import os
@@ -22,7 +19,6 @@ from gua_sample.partition_file import BUSY_SECONDS, IN_MEMORY, Writer, storage_e
 from gua_sample.partition_names import (
     JOURNAL_SUFFIX,
     SIDECARS,
-    SQLITE_MAGIC,
     day_of,
     is_partition,
     list_partitions,
@@ -31,8 +27,7 @@ from gua_sample.partition_names import (
 )
 from gua_sample.records import Previous, Tick
 from gua_sample.rights import become_owner, is_open_place
-from gua_sample.safe_file import read_header
-from gua_sample.whole_file import sync_folder
+from gua_sample.safe_file import sync_folder
 
 Warn = Callable[[str], None]
 
@@ -58,30 +53,21 @@ def prepare(data_dir: str) -> str:
             os.makedirs(folder, exist_ok=True)
             for parent in (data_dir, os.path.dirname(data_dir)):
                 sync_folder(parent)  # otherwise a power cut days later may lose the whole folder
-        check_own(folder, data_dir)
+        found = os.lstat(folder)
+        if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.stat(data_dir).st_uid):
+            raise StoreError(f"{folder} is a link of uid {found.st_uid}'s, which is not followed: rm {folder}")
     except OSError as error:
         raise storage_error(error, folder) from error
     return folder
 
 
-def check_own(folder: str, data_dir: str) -> None:
-    """Raise StoreError if a folder in the data folder is a link made by another user."""
-    found = os.lstat(folder)
-    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.stat(data_dir).st_uid):
-        raise StoreError(f"{folder} is a link of uid {found.st_uid}'s, which is not followed: rm {folder}")
-
-
 def heal(folder: str, warn: Warn) -> None:
-    """Roll back the unfinished transactions of killed writers in all partitions.
-
-    A reader without write access can't do that, and a closed day would stay unreadable for ever.
-    """
+    """Roll back the unfinished transactions of killed writers in all partitions, as readers can't."""
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name[: -len(JOURNAL_SUFFIX)])
         if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(path)) and os.path.lexists(path):
             identity = _identity(path)
             try:
-                _check_magic(path)
                 with Writer(path) as writer:
                     writer.roll_back()
             except PartitionBusy:
@@ -115,7 +101,6 @@ def read_previous(folder: str, ts_ms: int, boot_id: str, warn: Warn) -> Previous
 
 
 def read_names(folder: str, ts_ms: int) -> dict[int, str]:
-    """The last stored names of users, by uid, from today's partition and the one before."""
     today = partition_path(folder, day_of(ts_ms))
     names: dict[int, str] = {}
     for path in [path for path in list_partitions(folder) if path <= today][-2:]:
@@ -125,7 +110,6 @@ def read_names(folder: str, ts_ms: int) -> dict[int, str]:
 
 
 def append(folder: str, tick: Tick, warn: Warn) -> Outcome:
-    """Write one tick and the kept ticks of earlier runs."""
     waiting = pending.load(folder, warn)
     today = day_of(tick.ts_ms)
     by_day = {day: list(kept) for day, kept in groupby(waiting, key=lambda kept: kept.day)}
@@ -154,45 +138,29 @@ def append_history(folder: str, ticks: Iterable[Tick]) -> None:
             writer.write([], of_the_day)
 
 
-def _fits(kept: pending.Kept, warn: Warn) -> bool:
-    """Whether a partition accepts the kept tick. It is tried in memory, so that it can't cost this run its own tick."""
-    try:
-        with Writer(IN_MEMORY) as writer:
-            writer.write([(kept.tick, kept.key)], [])
-    except (StoreError, *pending.NOT_UNDERSTOOD) as error:
-        pending.set_aside(kept.path, error, warn)
-        return False
-    return True
-
-
 def _append_to_day(path: str, waiting: list[pending.Kept], ticks: list[Tick], warn: Warn) -> None:
     if waiting:
         with suppress(CorruptPartition), Writer(path) as writer:
             writer.check()  # a newer partition can't take them; trying each would take long if they are many
-        waiting = [one for one in waiting if _fits(one, warn)]
-    identity = _identity(path)
-    kept = [(one.tick, one.key) for one in waiting]
+    kept = []
+    for one in waiting:
+        try:
+            with Writer(IN_MEMORY) as trial:  # so that it can't cost this run its own tick
+                trial.write([(one.tick, one.key)], [])
+            kept.append(one)
+        except (StoreError, *pending.NOT_UNDERSTOOD) as error:
+            pending.set_aside(one.path, error, warn)
+    keyed, identity = [(one.tick, one.key) for one in kept], _identity(path)
     try:
         with Writer(path) as writer:
-            writer.write(kept, ticks)
+            writer.write(keyed, ticks)
     except CorruptPartition as error:
         _set_aside(path, identity, error, warn)
         with Writer(path) as writer:
-            writer.write(kept, ticks)
-    pending.discard(waiting)
-
-
-def _check_magic(path: str) -> None:
-    """Raise CorruptPartition if the first bytes are not SQLite's.
-
-    A killed writer never damages these bytes, so no journal can repair them; SQLite would use it up trying.
-    """
-    try:
-        header = read_header(path)
-    except OSError as error:
-        raise storage_error(error, path) from error
-    if header and not header.startswith(SQLITE_MAGIC):
-        raise CorruptPartition(f"{path} is not usable (file is not a database)")
+            writer.write(keyed, ticks)
+    for one in kept:
+        with suppress(OSError):  # the partition has its key and will not take it in again
+            os.unlink(one.path)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -204,7 +172,6 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def lock_within(seconds: float, descriptor: int, busy: str) -> None:
-    """Lock a file or folder; raise PartitionBusy with the text `busy` if another process still holds it after that."""
     ends = time.monotonic() + seconds
     while True:
         try:
@@ -225,7 +192,6 @@ def free_name(path: str) -> str:
 
 
 def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartition, warn: Warn) -> None:
-    """Rename a corrupt partition and its sidecars, unless another run has done so meanwhile."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         # Every user who may read the folder can hold its lock: then the tick is kept.

@@ -48,13 +48,41 @@ check_install() {
     ! is_live || is_user || check_user
 }
 
-check_interval() { # and find out what it is in OnCalendar=, which can tell what divides a minute or an hour
+check_interval() { # and find out what it is in OnCalendar=, which can tell what divides an hour
+    [ -n "$INTERVAL" ] || return 0
+    number=${INTERVAL%[smh]}
+    case $number in '' | 0* | *[!0-9]* | ?????*) number=0 ;; esac
     case $INTERVAL in
-    '') ;;
-    5s | 6s | 10s | 12s | 15s | 20s | 30s) calendar="*:*:0/${INTERVAL%s}" ;;
-    1m | 2m | 3m | 4m | 5m) calendar="*:0/${INTERVAL%m}" ;;
-    *) refuse "bad INTERVAL=$INTERVAL: expected 5s, 6s, 10s, 12s, 15s, 20s, 30s or 1m to 5m" ;;
+    *s) seconds=$number ;;
+    *m) seconds=$((number * 60)) ;;
+    *h) seconds=$((number * 3600)) ;;
+    *) seconds=0 ;;
     esac
+    { [ "$seconds" -ge 5 ] && [ "$seconds" -le 3600 ]; } || refuse \
+        "bad INTERVAL=$INTERVAL: expected 5s to 1h in whole seconds, such as 15s, 90s or 2m"
+    shorter=$seconds longer=$seconds
+    while [ $((3600 % shorter)) -ne 0 ]; do shorter=$((shorter - 1)); done
+    while [ $((3600 % longer)) -ne 0 ]; do longer=$((longer + 1)); done
+    [ "$shorter" -eq "$longer" ] || refuse \
+        "bad INTERVAL=$INTERVAL: an hour is not a multiple of it; the next that work are ${shorter}s and ${longer}s"
+    calendar=$(spell_calendar "$seconds")
+}
+
+spell_calendar() { # SECONDS, for sed: one line, or one for each run until a run is on the full minute again
+    if [ "$1" -lt 60 ] && [ $((60 % $1)) -eq 0 ]; then
+        say "*:*:0/$1"
+    elif [ "$1" -eq 3600 ]; then
+        say '*:0'
+    else
+        period=$1
+        while [ $((period % 60)) -ne 0 ]; do period=$((period + $1)); done
+        lines="*:0/$((period / 60))" at=$1
+        while [ "$at" -lt "$period" ]; do
+            lines="$lines\\nOnCalendar=*:$((at / 60))/$((period / 60)):$((at % 60))"
+            at=$((at + $1))
+        done
+        printf '%s\n' "$lines"
+    fi
 }
 
 check_containers() { # a choice that stays until another is made
@@ -69,7 +97,7 @@ check_containers() { # a choice that stays until another is made
 check_extras() {
     case $EXTRAS in
     '' | none | parquet | fleet | fleet,parquet | parquet,fleet) ;;
-    redis | redis,parquet | parquet,redis) ;; # of older versions: Redis takes no package any more
+    redis | redis,parquet | parquet,redis) ;; # redis is always there, unless none is asked for
     *) refuse "bad EXTRAS=$EXTRAS: expected none, parquet, fleet or parquet,fleet" ;;
     esac
 }

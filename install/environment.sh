@@ -23,6 +23,8 @@ build_environment() {
         "what was built does not work on this machine; nothing was changed"
     mkdir -p "$stage/share/doc/gua" "$stage/share/gua"
     say "$EXTRAS" >"$stage/share/gua/extras"
+    cp -R "$source/contrib" "$stage/share/gua/contrib" # whoever has no checkout any more needs it, too
+    chmod -R u=rwX,go=rX "$stage/share/gua/contrib"
     (cd "$source" && install -m 0644 docs/*.md README.md CHANGELOG.md LICENSE "$stage/share/doc/gua")
 }
 
@@ -33,8 +35,8 @@ copy_source() { # building in the checkout would leave root's files there
     cp "$source/constraints.txt" "$work"
 }
 
-source_with_extras() {
-    case $EXTRAS in '' | none) say "$work/source" ;; *) say "$work/source[$EXTRAS]" ;; esac
+source_with_extras() { # redis is small, and the configuration may ask for it at any time
+    case $EXTRAS in none) say "$work/source" ;; *) say "$work/source[redis${EXTRAS:+,$EXTRAS}]" ;; esac
 }
 
 run_pip() { # with the versions that were tested, and without a cache: its folder may be somebody else's

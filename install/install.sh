@@ -101,6 +101,12 @@ put_config() { # NAME: unless it was edited, that is, differs from what was ship
     fi
 }
 
+put_policy() { # of this machine: whoever installs a package may have other thresholds
+    ! is_live || "$stage/bin/python" -I -c 'from gua_report.config import load_config
+print("GUA_POLICY=--policy=" + ",".join(map(repr, load_config(None).policy)))' >"$stage/share/gua/policy.env" || say \
+        "the sampler goes by the default thresholds until make install can read gua.toml"
+}
+
 put_readers() { # a choice that stays until another is made
     case $READERS in
     group) put "$kit/gua-readers.conf" "$readers_drop_in" ;;
@@ -206,6 +212,7 @@ install_all() {
     build_environment
     say "installing commands in $PREFIX/bin, units in $SYSTEMD_UNIT_DIR ..."
     put_files
+    put_policy
     grep '/$' "$work/old-files" >>"$files" || :
     LC_ALL=C sort -u "$files" >"$stage/installed-files"
     [ -z "$was_started" ] || : >"$stage/timers-started"
@@ -225,7 +232,7 @@ install_all() {
 }
 
 uninstall_all() {
-    was_started=
+    was_started='' left='' # the latter: timers of contrib
     check_machine
     begin
     if [ -e "$root/installed-files" ]; then
@@ -238,6 +245,8 @@ uninstall_all() {
         rm -rf "$stage"
         ! is_live || $systemctl daemon-reload
         ! is_live || $systemctl reset-failed $services $container_units 2>/dev/null || :
+        ! is_live || left=$($systemctl list-units --plain --no-legend --type=timer 'gua-*' | cut -d ' ' -f 1 | tr '\n' ' ')
+        [ -z "$left" ] || say "these still run, and will fail; to stop them: $systemctl disable --now $left"
     else
         say "gua is not installed in $root"
     fi

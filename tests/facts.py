@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gua_report.doctor import freshness as doctor_freshness
+from gua_report.doctor import history as doctor_history
 from gua_report.doctor.findings import Finding
 from gua_report.doctor.user import User
 from gua_report.machine.units import Units
@@ -53,4 +53,4 @@ def newest(samples: str, now_ms: int = NOON_MS) -> Finding:
     """The finding on the newest tick."""
     found = list_history(samples)
     tick = find_newest(found, now_ms)
-    return doctor_freshness.check_newest(found, tick, now_ms, "START", "JOURNAL")
+    return doctor_history.check_newest(found, tick, now_ms, "START", "JOURNAL")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from gua_report.config import Config
+from gua_report.fleet.asked import AskedFleet
 from gua_report.fleet.build import FleetRequest, build_fleet_report
-from gua_report.fleet.in_children import map_in_children
-from gua_report.fleet.look_at_hosts import Executor
-from gua_report.rollups.published import CREATE_META, META
+from gua_report.fleet.in_children import Executor, map_in_children
+from gua_report.rollups.index import CREATE_META, META
 from gua_report.summary.report import Report
 from gua_sample import __version__
 from gua_sample.records import Tick
@@ -81,11 +81,12 @@ def fleet_report(
     executor: Executor = map_in_children,
     start_ms: int = START_MS,
     end_ms: int = END_MS,
-    **request: Any,
+    now_ms: int = NOW_MS,
+    **asked: Any,
 ) -> Report:
     """The report of the fleet's two days."""
-    asked = FleetRequest(str(folder), window(start_ms, end_ms), config, **{"now_ms": NOW_MS, **request})
-    return build_fleet_report(asked, executor)
+    request = FleetRequest(AskedFleet(str(folder), **asked), window(start_ms, end_ms), config, now_ms=now_ms)
+    return build_fleet_report(request, executor)
 
 
 def is_complete(report: Report) -> bool:

@@ -183,4 +183,4 @@ def _holders(card: Card) -> list[Usage]:
     ]
     if large:
         return large
-    return card.usages if (_process_mib(card) or 0) > HELD_MIB else []
+    return list(card.usages) if (_process_mib(card) or 0) > HELD_MIB else []

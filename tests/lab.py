@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -180,6 +180,28 @@ def hour(*gpus: Gpu, start_ms: int = MONDAY_MS) -> list[Tick]:
 def write(folder: Path | str, ticks: Sequence[Tick]) -> None:
     samples = store.prepare(str(folder))
     store.append_history(samples, ticks)
+
+
+def write_story(
+    folder: Path | str, story: str, cards: Mapping[str, Gpu], interval_ms: int | None = None
+) -> tuple[int, int]:
+    """Write ticks a minute apart; returns when they begin and end, in minutes from Monday on.
+
+    A story such as "-10: held 9 timeout 1 hole 5 held@2 5" says when it begins, what a card does for how many minutes,
+    and after which boot. What is none of the cards is the error of ticks without any, and in a hole is no tick.
+    """
+    begin, _, rest = story.rpartition(": ")
+    start = minute = int(begin or 0)
+    words, ticks = rest.split(), []
+    for what, count in zip(words[::2], words[1::2], strict=True):
+        name, _, boot = what.partition("@")
+        seen, error = ([cards[name]], None) if name in cards else ([], name)
+        if name != "hole":
+            until = minute + int(count)
+            ticks += minutes(minute, until, *seen, interval_ms=interval_ms, boot=boot or "boot-1", error=error)
+        minute += int(count)
+    write(folder, ticks)
+    return start, minute
 
 
 @contextmanager

@@ -6,7 +6,9 @@ import os
 import sqlite3
 import subprocess
 import sysconfig
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +96,22 @@ def query(path: Path, sql: str) -> list[dict[str, Any]]:
 
 def one_line(text: str) -> bool:
     return text.count("\n") == 1 and text.endswith("\n")
+
+
+def call(command: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
+    """What becomes of a command, whatever its exit status."""
+    return subprocess.run(command, **{"capture_output": True, "text": True, "check": False, **more})
+
+
+def complaint(done: Any, status: int) -> str:
+    """The one line with which a command that printed nothing has failed."""
+    assert (done.returncode, done.stdout, one_line(done.stderr)) == (status, "", True)
+    return str(done.stderr)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """What is done in this block must not take longer."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < seconds

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
-from itertools import pairwise
-from statistics import median
 from zoneinfo import ZoneInfo
 
 from gua_report.people.identities import resolve
 from gua_sample.records import Card, Tick
 from tests.judged import Judged
 from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS
+from tests.weighed import weigh
 
 MOST_ACTIVE_FIRST = ("active", "idle-held", "unknown")
 
@@ -21,39 +20,11 @@ MOST_ACTIVE_FIRST = ("active", "idle-held", "unknown")
 class Naive:
     """The rules of the design, implemented again without shortcuts, for ticks in time order."""
 
-    def __init__(self, ticks: Sequence[Tick]) -> None:
-        self.ticks = ticks
-        self.weights = [self._weight(position) for position in range(len(ticks))]
-        joined = [self._is_joined(position) for position in range(len(ticks))]
-        self.judged = Judged(ticks, [self._interval(position) for position in range(len(ticks))], joined)
-
-    def _interval(self, position: int) -> float:
-        told = self.ticks[position].interval_ms
-        if told is not None:
-            return told
-        day = self.ticks[position].ts_ms // DAY_MS
-        times = [one.ts_ms for one in self.ticks if one.ts_ms // DAY_MS == day]
-        place = times.index(self.ticks[position].ts_ms)
-        gaps = [later - earlier for earlier, later in pairwise(times)]
-        around = gaps[max(0, place - 10) : place + 10]
-        if place == len(gaps):  # the day's last tick has no gap after it: use the one before
-            around = gaps[max(0, place - 11) : place + 9]
-        around = [gap for gap in around if gap <= 2 * HOUR_MS]  # a longer one is an outage
-        return median(around) if around else 30_000
-
-    def _is_joined(self, position: int) -> bool:
-        if position + 1 == len(self.ticks):
-            return False
-        this, following = self.ticks[position], self.ticks[position + 1]
-        near = following.ts_ms - this.ts_ms <= 2.5 * self._interval(position)
-        return near and this.boot.id == following.boot.id
-
-    def _weight(self, position: int) -> int:
-        interval = round(self._interval(position))
-        if position + 1 == len(self.ticks):
-            return interval
-        gap = self.ticks[position + 1].ts_ms - self.ticks[position].ts_ms
-        return gap if self._is_joined(position) else min(gap, interval)
+    def __init__(self, ticks: Iterable[Tick]) -> None:
+        self.weighed = weigh(ticks)
+        self.ticks = self.weighed.ticks
+        self.weights = [self.weighed.length_ms(place) for place in range(len(self.ticks))]
+        self.judged = Judged(self.ticks, self.weighed.intervals, self.weighed.joined)
 
     def pieces(self, start_ms: int, end_ms: int, step_ms: int) -> Iterator[tuple[int, int, int]]:
         """Parts of ticks that don't cross a multiple of `step_ms`: place of the tick, beginning and length."""
@@ -77,17 +48,22 @@ class Naive:
     def unpartitioned(self, start_ms: int, end_ms: int) -> dict[str, float]:
         """GPU-hours that no MIG instance covers, by the uuid of the physical card."""
         sums: dict[str, float] = defaultdict(float)
-        for place, _, length in self.pieces(start_ms, end_ms, DAY_MS):
+        for _, uuid, ms in self.uncovered(start_ms, end_ms):
+            sums[uuid] += ms / HOUR_MS
+        return dict(sums)
+
+    def uncovered(self, start_ms: int, end_ms: int) -> Iterator[tuple[int, str, float]]:
+        """What no MIG instance covers in each piece of an hour: its beginning, physical card, milliseconds."""
+        for place, begin, length in self.pieces(start_ms, end_ms, HOUR_MS):
             one = self.ticks[place]
             for card in one.cards:
                 if card.facts.status == "unpartitioned":
-                    sums[card.facts.uuid] += length / HOUR_MS
+                    yield begin, card.facts.uuid, length
             for parent in {card.facts.parent_uuid for card in one.cards if card.facts.parent_uuid is not None}:
                 slices = [self._told(card, one)[0] for card in one.cards if card.facts.parent_uuid == parent]
                 known = [share for share in slices if share is not None]
                 if len(known) == len(slices) and sum(known) < Fraction(1):
-                    sums[parent] += length * float(1 - sum(known)) / HOUR_MS
-        return dict(sums)
+                    yield begin, parent, length * float(1 - sum(known))
 
     def presences(self, start_ms: int, end_ms: int, step_ms: int) -> Iterator[tuple[int, str, str, str, int, float]]:
         """Everyone on each card in each piece of a tick: its beginning, uuid, identity, state, length, share."""
@@ -115,18 +91,14 @@ class Naive:
             sums[name, state] += length * share / HOUR_MS
         return dict(sums)
 
-    def energies(self, start_ms: int, end_ms: int) -> Iterator[tuple[int, str, str, float, int]]:
-        """What is known of the energy of each piece of an hour: its beginning, uuid, state, joules and length."""
+    def energies(self, start_ms: int, end_ms: int) -> Iterator[tuple[int, str, str, float | None, int]]:
+        """The energy of each piece of an hour: its beginning, uuid, state, joules, if they are known, and length."""
         for place, begin, length in self.pieces(start_ms, end_ms, HOUR_MS):
             one = self.ticks[place]
-            after = {}
-            if self._is_joined(place):
-                after = {card.facts.uuid: card.energy_joules for card in self.ticks[place + 1].cards}
             for card in _usable(one):
-                now, then = card.energy_joules, after.get(card.facts.uuid)
-                if now is not None and then is not None and then >= now:
-                    joules = (then - now) * length / self.weights[place]
-                    yield begin, card.facts.uuid, self.judged.card_state(place, card), joules, length
+                used = self.weighed.used_joules(place, card.facts.uuid)
+                joules = None if used is None else used * length / self.weights[place]
+                yield begin, card.facts.uuid, self.judged.card_state(place, card), joules, length
 
     def heatmap(self, start_ms: int, end_ms: int, zone: str) -> dict[tuple[int, int], float]:
         """The active share of known time by weekday and hour. Zones change by no less than 15 minutes."""
@@ -194,8 +166,9 @@ class Naive:
             if one.error is not None:
                 run_end = one.ts_ms + (one.nvml_ms or 0)
                 if run_end > known_until:
-                    waits = next_ms - run_end <= 2.5 * self._interval(position) and not rebooted
-                    known_until = next_ms if waits else min(run_end, next_ms)
+                    waits = next_ms - run_end <= 2.5 * self.weighed.intervals[position] and not rebooted
+                    midnight = (one.ts_ms // DAY_MS + 1) * DAY_MS
+                    known_until = min(midnight, next_ms if waits else min(run_end, next_ms))
                 add("sampler killed (timeout)" if one.error == "timeout" else "driver error", one.ts_ms, known_until)
             add("host down" if rebooted else "sampler not running", known_until, next_ms)
         return dict(sums)

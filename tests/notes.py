@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gua_sample.note_spool import MODE
+from gua_sample.notes import MODE
 from tests.lab import DAY_MS, HOUR_MS
 
 REASON = "serving the demo"

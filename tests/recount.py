@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
-from statistics import median
 from typing import Any, NamedTuple
 
-from gua_report.people.identities import resolve
 from gua_report.rollups.reader import Day
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES
 from gua_sample.records import Tick
-from tests.judged import Judged
 from tests.lab import HOUR_MS
-
-TRULY_IDLE = "truly-idle"
-MOST_ACTIVE_FIRST = ("active", "idle-held", "unknown")
+from tests.naive import Naive
 
 
 class Counted(NamedTuple):
@@ -32,107 +27,47 @@ class Counted(NamedTuple):
     unpartitioned: dict[tuple[int, str], int]  # hour, physical card: ms that no MIG instance covers
 
 
-class Recount:
+class Recount(Naive):
     def __init__(self, ticks: Iterable[Tick]) -> None:
-        self.ticks = sorted(ticks, key=lambda tick: tick.ts_ms)
-        self.intervals = self._intervals()
-        self.joined = [self._is_joined(position) for position in range(len(self.ticks))]
-        self.ends = [self._end(position) for position in range(len(self.ticks))]
-        self.judged = Judged(self.ticks, self.intervals, self.joined)
+        super().__init__(ticks)
+        _, self.intervals, self.joined, self.ends, _ = self.weighed
         self.states = self.judged.processes
-
-    def _intervals(self) -> list[float]:
-        by_day: dict[int, list[int]] = defaultdict(list)
-        for tick in self.ticks:
-            by_day[tick.ts_ms // DAY_MS].append(tick.ts_ms)
-        found: list[float] = []
-        for times in by_day.values():
-            gaps = [later - earlier for earlier, later in pairwise(times)]
-            for place in range(len(times)):
-                middle = min(place, len(gaps) - 1)  # the last tick has no gap after it: use the one before
-                around = [gap for gap in gaps[max(0, middle - 10) : middle + 10] if gap <= 2 * HOUR_MS]
-                found.append(median(around) if around else 30_000)
-        return [found[place] if tick.interval_ms is None else tick.interval_ms for place, tick in enumerate(self.ticks)]
-
-    def _is_joined(self, position: int) -> bool:
-        if position + 1 == len(self.ticks):
-            return False
-        one, following = self.ticks[position : position + 2]
-        return following.ts_ms - one.ts_ms <= 2.5 * self.intervals[position] and one.boot.id == following.boot.id
-
-    def _end(self, position: int) -> int:
-        own = self.ticks[position].ts_ms + round(self.intervals[position])
-        if position + 1 == len(self.ticks):
-            return own
-        following = self.ticks[position + 1].ts_ms
-        return following if self.joined[position] else min(own, following)
 
     def day(self, number: int) -> Counted:
         """The counts of the UTC day of that number since 1970."""
         start, end = number * DAY_MS, (number + 1) * DAY_MS
-        reaching = [place for place, tick in enumerate(self.ticks) if self.ends[place] > start and tick.ts_ms < end]
-        own = [place for place in reaching if self.ticks[place].ts_ms >= start]
+        own = [place for place, tick in enumerate(self.ticks) if start <= tick.ts_ms < end]
         return Counted(
-            self._cards(reaching, start, end),
-            self._identities(reaching, start, end),
-            self._holds(reaching, start, end),
-            self._episodes(own),
+            self._cards(start, end),
+            self.by_hour(start, end),
+            self._holds(own, start, end),
+            self._episodes(own, start, end),
             self._spans(own),
-            sorted({(card.facts.uuid, card.facts.gpu_index) for place in reaching for card in self.ticks[place].cards}),
-            self._unpartitioned(reaching, start, end),
+            sorted({(card.facts.uuid, card.facts.gpu_index) for place in own for card in self.ticks[place].cards}),
+            self._unpartitioned(start, end),
         )
 
-    def _pieces(self, place: int, start: int, end: int) -> list[tuple[int, int]]:
-        begin, until = max(start, self.ticks[place].ts_ms), min(end, self.ends[place])
-        cuts = [begin, *range((begin // HOUR_MS + 1) * HOUR_MS, until, HOUR_MS), until]
-        return [(one // HOUR_MS * HOUR_MS, other - one) for one, other in pairwise(cuts) if other > one]
-
-    def _cards(self, places: list[int], start: int, end: int) -> dict[tuple[int, str, str], tuple[int, int, int]]:
+    def _cards(self, start: int, end: int) -> dict[tuple[int, str, str], tuple[int, int, int]]:
         sums: dict[tuple[int, str, str], list[float]] = defaultdict(lambda: [0, 0, 0])
-        for place in places:
-            tick = self.ticks[place]
-            after: dict[str, int | None] = {}
-            if self.joined[place]:
-                after = {card.facts.uuid: card.energy_joules for card in self.ticks[place + 1].cards}
-            for card in (card for card in tick.cards if card.facts.status != "unpartitioned"):
-                then, now = after.get(card.facts.uuid), card.energy_joules
-                used = None if then is None or now is None or then < now else then - now
-                for hour, length in self._pieces(place, start, end):
-                    known = sums[hour, card.facts.uuid, self.judged.card_state(place, card)]
-                    known[0] += length
-                    if used is not None:
-                        known[1] += used * length / (self.ends[place] - tick.ts_ms)
-                        known[2] += length
+        for begin, uuid, state, joules, length in self.energies(start, end):
+            known = sums[_hour(begin), uuid, state]
+            known[0] += length
+            if joules is not None:
+                known[1] += joules
+                known[2] += length
         return {key: (round(one), round(two), round(three)) for key, (one, two, three) in sums.items()}
 
-    def _unpartitioned(self, places: list[int], start: int, end: int) -> dict[tuple[int, str], int]:
-        """What no instance covers, by slices: of instances that all tell theirs, or of a card without any."""
+    def _unpartitioned(self, start: int, end: int) -> dict[tuple[int, str], int]:
         sums: dict[tuple[int, str], float] = defaultdict(float)
-        for place in places:
-            cards = [card.facts for card in self.ticks[place].cards]
-            left = {facts.uuid: 7 for facts in cards if facts.status == "unpartitioned"}
-            for facts in cards:
-                if facts.parent_uuid is not None:
-                    left[facts.parent_uuid] = left.get(facts.parent_uuid, 7) - (facts.compute_slices or 7)
-            for hour, length in self._pieces(place, start, end):
-                for uuid, sevenths in left.items():
-                    if sevenths > 0:
-                        sums[hour, uuid] += length * sevenths / 7
+        for begin, uuid, ms in self.uncovered(start, end):
+            sums[_hour(begin), uuid] += ms
         return {key: round(ms) for key, ms in sums.items()}
 
-    def _identities(self, places: list[int], start: int, end: int) -> dict[tuple[int, str, str, str], int]:
+    def by_hour(self, start: int, end: int) -> dict[tuple[int, str, str, str], int]:
+        """Milliseconds by hour, card, identity and state."""
         sums: dict[tuple[int, str, str, str], int] = defaultdict(int)
-        for place in places:
-            tick = self.ticks[place]
-            best: dict[tuple[str, str], int] = {}
-            for (uuid, pid), (state, counts) in self.states[place].items():
-                if counts and state != TRULY_IDLE:
-                    who = tick.processes[pid]
-                    key = uuid, resolve(who.uid, who.login_uid, who.user, who.login_user, who.cgroup)
-                    best[key] = min(best.get(key, 9), MOST_ACTIVE_FIRST.index(state))
-            for (uuid, name), rank in best.items():
-                for hour, length in self._pieces(place, start, end):
-                    sums[hour, uuid, name, MOST_ACTIVE_FIRST[rank]] += length
+        for begin, uuid, name, state, length, _ in self.presences(start, end, HOUR_MS):
+            sums[_hour(begin), uuid, name, state] += length
         return dict(sums)
 
     def _holds(self, places: list[int], start: int, end: int) -> list[tuple[str, int, int]]:
@@ -149,34 +84,55 @@ class Recount:
                     run.append(place)
         return sorted(hold for hold in found if hold[1] < hold[2])
 
-    def _link(self, place: int, step: int) -> int | None:
-        """The nearest tick in that direction that saw cards, if an episode may continue across the ticks between."""
-        other = place + step
-        while 0 <= other < len(self.ticks) and not self.ticks[other].cards:
-            other += step
-        if not 0 <= other < len(self.ticks):
-            return None
-        first, last = sorted((place, other))
-        near = self.ticks[last].ts_ms - self.ticks[first].ts_ms <= 2.5 * self.intervals[first]
-        return other if near and len({tick.boot.id for tick in self.ticks[first : last + 1]}) == 1 else None
-
-    def _episodes(self, own: list[int]) -> list[tuple[str, int, int, int, bool, bool]]:
-        def holds(place: int | None, key: tuple[str, int]) -> bool:
-            return place is not None and self.states[place].get(key, ("", False))[0] == "idle-held"
-
+    def _episodes(self, own: list[int], start: int, end: int) -> list[tuple[str, int, int, int, bool, bool]]:
+        """Runs among the day's ticks that saw cards. One that is there at the first or last of them, close to midnight,
+        reaches to it."""
+        seen = [place for place in own if self.ticks[place].cards]
         found = []
-        for key in {key for place in own for key in self.states[place]}:
+        for key in {key for place in seen for key in self.states[place]}:
             run: list[int] = []
-            for place in own:
-                if not holds(place, key):
+            for place, following in pairwise([*seen, None]):
+                if place is None or self.states[place].get(key, ("", False))[0] != "idle-held":
                     continue
-                following = self._link(place, 1)
                 run.append(place)
-                if following not in own or not holds(following, key):
-                    joins = [holds(self._link(run[0], -1), key), holds(following, key)]
-                    found.append((*key, self.ticks[run[0]].ts_ms, self.ends[place], *joins))
+                goes_on = following is not None and self._are_near(place, following)
+                if following is None or not goes_on or self.states[following].get(key, ("",))[0] != "idle-held":
+                    found.append((*key, *self._ends_of(run, seen, start, end)))
                     run = []
-        return sorted(found)  # type: ignore[arg-type]
+        return sorted(found)
+
+    def episodes(self) -> list[tuple[str, int, int, int]]:
+        """Card, pid, start and end of all episodes; those that midnight cuts are one."""
+        found: list[tuple[str, int, int, int, bool, bool]] = []
+        for number in sorted({tick.ts_ms // DAY_MS for tick in self.ticks}):
+            for one in self.day(number).episodes:
+                before = [other for other in found if other[:2] == one[:2] and other[3] == one[2] and other[5]]
+                if before and one[4]:
+                    found.remove(before[0])
+                    one = (*one[:2], before[0][2], one[3], before[0][4], one[5])
+                found.append(one)
+        return [one[:4] for one in sorted(found)]
+
+    def _are_near(self, one: int, other: int) -> bool:
+        near = self.ticks[other].ts_ms - self.ticks[one].ts_ms <= 2.5 * self.intervals[one]
+        return near and len({tick.boot.id for tick in self.ticks[one : other + 1]}) == 1
+
+    def _ends_of(self, run: list[int], seen: list[int], start: int, end: int) -> tuple[int, int, bool, bool]:
+        """Beginning and end of a run, whether it may have begun earlier, and whether it may go on after midnight."""
+        first, last = run[0], run[-1]
+        place = seen.index(first)
+        from_midnight = (
+            place == 0
+            and self.ticks[first].ts_ms - start <= 2.5 * self.intervals[first]
+            and self.ticks[first].boot.time_ms <= start
+        )
+        to_midnight = last == seen[-1] and end - self.ticks[last].ts_ms <= 2.5 * self.intervals[last]
+        return (
+            start if from_midnight else self.ticks[first].ts_ms,
+            end if to_midnight else self.ends[last],
+            place == 0 or not self._are_near(seen[place - 1], first),
+            to_midnight,
+        )
 
     def _spans(self, own: list[int]) -> list[tuple[int, int, str, str | None]]:
         found: list[tuple[int, int, str, str | None]] = []
@@ -188,6 +144,10 @@ class Recount:
             else:
                 found.append((tick.ts_ms, self.ends[place], tick.boot.id, kind))
         return found
+
+
+def _hour(ms: int) -> int:
+    return ms // HOUR_MS * HOUR_MS
 
 
 def as_stored(day: Day) -> Counted:

@@ -12,14 +12,14 @@ from gua_report.config import Config
 from gua_report.limits import Week, week_before
 from gua_report.people.containers import People
 from gua_report.people.groups import NO_GROUP, Memberships
-from gua_report.people.wanted import Wanted
+from gua_report.people.identities import Wanted
 from gua_report.summary.groups import GROUP_COLUMNS
 from gua_report.summary.meant import COLUMNS as MEANT
-from gua_report.summary.named_frames import add_columns, name_containers
+from gua_report.summary.names import add_columns, name_containers, select
 from gua_report.summary.now import NOW_COLUMNS
 from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS
-from gua_report.summary.selection import select
+from gua_report.summary.tables import IDENTITY_COLUMNS
 from gua_report.summary.week import LIMIT_COLUMNS
 from gua_report.window import HOUR_MS, Window
 from gua_sample.containers import LABEL, MOUNT, Container, Known
@@ -57,16 +57,7 @@ def identity_frame(rows: list[tuple[str, float, float, float]]) -> pd.DataFrame:
             (who, idle + active + unknown, active, idle, unknown, idle / (idle + active), idle * 2.5, 0.0)
             for who, idle, active, unknown in rows
         ],
-        columns=[
-            "identity",
-            "gpu_hours",
-            "active_gpu_hours",
-            "idle_held_gpu_hours",
-            "unknown_gpu_hours",
-            "idle_held_share",
-            "idle_held_cost",
-            "meant_gpu_hours",
-        ],
+        columns=IDENTITY_COLUMNS,
     )
     return add_columns(frame, {})
 
@@ -111,21 +102,14 @@ def identity_day_frame() -> pd.DataFrame:
 def episode_frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     """A report's episodes from rows of gpu_uuid, gpu_index, mig_index, identity, pid, command, start and end in hours
     relative to the window's end, memory, ongoing."""
-    frame = pd.DataFrame(
-        [
-            (
-                *facts,
-                END_MS + round(start * HOUR_MS),
-                END_MS + round(end * HOUR_MS),
-                round((end - start) * 3600),
-                memory,
-                ongoing,
-                *(0.0, None, NAN, False),
-            )
-            for *facts, start, end, memory, ongoing in rows
-        ],
-        columns=[*EPISODE_COLUMNS, "seconds", "peak_memory_mib", "ongoing", *MEANT],
-    ).assign(slurm_job=None)
+    records = []
+    for *facts, start, end, memory, ongoing in rows:
+        times = END_MS + round(start * HOUR_MS), END_MS + round(end * HOUR_MS), round((end - start) * 3600)
+        records.append((*facts, *times, memory, ongoing, 0.0, None, NAN, False))
+    columns = [*EPISODE_COLUMNS, "seconds", "peak_memory_mib", "ongoing", *MEANT]
+    frame = pd.DataFrame(records, columns=columns).assign(
+        slurm_job=None, start_is_exact=[start > -50 for *_, start, _, _, _ in rows]
+    )
     return add_columns(frame, {})
 
 
@@ -222,9 +206,9 @@ def small_report() -> Report:
         warnings=["skipped: /var/lib/gua/samples/2026-11-10.sqlite is not a partition: file is not a database"],
         now=now_frame(
             [
-                ("GPU-a", 0, NAN, HOSTILE[0], "idle-held", -51.0, 30_720.0, 4711, "python3"),
-                ("GPU-a", 0, NAN, HOSTILE[2], "active", NAN, 2048.0, 98, "train"),
-                ("MIG-c", 1, 1.0, HOSTILE[1], "idle-held", -2.1, NAN, 4712, HOSTILE[2]),
+                ("GPU-a", 0, NAN, HOSTILE[0], "idle-held", -51.0, False, 30_720.0, 4711, "python3"),
+                ("GPU-a", 0, NAN, HOSTILE[2], "active", NAN, None, 2048.0, 98, "train"),
+                ("MIG-c", 1, 1.0, HOSTILE[1], "idle-held", -2.1, True, NAN, 4712, HOSTILE[2]),
             ]
         ),
     )
@@ -280,9 +264,9 @@ CONTAINER_IDS = {
     HOSTILE[3]: "docker:904ef981a59f",
 }
 CONTAINERS = {
-    "3f2a9c81d0b7": Container("docker", "train-resnet", "pytorch/pytorch:2.5.1", "ada", LABEL, None, 1),
-    "0b5cdd124b4c4d2e9c806a3f1d1c2f00": Container("pod", "ml/<i>|*x*_`y`", "=image", None, None, None, 2),
-    "d8b445df2ab6": Container("podman", "=cmd|\x1b[31m" + 90 * "x", None, "Müller", MOUNT, None, 3),
+    "3f2a9c81d0b7": Container("docker", "train-resnet", "pytorch/pytorch:2.5.1", "ada", LABEL, 1),
+    "0b5cdd124b4c4d2e9c806a3f1d1c2f00": Container("pod", "ml/<i>|*x*_`y`", "=image", None, None, 2),
+    "d8b445df2ab6": Container("podman", "=cmd|\x1b[31m" + 90 * "x", None, "Müller", MOUNT, 3),
 }
 
 
@@ -293,8 +277,8 @@ def contained_report(containers: dict[str, Container] | None = None) -> Report:
         field: frame.assign(identity=[CONTAINER_IDS.get(who, who) for who in frame["identity"]])
         for field, frame in report.named_frames.items()
     }
-    known = Known(CONTAINERS if containers is None else containers, {})
-    return name_containers(replace(report, **renamed), People({}, known))
+    known = Known(CONTAINERS if containers is None else containers)
+    return name_containers(replace(report, **renamed), People(known))
 
 
 def meant_report() -> Report:

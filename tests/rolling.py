@@ -21,9 +21,8 @@ import pytest
 
 from gua_report.config import Config, Retention
 from gua_report.main import main
-from gua_report.rollups.closed_day import roll_up_day
 from gua_report.rollups.index import Stored, origin_of, path_of
-from gua_report.rollups.writer import RollupWriter
+from gua_report.rollups.writer import RollupWriter, roll_up_day
 from gua_report.ticks.history import History
 from gua_report.upkeep.nightly import Done, Upkeep
 from gua_sample import store
@@ -113,6 +112,13 @@ def stored(data_dir: Path, days: Sequence[str] | None = None) -> dict[str, dict[
     }
 
 
+def change(path: Path | str, *statements: str) -> None:
+    """Change a database by hand, each statement by itself."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
 def partition(data_dir: Path, day: str) -> Path:
     return data_dir / "samples" / f"{day}.sqlite"
 
@@ -126,10 +132,6 @@ def days_left(data_dir: Path) -> list[str]:
     return [path.stem for path in sorted((data_dir / "samples").glob("*.sqlite"))]
 
 
-def edges_left(data_dir: Path) -> list[str]:
-    return [path.stem for path in sorted((data_dir / "edges").glob("*.sqlite"))]
-
-
 def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
     """Roll up the days of the history at these positions, or all; returns the stored ones."""
     history = History(folder)
@@ -139,9 +141,7 @@ def roll_up_days(folder: str, days: set[int] | None = None) -> list[str]:
             if days is None or position in days:
                 made = roll_up_day(history, day, DEFAULT)
                 if made is not None:
-                    writer.write(
-                        day, made.sums, Stored(origin_of(history.paths[day], DEFAULT)), made.edges, made.beside
-                    )
+                    writer.write(day, made, Stored(origin_of(history.paths[day], DEFAULT)))
                     done.append(day)
     return done
 

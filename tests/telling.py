@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
+import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +14,8 @@ import pytest
 
 from gua_report.commands import hook, remind
 from gua_report.live import snapshot
-from gua_report.mailing import sendmail
-from gua_report.telling import log, persons
+from gua_report.mailing import message as sending
+from gua_report.telling import log, reminders
 from gua_sample.records import Boot, Process, Reading, Source
 from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Gpu, Job, busy, free, held, series, tick, write
 
@@ -59,11 +60,11 @@ class Desk:
         self.configure()
         monkeypatch.setenv("PATH", f"{self.outbox}:/usr/bin:/bin")
         monkeypatch.setenv("TZ", "UTC")
-        monkeypatch.setattr(sendmail, "FOLDERS", ())
+        monkeypatch.setattr(sending, "FOLDERS", ())
         monkeypatch.setattr(snapshot, "machine", self.source)
         monkeypatch.setattr("gua_report.live.observer.Observer.now_ms", lambda _: self.now_ms)
-        monkeypatch.setattr(persons, "user_ids", self.user_ids)
-        monkeypatch.setattr("gua_sample.notes.user_ids", self.user_ids)
+        monkeypatch.setattr(reminders, "user_ids", self.user_ids)
+        monkeypatch.setattr("gua_report.people.identities.user_ids", self.user_ids)
 
     def configure(self, more: str = "", mail: str = CONFIG) -> None:
         text = f'{mail}{more}\n[notes]\nspool = "{self.spool}"\n'
@@ -124,7 +125,13 @@ class Desk:
         return [path.read_text() for path in sorted(self.outbox.glob("*.mail"))]
 
     def log(self, name: str = log.REMIND_LOG) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.data_dir / name).read_text().splitlines()]
+        acts, problems = log.read_log(str(self.data_dir), name)
+        assert problems == []
+        return [{**act._asdict(), "episodes": [one._asdict() for one in act.episodes]} for act in acts]
+
+    def change_log(self, statement: str, *values: object) -> None:
+        with closing(sqlite3.connect(self.data_dir / log.REMIND_LOG)) as connection, connection:
+            connection.execute(statement, values)
 
 
 def job(user: str, pid: int = 100, memory_mib: int = 20_480, **more: Any) -> Job:

@@ -17,10 +17,10 @@ import pytest
 
 from gua_report import notebook
 from gua_report.commands import demo
-from gua_report.render import SECTIONS, Options, renderer
-from gua_report.render.attention import LEAST_COVERAGE, MOST_UNKNOWN
+from gua_report.render import MOST_UNKNOWN, SECTIONS, Options, renderer
 from gua_report.render.csv import FORMULA
 from gua_report.render.json import SCHEMA_VERSION
+from gua_report.window import LEAST_COVERAGE
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES
 from gua_sample.simulate_plan import EXAMPLE_END_MS

@@ -87,36 +87,20 @@ def test_every_plain_value_of_a_report_is_documented(history: Path) -> None:
     assert sorted(documented("Plain values")) == sorted(fields - {*REPORT_FRAMES} - if_configured)
 
 
-def test_every_column_of_the_reservations_is_documented(history: Path, tmp_path: Path) -> None:
+def test_every_column_of_what_is_configured_is_documented(history: Path, tmp_path: Path) -> None:
     (tmp_path / "reservations.csv").write_text("gpu,user,from,to,note\n0,alice,2026-11-16,,\n")
-    (tmp_path / "gua.toml").write_text(f'[reservations]\nfile = "{tmp_path / "reservations.csv"}"\n')
+    config = f'[reservations]\nfile = "{tmp_path / "reservations.csv"}"\n[groups]\nus = ["alice"]\n'
+    limits = "[limits.groups.us]\ngpu_hours = 1\n[limits.everyone]\ngpu_hours = 1.5\n"
+    (tmp_path / "gua.toml").write_text(config + limits)
+    plain = notebook.report(**monday(history))
     report = notebook.report(**monday(history), config=str(tmp_path / "gua.toml"))
-    assert report.reservations is not None
-    assert names(report.reservations) == documented("report.reservations")
-    assert len(report.reservations) == 1
-    assert notebook.report(**monday(history)).reservations is None
-
-
-def test_every_column_of_the_groups_is_documented(history: Path, tmp_path: Path) -> None:
-    (tmp_path / "gua.toml").write_text('[groups]\nus = ["alice"]\n')
-    report = notebook.report(**monday(history), config=str(tmp_path / "gua.toml"))
-    assert report.groups is not None
-    assert names(report.groups) == documented("report.groups")
-    assert report.groups["group"].tolist() == ["us"]
-    assert notebook.report(**monday(history)).groups is None
-    assert "Groups, by idle-held GPU-hours" in report._repr_html_()
-
-
-def test_every_column_of_the_limits_is_documented(history: Path, tmp_path: Path) -> None:
-    groups = '[groups]\nus = ["alice"]\n[limits.groups.us]\ngpu_hours = 1\n'
-    (tmp_path / "gua.toml").write_text(groups + "[limits.everyone]\ngpu_hours = 1.5\n")
-    report = notebook.report(**monday(history), config=str(tmp_path / "gua.toml"))
-    assert report.limits is not None
-    assert names(report.limits) == documented("report.limits")
-    assert report.group_limits is not None
-    assert names(report.group_limits) == documented("report.group_limits")
-    assert report.group_limits["over_limit"].tolist() == [True]
-    assert "of limit" in report._repr_html_()
+    for name in ("reservations", "groups", "limits", "group_limits"):
+        assert names(getattr(report, name)) == documented(f"report.{name}")
+        assert len(getattr(report, name)) == 1
+        assert getattr(plain, name) is None
+    html = report._repr_html_()
+    for said in ("Groups, by idle-held GPU-hours", "of limit", "50.0% of the GPU time was idle-held"):
+        assert said in html
 
 
 @pytest.mark.parametrize("name", notebook.Frames._fields)
@@ -168,11 +152,6 @@ def test_a_window_without_ticks_is_said_to_have_none(history: Path) -> None:
     for function in (notebook.report, notebook.load):
         with pytest.raises(NothingToReport, match="no ticks from 2026-11-17 00:00"):
             function(**arguments)
-
-
-def test_a_report_shows_itself(history: Path) -> None:
-    html = notebook.report(**monday(history))._repr_html_()
-    assert "50.0% of the GPU time was idle-held" in html
 
 
 def read_example() -> Any:

@@ -41,6 +41,6 @@ def test_each_line_of_the_list_names_a_test_and_a_reason() -> None:
     for line in ALLOWED_SKIPS.read_text().splitlines():
         if not line.startswith("#"):
             name, reason = line.split(None, 1)
-            path, _, test = name.partition("::")
+            path, _, test = name.removesuffix("*").partition("::")
             assert f"def {test}(" in (ROOT / path).read_text()
             assert reason

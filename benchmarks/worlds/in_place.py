@@ -12,7 +12,7 @@ from unittest import mock
 import pynvml
 
 from benchmarks.worlds.driver import START_MS, Driver
-from gua_sample import nvml_gpm, processes
+from gua_sample import nvml_card, processes
 
 
 class VirtualTime:
@@ -54,7 +54,7 @@ def in_place_of_pynvml(driver: Driver) -> Iterator[None]:
     virtual = VirtualTime(driver)
     with ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(pynvml, c_nvmlGpmMetricsGet_t=_gpm_request, **functions))
-        for module in (processes, nvml_gpm):
+        for module in (processes, nvml_card):
             stack.enter_context(mock.patch.object(module, "time", virtual))
         yield
 

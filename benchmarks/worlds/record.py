@@ -1,4 +1,4 @@
-"""A world recorded by the sampler's own code: `tick.run` at each tick of its timer, on the stand-in driver."""
+"""A world recorded by the sampler's own code: `cli.take` at each tick of its timer, on the stand-in driver."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
+from unittest import mock
 
 import numpy as np
 
 from benchmarks.worlds.driver import START_MS, Driver, card_uuid
 from benchmarks.worlds.in_place import in_place_of_pynvml
 from benchmarks.worlds.world import HZ, Span, World
-from gua_sample import nvml, tick
+from gua_sample import cli, nvml
 from gua_sample.policy import LONGEST_GAP_INTERVALS
 from gua_sample.records import Boot, Process, Source
 
@@ -56,12 +57,12 @@ def record(driver: Driver, moments: list[Moment], data_dir: Path, answers: TextI
     """Take all ticks. `answers` gets what the same driver tells gpu-usage-audit at these moments, a line each."""
     world = driver.world
     uids = {user: FIRST_UID + number for number, user in enumerate(sorted({one.user for one in world.processes}))}
-    with in_place_of_pynvml(driver):
+    with in_place_of_pynvml(driver), mock.patch.object(cli, "warn", _refuse):
         for moment in moments:
             driver.now = moment.second
             answers.write(json.dumps(_answers(driver, moment)) + "\n")
             ts_ms = START_MS + round(moment.second * 1000)
-            tick.run(str(data_dir), _source(driver, moment, uids), None, ts_ms, _refuse, nvml_ms=5)
+            cli.take(str(data_dir), _source(driver, moment, uids), None, ts_ms, nvml_ms=5)
 
 
 def _refuse(warning: str) -> NoReturn:

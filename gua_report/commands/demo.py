@@ -6,22 +6,28 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 
 from gua_report.commands import report
+from gua_report.config import Retention, load_config
 from gua_report.console import terminal
 from gua_report.console.arguments import positive
+from gua_report.fleet.asked import refuse_root
 from gua_report.people.containers import write_containers
-from gua_sample import console, settings
-from gua_sample.errors import StoreError, UsageError
-from gua_sample.note_spool import open_spool, put_note
-from gua_sample.notes import Note
+from gua_report.rollups.index import FILE_NAME, Meta, path_of, published_path
+from gua_sample import __version__, console, idle_state, settings, store
+from gua_sample.errors import GuaError, StoreError, UsageError
+from gua_sample.idleness import begin, follow
+from gua_sample.notes import Note, open_spool, put_note
 from gua_sample.partition_names import DAY_MS
 from gua_sample.records import Tick
-from gua_sample.simulate_plan import EXAMPLE_END_MS
-from gua_sample.whole_file import replace_file
+from gua_sample.safe_file import replace_file
+from gua_sample.simulate import Laboratory
+from gua_sample.simulate_plan import A100, A6000, EXAMPLE_END_MS, H100, L40S, NAMES, make_uuid
 
 PROG = "gua demo"
 DESCRIPTION = """\
@@ -43,6 +49,7 @@ examples:
 With --hosts of 3 or more the exit status is 1, as of a real fleet from which
 something is missing. As root there is no report of a fleet.
 """
+SIMULATED = "This is simulated, a made-up laboratory and not this machine."
 INTERVAL_MS = 30_000
 HOUR_MS = DAY_MS // 24
 MOST_DAYS = 366
@@ -70,22 +77,17 @@ robots = ["liam", "mei", "omar", "rosa", "ada"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.hints = {"--ticks": "not needed: --days N says how long a history to make"}
     parser.add_argument("--days", metavar="N", type=positive, default=7, help="how many (default 7)")
     parser.add_argument("--seed", metavar="N", default="0", help="which laboratory (default 0)")
     parser.add_argument("--keep", metavar="DIR", help="write the history there and keep it")
     parser.add_argument("--hosts", metavar="N", type=positive, help="of so many hosts, in one report")
     parser.add_argument("--now", action="store_true", help="let it end now instead of on an example Wednesday")
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
-    import time
-
     seed = settings.seed(options.seed, "--seed")
     if options.days > MOST_DAYS:
         raise UsageError(f"bad --days {options.days}: expected 1 to {MOST_DAYS}")
@@ -94,54 +96,51 @@ def run(options: argparse.Namespace) -> int:
             f"{options.keep} is not empty: give a new folder, as made-up ticks do not belong in a real history"
         )
     if options.hosts is not None:
-        return run_fleet(options, seed)
-    end_ms = time.time_ns() // 1_000_000 if options.now else EXAMPLE_END_MS
+        check_fleet(options)
     with contextlib.ExitStack() as stack:
         folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gua-demo-"))
-        simulate(folder, seed, end_ms - options.days * DAY_MS, end_ms)
-        iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end_ms / 1000))
-        zone = [] if options.now else ["--tz", "UTC"]
-        place = ["--data-dir", folder, "--config", furnish(folder, end_ms)]
-        return report.main([*place, "--since", f"{options.days}d", "--to", iso, *zone])
+        make = make_history if options.hosts is None else make_fleet
+        arguments = make(folder, options, seed)
+        console.say(PROG, f"{SIMULATED}\n")
+        status = report.main(arguments)
+        if options.keep:
+            console.say(PROG, f"\nThe same report again: {shlex.join(['gua-report', *arguments])}")
+        return status
 
 
-def run_fleet(options: argparse.Namespace, seed: int) -> int:
-    """Make a fleet's folder, and report it. It ends now, as whether a host is late depends on the clock."""
-    import time
+def make_history(folder: str, options: argparse.Namespace, seed: int) -> list[str]:
+    end_ms = time.time_ns() // 1_000_000 if options.now else EXAMPLE_END_MS
+    simulate(folder, seed, end_ms - options.days * DAY_MS, end_ms)
+    iso = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end_ms / 1000))
+    zone = [] if options.now else ["--tz", "UTC"]
+    place = ["--data-dir", folder, "--config", furnish(folder, end_ms)]
+    return [*place, "--since", f"{options.days}d", "--to", iso, *zone]
 
-    from gua_report.fleet.asked import refuse_root
 
+def check_fleet(options: argparse.Namespace) -> None:
     refuse_root()
     if options.hosts > MOST_HOSTS:
         raise UsageError(f"bad --hosts {options.hosts}: expected 1 to {MOST_HOSTS}")
     if options.days < FEWEST_FLEET_DAYS:
         raise UsageError(f"bad --days {options.days}: expected {FEWEST_FLEET_DAYS} to {MOST_DAYS} of a fleet")
-    now_ms = time.time_ns() // 1_000_000
-    with contextlib.ExitStack() as stack:
-        folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gua-demo-"))
+
+
+def make_fleet(folder: str, options: argparse.Namespace, seed: int) -> list[str]:
+    """Make a fleet's folder. It ends now, as whether a host is late depends on the clock."""
+    now_ms, config = time.time_ns() // 1_000_000, os.path.join(folder, "gua.toml")
+    try:
         os.makedirs(folder, exist_ok=True)
-        config = os.path.join(folder, "gua.toml")
-        replace_file(config, GROUPS + HOST_GROUPS)
-        show = terminal.progress_bar("simulating hosts")
-        for number in range(options.hosts):
-            if show:
-                show(number, options.hosts)
-            make_host(folder, number, options.hosts, seed, options.days, now_ms)
-        if show:
-            show(1, 1)
-        return report.main(["--fleet", folder, "--config", config, "--since", f"{options.days}d"])
+    except OSError as error:
+        raise GuaError(f"{folder} can't be made ({error.strerror}): give another folder with --keep") from error
+    replace_file(config, GROUPS + HOST_GROUPS)
+    for number in terminal.tracked(range(options.hosts), terminal.progress_bar("simulating hosts")):
+        make_host(folder, number, options.hosts, seed, options.days, now_ms)
+    return ["--fleet", folder, "--config", config, "--since", f"{options.days}d"]
 
 
 def make_host(folder: str, number: int, hosts: int, seed: int, days: int, now_ms: int) -> None:
-    """Make what was collected of a host: what it published last night, two nights before, or half of that."""
-    from gua_report.config import Retention, load_config
-    from gua_report.rollups.index import path_of
-    from gua_report.rollups.published import FILE_NAME, Meta, published_path
     from gua_report.upkeep.nightly import Upkeep
-    from gua_report.upkeep.publishing import write_copy
-    from gua_sample import __version__, store
-    from gua_sample.simulate import Laboratory
-    from gua_sample.simulate_plan import A100, A6000, H100, L40S, NAMES, make_uuid
+    from gua_report.upkeep.outputs import write_copy
 
     is_late, is_broken = (hosts > 2 and number == hosts - place for place in (2, 1))
     midnight_ms = now_ms // DAY_MS * DAY_MS
@@ -154,7 +153,9 @@ def make_host(folder: str, number: int, hosts: int, seed: int, days: int, now_ms
         ticks = laboratory.history(midnight_ms - days * DAY_MS, end_ms, FLEET_INTERVAL_MS)
         store.append_history(store.prepare(data_dir), ticks)
         config = load_config(os.devnull)._replace(retention=Retention(csv_days=0))
-        Upkeep(data_dir, config, end_ms, False, complain).run(False, False, None)
+        Upkeep(data_dir, config, end_ms, False, lambda text: console.complain(PROG, f"warning: {text}")).run(
+            False, False, None
+        )
         machine = make_uuid(seed, number).replace("-", "")
         write_copy(path_of(data_dir), data_dir, Meta(name, machine, __version__, end_ms, end_ms - FLEET_INTERVAL_MS))
         os.mkdir(os.path.join(folder, name))
@@ -165,22 +166,24 @@ def make_host(folder: str, number: int, hosts: int, seed: int, days: int, now_ms
     os.utime(target, ns=(end_ms * 1_000_000, end_ms * 1_000_000))
 
 
-def complain(text: str) -> None:
-    console.complain(PROG, f"warning: {text}")
-
-
 def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
-    from gua_sample import store
-    from gua_sample.simulate import Laboratory
-
     laboratory = Laboratory(seed)
-    history = laboratory.history(start_ms, end_ms, INTERVAL_MS)
+    history = leave_state(folder, laboratory.history(start_ms, end_ms, INTERVAL_MS), end_ms - DAY_MS)
     store.append_history(store.prepare(folder), show_progress(history, start_ms, end_ms))
     write_containers(folder, laboratory.containers(start_ms, end_ms))
 
 
+def leave_state(folder: str, history: Iterator[Tick], start_ms: int) -> Iterator[Tick]:
+    """Yield the ticks; at the end, leave for gua status what a sampler that began at that time would have left."""
+    carried = begin()
+    for tick in history:
+        if tick.ts_ms >= start_ms:
+            carried = follow(carried, tick)
+        yield tick
+    replace_file(os.path.join(folder, idle_state.NAME), idle_state.to_text(carried))
+
+
 def furnish(folder: str, end_ms: int) -> str:
-    """Write a configuration with groups, and a note that is in force at the end; returns the configuration's path."""
     spool, config = (os.path.join(os.path.abspath(folder), name) for name in ("notes", "gua.toml"))
     os.mkdir(spool, 0o755)
     note = Note(end_ms - NOTE_MS, end_ms + NOTE_MS, "answers the wiki's questions", os.geteuid(), True, "ollama")
@@ -191,7 +194,6 @@ def furnish(folder: str, end_ms: int) -> str:
 
 
 def show_progress(history: Iterator[Tick], start_ms: int, end_ms: int) -> Iterator[Tick]:
-    """Yield the ticks; on a terminal, show how much of the time has been simulated."""
     show = terminal.progress_bar("simulating")
     for tick in history:
         if show and tick.ts_ms % HOUR_MS < INTERVAL_MS:

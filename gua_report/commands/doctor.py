@@ -12,24 +12,14 @@ import time
 from typing import Any
 
 from gua_report.console import terminal
-from gua_report.doctor import (
-    config_file,
-    containers,
-    data,
-    driver,
-    freshness,
-    host,
-    notes,
-    partitions,
-    published,
-    rollups,
-    timer,
-)
+from gua_report.console.arguments import DATABASE_HINT
+from gua_report.console.terminal import paint
+from gua_report.doctor import data, driver, history, host, optional
 from gua_report.doctor import user as users
-from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, plural, shell
+from gua_report.doctor.findings import COMMENT, ERROR, OK, WARNING, Finding, error, ok, plural, shell
 from gua_report.machine import units
-from gua_report.machine.as_owner import ask_as_owner
-from gua_report.telling.checks import check_telling
+from gua_report.machine.child import ask_as_owner
+from gua_report.telling.log import check_telling
 from gua_report.ticks.newest import Files, Newest, find_newest, list_history
 from gua_sample import console, settings
 from gua_sample.errors import DriverError, StoreError, UsageError
@@ -65,11 +55,8 @@ COLORS = {OK: "32", WARNING: "33", ERROR: "31"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.hints = DATABASE_HINT
     parser.add_argument("--data-dir", metavar="DIR", help="where the history lives")
     parser.add_argument("--config", metavar="FILE", help="instead of /etc/gua/gua.toml")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -78,7 +65,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--timeout", metavar="D", default="30s", help="time limit of the driver (default %(default)s)")
     parser.add_argument("--record", metavar="FILE", help="instead of checks, record the driver's answers in a new file")
     parser.add_argument("--for", metavar="D", dest="length", help=f"how long to record (default {RECORD_FOR})")
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -96,7 +83,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def record(options: argparse.Namespace, seconds: float) -> int:
-    """Record what the driver answers, at the interval of the installed timer."""
     length_ms = settings.duration_ms(options.length or RECORD_FOR)
     if problem := driver.import_binding():
         raise DriverError("nvidia_ml_py_missing", f"NVML can't be asked ({problem})")
@@ -110,7 +96,6 @@ def record(options: argparse.Namespace, seconds: float) -> int:
 
 
 def find_folder(option: str | None) -> tuple[str, units.Found]:
-    """The data folder and the installed units. The units' own folder replaces a default that does not exist."""
     data_dir = settings.data_dir(option)
     installed = units.find_units(data_dir)
     told = option or os.environ.get("GUA_DATA_DIR") or os.environ.get("STATE_DIRECTORY")
@@ -122,18 +107,18 @@ def find_folder(option: str | None) -> tuple[str, units.Found]:
 def examine(
     data_dir: str, installed: units.Found, driver_seconds: float, deep: bool = False, config_path: str | None = None
 ) -> tuple[list[Finding], dict[str, Any]]:
-    """Run all checks, in the order of their dependencies; returns the findings, and facts for --json."""
     feeding = installed.feeding(data_dir)
     user, sampler = data.find_sampler(feeding, data_dir)
     binding_problem = driver.import_binding()
     nodes, expected = driver.find_nodes(), driver.expected_nodes()
     seen = ask_driver(user, driver_seconds) if binding_problem is None else None
+    cards = seen.cards if seen else []
 
     now_ms = time.time_ns() // 1_000_000
     start, roll_up, journal = commands(feeding, data_dir)
-    config, about_config = config_file.check_config(config_path)
+    config, about_config = optional.check_config(config_path)
     publishes = None if config is None else config.fleet.publish
-    history, newest, clock, files = look_into(data_dir, now_ms, start, roll_up, deep, publishes)
+    found, newest, clock, files = look_into(data_dir, now_ms, start, roll_up, deep, publishes)
     if newest and feeding:
         newest = newest.by_timer(units.interval_ms(feeding), units.next_run_ms(feeding, newest.ts_ms, now_ms))
     is_fresh = newest is not None and not newest.is_stale(now_ms)
@@ -144,6 +129,10 @@ def examine(
         host.check_python(binding_problem, is_sampled),
         *([driver.check_nodes(nodes, expected, seen, user)] if seen else []),
         *(driver.check_nvml(seen, user, is_sampled) if seen else []),
+        *(
+            ok("card", f"{driver.place(card)}: {card['name'] or '?'}, {card['uuid']}".replace("NVIDIA ", ""))
+            for card in cards
+        ),
         sampler,
         host.check_processes(user, feeding),
         *host.check_own_sight(user),
@@ -151,12 +140,12 @@ def examine(
         *data.check_writers(data_dir),
         data.check_space(data_dir),
         *clock,
-        freshness.check_newest(history, newest, now_ms, start, journal),
-        *timer.check_timer(installed, data_dir, is_fresh, now_ms, user),
-        *timer.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None),
+        history.check_newest(found, newest, now_ms, start, journal),
+        *host.check_timer(installed, data_dir, is_fresh, now_ms, user),
+        *host.check_service(installed, now_ms, newest.ts_ms if newest and feeding else None),
         *files,
         *about_config,
-        *(notes.check_notes(now_ms, config) if config else []),
+        *(optional.check_notes(now_ms, config) if config else []),
         *(check_telling(config, data_dir, config_path) if config else []),
     ]
     facts = {
@@ -166,7 +155,7 @@ def examine(
         "cards": len(seen.cards) if seen and seen.error is None else None,
         "newest_tick_ms": newest.ts_ms if newest else None,
         "newest_tick_is_stale": None if newest is None else not is_fresh,
-        "partitions": None if history.hidden else len(history.partitions),
+        "partitions": None if found.hidden else len(found.partitions),
     }
     return findings, facts
 
@@ -174,37 +163,31 @@ def examine(
 def look_into(
     data_dir: str, now_ms: int, start: str, roll_up: str, deep: bool = False, publishes: bool | None = None
 ) -> tuple[Files, Newest | None, list[Finding], list[Finding]]:
-    """The files of the data folder, the newest tick, and the findings about clock and files.
-
-    As root, a child that becomes the folder's owner for good reads them. `publishes`: [fleet] publish, or None if the
-    configuration can't be read.
-    """
     samples = samples_dir(data_dir)
     if deep:
         from gua_report.upkeep.deep_check import read_everything  # with pandas, which the child can't always import
 
     def look() -> list[Any]:
-        history = list_history(samples)
-        files = partitions.check_partitions(history, now_ms, start, terminal.progress_bar())
-        files += rollups.check_rollups(history, now_ms, roll_up)
-        files += published.check_published(data_dir, publishes, now_ms, roll_up) if publishes is not None else []
-        files += containers.check_containers(data_dir)
+        found = list_history(samples)
+        files = history.check_partitions(found, now_ms, start, terminal.progress_bar())
+        files += history.check_rollups(found, now_ms, roll_up)
+        files += history.check_published(data_dir, publishes, now_ms, roll_up) if publishes is not None else []
+        files += optional.check_containers(data_dir)
         if deep:
-            files += rollups.report_deep_check(*read_everything(data_dir, terminal.progress_bar("reading back")))
-        return [history, find_newest(history, now_ms), freshness.check_clock(history, now_ms), files]
+            files += history.report_deep_check(*read_everything(data_dir, terminal.progress_bar("reading back")))
+        return [found, find_newest(found, now_ms), history.check_clock(found, now_ms), files]
 
     try:
         check_folder(data_dir)
-        history, newest, *findings = ask_as_owner(data_dir, look)
+        found, newest, *findings = ask_as_owner(data_dir, look)
     except StoreError as problem:
         trouble = error(data.FOLDER, f"{data_dir} can't be looked into: {problem}", shell("ls", "-la", data_dir))
         return Files(samples, [], [], str(problem)), None, [], [trouble]
     clock, files = ([Finding(*finding) for finding in group] for group in findings)
-    return Files(*history), Newest(*newest) if newest else None, clock, files
+    return Files(*found), Newest(*newest) if newest else None, clock, files
 
 
-def ask_driver(user: users.User, seconds: float) -> driver.Look:
-    """Ask the driver, with a notice on a terminal, since it may take long."""
+def ask_driver(user: users.User, seconds: float) -> driver.NvmlAnswer:
     shows = terminal.is_terminal(sys.stderr)
     if shows:
         print(f"\rasking the driver, for {seconds:g} s at most\x1b[K", end="", file=sys.stderr, flush=True)
@@ -216,7 +199,6 @@ def ask_driver(user: users.User, seconds: float) -> driver.Look:
 
 
 def commands(feeding: units.Units | None, data_dir: str) -> tuple[str, str, str]:
-    """The commands that take a tick by hand, roll days up, and show why no tick was taken."""
     if feeding:
         return f"{feeding.systemctl} start gua-sample", f"{feeding.systemctl} start gua-rollup", feeding.journal
     by_hand = shell("gua-sample", "--data-dir", data_dir)
@@ -272,14 +254,10 @@ def summary(findings: list[Finding]) -> str:
     counts = ", ".join(plural(number, noun) for number, noun in ((errors, ERROR), (warnings, WARNING)) if number)
     if errors:
         return f"{counts}: sampling does not work"
-    newest = next(finding for finding in findings if finding.check == freshness.NEWEST)
+    newest = next(finding for finding in findings if finding.check == history.NEWEST)
     if warnings:
         return f"{counts}: " + ("sampling works" if newest.status == OK else "nothing found that prevents sampling")
     return f"all is well: newest tick {newest.text}"
-
-
-def paint(text: str, code: str, color: bool) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if color else text
 
 
 def escape(text: str) -> str:

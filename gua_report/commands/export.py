@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gua_report.config import Config, load_config
 from gua_report.console import terminal
 from gua_report.console.arguments import add_place, add_window, choose, find_history, output_path
+from gua_report.console.terminal import Progress
 from gua_report.console.whole_file import is_database, standard_output, whole_file
 from gua_report.exporting.rows import OTHER_NAMES, TABLES
+from gua_report.machine.child import stream_as_owner
+from gua_report.window import Window, is_day, parse_window
 from gua_sample import console
 from gua_sample.errors import GuaError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from gua_report.config import Config
-    from gua_report.console.terminal import Progress
-    from gua_report.exporting.days import Encoding
-    from gua_report.window import Window
+    from gua_report.exporting.days import Encode
 
 Message = tuple[str, bytes]
 
@@ -65,10 +66,6 @@ ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "pa
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     add_window(parser)
     what = parser.add_argument_group("what")
@@ -86,17 +83,15 @@ def build_parser() -> console.Parser:
     )
     how.add_argument("--host", metavar="NAME", help="in a folder of parquet files (default this machine's name)")
     add_place(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
-    from gua_report.config import load_config
-    from gua_report.window import parse_window
-
     name = choose(options.what, "table", (*TABLES, *OTHER_NAMES))
     name = OTHER_NAMES.get(name, name)
     form = choose(options.format or format_of(options.output), "format", FORMATS)
-    is_folder = form == "parquet" and options.output is not None and not is_parquet_file(options.output)
+    path = options.output
+    is_folder = form == "parquet" and path is not None and (format_of(path) != "parquet" or os.path.isdir(path))
     check(options, name, form, is_folder)
     window = parse_window(options.since, options.start, options.end, options.tz)
     config = load_config(options.config)
@@ -104,13 +99,12 @@ def run(options: argparse.Namespace) -> int:
 
     # Imported late: --help and usage errors don't need pandas.
     from gua_report.exporting.days import whole_days
-    from gua_report.machine.as_owner import stream_as_owner
 
     # Part of a day must not replace the whole of it that an earlier export wrote.
     window = whole_days(window) if is_folder else window
-    encoding = find_encoding(name, form)
+    encode = find_encoding(name, form)
     progress = terminal.progress_bar() if options.output is not None or not terminal.is_terminal(sys.stdout) else None
-    read = partial(read_parts, data_dir, window, name, config, encoding, is_folder, progress)
+    read = partial(read_parts, data_dir, window, name, config, encode, is_folder, progress)
     problems: list[str] = []
     parts = print_warnings(stream_as_owner(data_dir, read), problems)
     try:
@@ -127,21 +121,16 @@ def run(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def find_encoding(name: str, form: str) -> Encoding:
-    """The encoding of a table. Its modules are imported here: later they may be unreadable for us."""
-    from gua_report.exporting.days import Encoding
-
+def find_encoding(name: str, form: str) -> Encode:
+    """What encodes a table. Its modules are imported here: later they may be unreadable for us."""
     columns = TABLES[name].columns
     if form == "parquet":
-        from gua_report.exporting import parquet
+        from gua_report.exporting.parquet import parquet_file
 
-        schema = parquet.schema_of(name, columns)
-        return Encoding(partial(parquet.block_of, schema), partial(parquet.to_stream, schema))
-    from gua_report.exporting.text import csv_text, json_lines, with_header
+        return partial(parquet_file, name, columns)
+    from gua_report.exporting.days import csv_file, json_file
 
-    if form == "csv":
-        return Encoding(partial(csv_text, columns), partial(with_header, columns))
-    return Encoding(partial(json_lines, columns), iter)
+    return partial(csv_file if form == "csv" else json_file, columns)
 
 
 def read_parts(
@@ -149,16 +138,15 @@ def read_parts(
     window: Window,
     name: str,
     config: Config,
-    encoding: Encoding,
+    encode: Encode,
     by_day: bool,
     progress: Progress | None,
 ) -> Iterator[Message]:
-    """The encoded days, and at the end, even after an error, the warnings about them."""
-    from gua_report.exporting.days import Days, RolledUpDays
+    from gua_report.exporting.days import Days
 
-    days = (RolledUpDays if TABLES[name].is_of_rollups else Days)(data_dir, window, name, config)
+    days = Days(data_dir, window, name, config)
     try:
-        yield from days.read(encoding, by_day, progress)
+        yield from days.encode(encode, by_day, progress)
     except GuaError:
         yield WARNINGS, json.dumps([days.problems, []]).encode()
         raise
@@ -166,7 +154,6 @@ def read_parts(
 
 
 def print_warnings(messages: Iterator[Message], problems: list[str]) -> Iterator[Message]:
-    """The parts of files among the messages. Warnings are printed, and those that mean failure added to `problems`."""
     for label, content in messages:
         if label != WARNINGS:
             yield label, content
@@ -181,12 +168,7 @@ def format_of(path: str | None) -> str:
     return ENDINGS.get(os.path.splitext(path or "")[1].lower(), "csv")
 
 
-def is_parquet_file(path: str) -> bool:
-    return format_of(path) == "parquet" and not os.path.isdir(path)
-
-
 def check(options: argparse.Namespace, name: str, form: str, is_folder: bool) -> None:
-    """Raise UsageError if these options don't go together."""
     path = options.output
     if name == "csv" and form != "csv":
         raise UsageError(f"the table csv can't be written as {form}: take process_ticks, or --format csv")
@@ -206,7 +188,6 @@ def check(options: argparse.Namespace, name: str, form: str, is_folder: bool) ->
 
 def write_folder(parts: Iterator[Message], name: str, folder: str, host: str) -> None:
     from gua_report.exporting import parquet
-    from gua_report.window import is_day
 
     parquet.check_folder(folder, name)
     for day, content in parts:

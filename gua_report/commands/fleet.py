@@ -6,19 +6,24 @@ import argparse
 import json
 import textwrap
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gua_report.config import load_config
 from gua_report.console.arguments import choose
 from gua_report.console.fitting import fit, join
 from gua_report.console.spelling import duration
 from gua_report.console.terminal import progress_bar
+from gua_report.fleet.asked import AskedFleet, refuse_root
+from gua_report.fleet.suspicions import KINDS, NO_DAY, end_ms, look_at_hosts
+from gua_report.window import DEFAULT_SINCE, parse_window
 from gua_sample import console
 from gua_sample.console import plural
 from gua_sample.errors import StoreError, UsageError
+from gua_sample.policy import Policy
 from gua_sample.processes import printable
 
 if TYPE_CHECKING:
-    from gua_report.fleet.status import HostStatus
+    from gua_report.fleet.build import Mapped
 
 PROG = "gua fleet"
 DESCRIPTION = """\
@@ -40,16 +45,28 @@ exit status: 0 all is well, 1 a report would leave something out, or doubts it
 (check: it can't use the file), 2 wrong usage, 3 there is no host.
 """
 VERBS = ("status", "check")
+OK = "ok"
 WIDTH, WIDEST_NAME, WIDEST_VERSION = 79, 24, 12
 
 
+class HostStatus(NamedTuple):
+    host: str
+    state: str  # OK, or the most important of its problems, one of KINDS
+    newest_day: str | None
+    age_seconds: int | None  # since the end of that day
+    days: int | None
+    gua_version: str | None
+    machine: str | None
+    thresholds: dict[str, float] | None  # those of most days
+    days_other: int | None  # of all days: those under other thresholds than the reader's, or by another rule
+    problems: list[str]
+
+    @property
+    def is_bad(self) -> bool:
+        return self.state not in (OK, NO_DAY)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
-    from gua_report.window import DEFAULT_SINCE
-
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("verb", metavar="|".join(VERBS), help="of all hosts, or of one new file")
     parser.add_argument("path", metavar="DIR|FILE", help="where the hosts' files are collected, or the new file")
@@ -58,14 +75,10 @@ def build_parser() -> console.Parser:
     parser.add_argument("--since", metavar="D", help=f"how many days to look at (default {DEFAULT_SINCE})")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/fleet.md")
     parser.add_argument("--config", metavar="FILE", help="thresholds and hosts, instead of /etc/gua/gua.toml")
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
-    from gua_report.config import load_config
-    from gua_report.fleet.asked import AskedFleet, refuse_root
-    from gua_report.window import parse_window
-
     choose(options.verb, "verb", VERBS)
     refuse_root()
     if options.verb == "check":
@@ -77,21 +90,17 @@ def run(options: argparse.Namespace) -> int:
 
     # Imported late: pandas takes longer than all the rest.
     from gua_report.fleet.build import FleetRequest, map_fleet
-    from gua_report.fleet.status import find_statuses, to_document
 
-    keeps = AskedFleet(options.path, since=options.since).keeps_length
-    request = FleetRequest(options.path, window, config, options.hosts, keeps_length=keeps, progress=progress_bar())
+    asked = AskedFleet(options.path, options.hosts, since=options.since)
+    request = FleetRequest(asked, window, config, progress=progress_bar())
     found = find_statuses(map_fleet(request), config.policy, window.end_ms)
     console.say(PROG, json.dumps(to_document(options.path, found), indent=2) if options.json else show(found))
     return int(any(status.is_bad for status in found))
 
 
 def check(new: str, last: str | None) -> int:
-    """Look at a new file of a host; if it begins anew, without any day of the last one, print that one's newest day."""
-    from gua_report.fleet.host_files import HostFile, Listed
+    from gua_report.fleet.host_files import HostFile, Listed, look_at
     from gua_report.fleet.in_children import map_in_children
-    from gua_report.fleet.look import look_at
-    from gua_report.fleet.look_at_hosts import look_at_hosts
 
     files = [HostFile("", path, path) for path in (new, last) if path]
     work = partial(look_at, check=True)
@@ -106,8 +115,27 @@ def check(new: str, last: str | None) -> int:
     return 0
 
 
+def find_statuses(mapped: Mapped, policy: Policy, now_ms: int) -> list[HostStatus]:
+    looks, found = mapped.looked.looks, []
+    for name in sorted({*looks, *(problem.host for problem in mapped.problems)}):
+        own = [problem for problem in mapped.problems if problem.host == name]
+        own.sort(key=lambda problem: KINDS.index(problem.kind))
+        facts: list[Any] = [None] * 7
+        if look := looks.get(name):
+            others = sum(days for found, days in look.thresholds if found != policy) + look.other_rule_days
+            usual = look.thresholds[0][0]._asdict() if look.thresholds else None
+            age = max(0, now_ms - end_ms(look)) // 1000
+            facts = [look.newest_day, age, look.days, look.version, look.machine, usual, others]
+        found.append(HostStatus(*(name, own[0].kind if own else OK, *facts, [problem.detail for problem in own])))
+    return found
+
+
+def to_document(folder: str, statuses: list[HostStatus]) -> dict[str, Any]:
+    bad = [status.host for status in statuses if status.is_bad]
+    return {"schema_version": 1, "folder": folder, "with_problems": bad, "hosts": [s._asdict() for s in statuses]}
+
+
 def show(found: list[HostStatus]) -> str:
-    """A line for each host, and below it what is wrong; then how many are well."""
     titles = ["host", "state", "newest day", "age", "days", "gua"]
     cells = [
         [

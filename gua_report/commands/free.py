@@ -10,10 +10,10 @@ from gua_report.live.cards_now import CardSeen, Scene
 from gua_report.live.observer import Observer, add_options
 from gua_report.live.text import spell_since
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
-from gua_report.reservations.cards import AVAILABLE, UNUSED, Validation
+from gua_report.reservations.reservation import AVAILABLE, UNRESERVED, UNUSED, Validation
 from gua_sample import console
 from gua_sample.errors import GuaError
-from gua_sample.policy import IDLE_HELD, STATUS_OK, TRULY_IDLE, UNPARTITIONED
+from gua_sample.policy import ACTIVE, IDLE_HELD, STATUS_OK, TRULY_IDLE, UNKNOWN, UNPARTITIONED
 from gua_sample.processes import printable, user_names
 
 PROG = "gua free"
@@ -25,7 +25,7 @@ examples:
   CUDA_VISIBLE_DEVICES=$(gua free -n 2) python train.py
   export CUDA_VISIBLE_DEVICES=$(gua free -n 1 --uuid)
   gua free                          all that are free
-  gua free --memory-threshold 0     only cards without any process's memory
+  gua free --memory-threshold 512   cards with up to 512 MiB in use, by anybody
 
 Indices are those of NVML and nvidia-smi, in the order of the PCI bus. CUDA
 counts the fastest card first, unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set: on a
@@ -40,15 +40,11 @@ exit status: 0 done, 1 not enough cards are free or the driver can't be used
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("-n", metavar="N", type=positive, help="so many, or none at all (default all that are free)")
     parser.add_argument("--uuid", action="store_true", help="uuids instead of indices")
     add_options(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,15 +52,17 @@ def run(options: argparse.Namespace) -> int:
     scene = observer.look()
     validations = observer.validate(scene)
     idle = [seen for seen in scene.cards if is_free(seen)]
-    me = apply_mapping(user_name(), observer.config.people) if validations else ""
+    uid = os.getuid()
+    # uid:N if there is no name, or if the directory of users does not answer in time.
+    name = (user_names({uid}).get(uid) if validations else None) or f"uid:{uid}"
+    me = apply_mapping(name, observer.config.people)
     free = [seen for seen in idle if is_for(me, validations.get(seen.card.facts.uuid))]
     wanted = options.n or max(1, len(free))
     if len(free) < wanted:
         taken = [validations[seen.card.facts.uuid] for seen in idle if seen not in free]
-        raise GuaError(too_few(observer.look_back(scene), taken, wanted, len(free)))
-    last_use = observer.find_last_use(scene, {seen.card.facts.uuid for seen in free})
+        raise GuaError(too_few(scene, validations, taken, wanted, len(free)))
     # Cards never seen in use come first; ties keep the order of the indices.
-    chosen = sorted(free, key=lambda seen: last_use.get(seen.card.facts.uuid, 0))[:wanted]
+    chosen = sorted(free, key=lambda seen: scene.last_use_ms.get(seen.card.facts.uuid, 0))[:wanted]
     console.say(PROG, ",".join(spell(chosen, options.uuid)))
     return 0
 
@@ -74,17 +72,10 @@ def is_free(seen: CardSeen) -> bool:
 
 
 def is_for(me: str, validation: Validation | None) -> bool:
-    """Whether the card is known to be unreserved, or reserved for this user alone."""
     if validation is None or validation.kind == AVAILABLE:
         return True
     is_known = validation.details["unreserved_users"] is not None
     return validation.kind == UNUSED and is_known and validation.reserved_by == [printable(me)]
-
-
-def user_name() -> str:
-    """The name of this user, or uid:N if there is none or the directory of users does not answer in time."""
-    uid = os.getuid()
-    return user_names({uid}).get(uid) or f"uid:{uid}"
 
 
 def spell(chosen: list[CardSeen], as_uuids: bool) -> list[str]:
@@ -94,25 +85,27 @@ def spell(chosen: list[CardSeen], as_uuids: bool) -> list[str]:
     return [str(one.gpu_index) for one in facts]
 
 
-def too_few(scene: Scene, taken: list[Validation], wanted: int, count: int) -> str:
-    """The error message for too few free cards. `taken`: idle cards left out because of reservations."""
+def too_few(scene: Scene, validations: dict[str, Validation], taken: list[Validation], wanted: int, count: int) -> str:
     held = [seen for seen in scene.cards if seen.state == IDLE_HELD]
-    holders = f"{len(held)} idle-held by {', '.join(spell_holders(held, scene.tick.ts_ms))}; " if held else ""
     reserved = [validation for validation in taken if validation.kind == UNUSED]
-    owners = ", ".join(dict.fromkeys(owner for validation in reserved for owner in validation.reserved_by))
-    reservers = f"{len(reserved)} reserved by {owners}; " if reserved else ""
-    unknown = len(taken) - len(reserved)
-    unreadable = f"{unknown} whose reservations can't be read; " if unknown else ""
-    unusable = [seen.state for seen in scene.cards].count(UNPARTITIONED)
-    unpartitioned = f"{unusable} unpartitioned; " if unusable else ""
-    return f"Requested {wanted}, available {count} ({holders}{reservers}{unreadable}{unpartitioned}gua status)"
+    owners = dict.fromkeys(owner for validation in reserved for owner in validation.reserved_by)
+    # A card that fails is not free, whatever it was seen to do.
+    states = [UNKNOWN if seen.state == TRULY_IDLE and not is_free(seen) else seen.state for seen in scene.cards]
+    counts = {
+        f"idle-held by {', '.join(spell_holders(held, scene.tick.ts_ms))}": len(held),
+        **{state: states.count(state) for state in (ACTIVE, UNKNOWN, UNPARTITIONED)},
+        f"reserved by {', '.join(owners)}": len(reserved),
+        "whose reservations can't be read": len(taken) - len(reserved),
+        # Visibly or not.
+        "of these in use without reservation": sum(
+            one.kind == UNRESERVED or bool(one.details["unreserved_users"]) for one in validations.values()
+        ),
+    }
+    reasons = "".join(f"{number} {kind}; " for kind, number in counts.items() if number)
+    return f"Requested {wanted}, available {count} ({reasons}gua status)"
 
 
 def spell_holders(held: list[CardSeen], now_ms: int) -> list[str]:
-    """Everybody once, with the longest time they have held one of the cards.
-
-    Unattributed memory is shown with the card's own duration.
-    """
     longest: dict[str, str] = {}
     told = [(user, user.since) for seen in held for user in seen.users if user.is_idle]
     told += [(user, seen.since) for seen in held for user in seen.users if user.name == UNATTRIBUTED]

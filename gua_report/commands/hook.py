@@ -5,21 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from typing import Any, NamedTuple
 
 from gua_report.config import SYSTEM_CONFIG, Config, Hook, load_config
 from gua_report.console.arguments import find_history
 from gua_report.live.observer import add_look_options
-from gua_report.telling.log import BEGUN, DONE, FAILED, HOOK_LOG, UNSURE, Act, Log, open_log, read_log
-from gua_report.telling.program import run_program
-from gua_report.telling.show_log import show_log
-from gua_report.telling.target import check_target
+from gua_report.machine.program import check_target, run_program
+from gua_report.telling.log import BEGUN, DONE, FAILED, HOOK_LOG, UNSURE, Act, Log, open_log, read_log, show_log
 from gua_report.telling.watch import Held, Sight, Watch
 from gua_report.window import parse_zone
 from gua_sample import console, settings
 from gua_sample.errors import UsageError
-from gua_sample.held_words import spell_held, spell_since
+from gua_sample.held_file import spell_held, spell_since
 from gua_sample.processes import printable
 
 PROG = "gua hook"
@@ -42,6 +39,7 @@ exit status: 0 done, 1 failed, or in doubt, 2 wrong usage.
 """
 SCHEMA_VERSION = 1
 MOST_RUNS = 50  # in one run of ours: the next one goes on
+LONGEST_LINE = 200
 
 
 class Ran(NamedTuple):
@@ -53,16 +51,12 @@ class Ran(NamedTuple):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and run nothing")
     parser.add_argument("--log", action="store_true", help="what it was run for, and what it said")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
     add_look_options(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,59 +65,57 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     data_dir = find_history(PROG, options.data_dir)
     if options.log:
-        found = read_log(data_dir, HOOK_LOG, time.time_ns() // 1_000_000)
-        console.say(PROG, show_log(found, parse_zone(None), options.json))
+        console.say(PROG, show_log(read_log(data_dir, HOOK_LOG), parse_zone(None), options.json))
         return 0
     program = find_program(config)
-    watch = Watch(options, settings.duration_ms(config.hook.idle_after))
-    if options.dry_run:
-        acts, problems = read_log(data_dir, HOOK_LOG, watch.observer.now_ms())
-        sight = watch.look()
-        doubts = [*sight.doubts, *problems]
-        due = [] if doubts else find_due(watch, sight, acts)
-        ran = [Ran(held, tell_facts(held, sight), None, None, None) for held in due]
-    else:
-        with open_log(data_dir, HOOK_LOG) as log:
-            acts, problems = read_log(data_dir, HOOK_LOG, watch.observer.now_ms())
-            sight = watch.look()
-            doubts = [*sight.doubts, *problems]
-            ran = [] if doubts else run_all(program, config.hook, watch, acts, log)
+    from gua_report.summary.last_week import read_ongoing  # with pandas, which usage errors don't need
+
+    watch = Watch(options, settings.duration_ms(config.hook.idle_after), read_ongoing)
+    log, found = (None, read_log(data_dir, HOOK_LOG)) if options.dry_run else open_log(data_dir, HOOK_LOG)
+    sight = watch.look()
+    doubts = [*sight.doubts, *found.problems]
+    ran = [] if doubts else run_all(program, config.hook, watch, found.acts, log)
     return report(options, program, doubts, sight, ran)
 
 
 def find_program(config: Config) -> str:
-    """The program to run. Raises UsageError if there is none, and Untrusted if others could have written it."""
     if config.hook.run is None:
         raise UsageError(f"there is no hook: set run in [hook] of {SYSTEM_CONFIG}")
     check_target(config.hook.run)
     return config.hook.run
 
 
-def find_due(watch: Watch, sight: Sight, acts: list[Act]) -> list[Held]:
-    """What the program was not run for yet, whatever became of it then."""
-    new = [one for one in sight.held if not any(act.is_about(one.episode, one.earliest_ms) for act in acts)]
-    return [one for one in new if watch.is_still_so(one)][:MOST_RUNS]
-
-
-def run_all(program: str, hook: Hook, watch: Watch, acts: list[Act], log: Log) -> list[Ran]:
-    """Run the program for each process that is due, and look at it once more before each run."""
-    ran, seconds = [], settings.duration_ms(hook.timeout) / 1000
-    for held in find_due(watch, watch.sight, acts):
-        if not watch.is_still_so(held):
+def run_all(program: str, hook: Hook, watch: Watch, acts: list[Act], log: Log | None) -> list[Ran]:
+    ran, seconds, now_ms = list[Ran](), settings.duration_ms(hook.timeout) / 1000, watch.observer.now_ms
+    for held in watch.sight.held:
+        was_run = any(act.is_about(held.episode, held.earliest_ms) for act in acts)
+        if was_run or len(ran) == MOST_RUNS or not watch.is_still_so(held):
             continue
-        check_target(program)  # it may have been exchanged since
-        facts = tell_facts(held, watch.sight)
-        act = log.begin(watch.observer.now_ms(), held.who, None, [held.episode])
-        ended = run_program(program, json.dumps(facts) + "\n", seconds)
-        outcome = UNSURE if ended.status is None else DONE if ended.status == 0 else FAILED
-        shown = ended.said if ended.status is None else f"exit {ended.status}: {ended.said}"
-        log.end(act, outcome, shown)
-        ran.append(Ran(held, facts, outcome, ended.status, ended.said))
+        if log is None:
+            ran.append(Ran(held, tell_facts(held, watch.sight), None, None, None))
+        else:
+            check_target(program)  # it may have been exchanged since
+            facts = tell_facts(held, watch.sight)
+            act = log.begin(now_ms(), held.who, None, [held.episode])
+            status, said = run_hook(program, json.dumps(facts) + "\n", seconds)
+            outcome = UNSURE if status is None else DONE if status == 0 else FAILED
+            log.end(act, outcome, said if status is None else f"exit {status}: {said}")
+            ran.append(Ran(held, facts, outcome, status, said))
     return ran
 
 
+def run_hook(program: str, facts: str, seconds: float) -> tuple[int | None, str]:
+    try:
+        status, output, errors = run_program([program], seconds, facts.encode(), {})
+    except OSError as error:
+        return None, f"{program} can't be run ({error})"
+    if status is None:
+        return None, f"{program} was not done within {seconds:g} s"
+    said = (output.strip() or errors.strip()).split(b"\n")[0]
+    return status, printable(said)[:LONGEST_LINE]
+
+
 def tell_facts(held: Held, sight: Sight) -> dict[str, Any]:
-    """What the program is told: facts alone, each as it is known."""
     return {
         "schema_version": SCHEMA_VERSION,
         "host": os.uname().nodename,
@@ -141,12 +133,12 @@ def tell_facts(held: Held, sight: Sight) -> dict[str, Any]:
         "gpu_name": held.gpu_name,
         "memory_mib": held.memory_mib,
         "idle_since_ms": held.since_ms,
+        "idle_since_is_exact": held.since_is_exact,
         "idle_seconds": (sight.now_ms - held.since_ms) / 1000,
     }
 
 
 def report(options: argparse.Namespace, program: str, doubts: list[str], sight: Sight, ran: list[Ran]) -> int:
-    """Say what was done; returns the exit status."""
     if options.json:
         runs = [{"facts": one.facts, "outcome": one.outcome, "status": one.status, "said": one.said} for one in ran]
         document = {"schema_version": SCHEMA_VERSION, "run": program, "doubts": doubts, "runs": runs}
@@ -166,7 +158,7 @@ def report(options: argparse.Namespace, program: str, doubts: list[str], sight: 
 
 def spell(one: Ran, sight: Sight) -> str:
     held = one.held
-    since = spell_since(held.since_ms, sight.now_ms)
+    since = spell_since(held.since_ms, sight.now_ms, is_exact=held.since_is_exact)
     sentence = spell_held(held.gpu, held.memory_mib, since, held.episode.pid, held.command, held.who)
     said = f"{one.outcome}: {one.said}" if one.said else one.outcome
     return sentence if one.outcome is None else f"{sentence} {said}"

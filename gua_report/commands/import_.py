@@ -9,10 +9,10 @@ import textwrap
 import time
 
 from gua_report.console.arguments import find_data_dir
-from gua_report.importing.as_source_owner import open_source_safely
+from gua_report.console.spelling import first_of
 from gua_report.importing.intake import Intake
-from gua_report.importing.tally import Tally
-from gua_report.importing.values import iso
+from gua_report.importing.opening import open_source_safely
+from gua_report.importing.source import Tally, iso
 from gua_sample import console
 from gua_sample.console import plural
 from gua_sample.errors import NothingToReport, StoreError
@@ -45,16 +45,12 @@ MARGIN = 10
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("source", metavar="SOURCE", help="a file or a folder")
     parser.add_argument("--data-dir", metavar="DIR", help="where the history lives; made if it is missing")
     parser.add_argument("--dry-run", action="store_true", help="say what would be taken, and write nothing")
     parser.add_argument("--json", action="store_true", help="print what was taken as JSON")
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -95,24 +91,19 @@ def text(tally: Tally, path: str, kind: str, data_dir: str, options: argparse.Na
         more = ", ..." if left.count > len(left.examples) else ""
         lines += entry("left out", f"{plural(left.count, left.what)} {left.reason}: {', '.join(left.examples)}{more}")
     if tally.refused:
-        lines += entry("refused", some(list(tally.refused)))
+        lines += entry("refused", first_of(list(tally.refused), NAMED))
     for warning in tally.warnings:
         lines += entry("warning", warning)
     return "\n".join(lines)
 
 
 def refusals(tally: Tally) -> list[str]:
-    """One line for each reason, limited in number: there may be as many reasons as days."""
     by_reason: dict[str, list[str]] = {}
     for what, reason in tally.refused.items():
         by_reason.setdefault(reason, []).append(what)
-    lines = [f"{some(whats)} refused: {reason}" for reason, whats in by_reason.items()]
+    lines = [f"{first_of(whats, NAMED)} refused: {reason}" for reason, whats in by_reason.items()]
     more = [f"and {len(lines) - REASONS} more reasons: see --json"] if len(lines) > REASONS else []
     return lines[:REASONS] + more
-
-
-def some(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
 
 
 def entry(word: str, sentence: str) -> list[str]:

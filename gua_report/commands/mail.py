@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gua_report.config import SYSTEM_CONFIG, Config, Mail, load_config
 from gua_report.console import terminal
 from gua_report.console.addresses import is_address
 from gua_report.console.arguments import add_place, check_exists
 from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
-from gua_report.mailing.message import Attachment, Letter, build_message, host_name, show_message, text_of
+from gua_report.machine.child import ReadingFailed, ask_apart, understanding
+from gua_report.mailing.message import (
+    SECONDS,
+    Attachment,
+    Letter,
+    build_message,
+    host_name,
+    paragraph,
+    send,
+    show_message,
+    sign,
+    text_of,
+)
+from gua_report.render import LONG_EPISODE, WHAT_COUNTS
+from gua_report.window import DEFAULT_SINCE, Window, parse_window, show
 from gua_sample import console, settings
 from gua_sample.errors import GuaError, UsageError
+from gua_sample.partition_file import check_types
 from gua_sample.processes import printable
 from gua_sample.rights import check_folder
 
 if TYPE_CHECKING:
-    from gua_report.config import Config, Mail
     from gua_report.render.mail import MailParts, Mails
-    from gua_report.window import Window
 
 PROG = "gua mail"
 DESCRIPTION = """\
@@ -42,7 +54,6 @@ It is sent by the machine's sendmail, or by the server in [mail] smtp. What
 can't be sent is printed. contrib/mail has a timer, and a line for cron.
 exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing to report.
 """
-WIDTH = 72
 MOST_WARNINGS = 10
 FLEET = "fleet"  # in the name of its page, where others have their host's
 # For the report, and for all mails together: the unit of contrib/mail gives 15 minutes. A server that hangs has used up
@@ -52,13 +63,6 @@ MOST_PAGE_BYTES = 6 << 20  # encoded it is a third more, and many servers take 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
-    from gua_report.render.attention import LONG_EPISODE, WHAT_COUNTS
-    from gua_report.window import DEFAULT_SINCE
-
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     whom = "whom to send it to, instead of those in [mail] of the config; may be repeated"
     parser.add_argument("--to", metavar="ADDRESS", action="append", help=whom)
@@ -69,21 +73,16 @@ def build_parser() -> console.Parser:
     parser.add_argument("--fleet", metavar="DIR", help="of all hosts with a file in DIR/<host>/ (docs/fleet.md)")
     parser.add_argument("--dry-run", action="store_true", help="print the mail instead of sending it")
     add_place(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
-    from gua_report.config import load_config
-    from gua_report.machine.child import ReadingFailed
-    from gua_report.render.attention import LONG_EPISODE
-    from gua_report.window import parse_window
-
     if options.fleet is not None:
         if options.data_dir is not None:
             raise UsageError("--fleet and --data-dir are two reports: give one of them")
         refuse_root()
     config = load_config(options.config)
-    to = find_recipients(options.to, config.mail)
+    to = find_recipients(options.to, config.mail, options.dry_run)
     window = parse_window(options.since, None, None, options.tz)
     quiet = options.quiet_if_clean is not None
     longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
@@ -91,17 +90,22 @@ def run(options: argparse.Namespace) -> int:
     heads = {} if options.to else dict(config.mail.groups)
     try:
         if options.fleet is not None:
-            asked = AskedFleet(options.fleet, since=options.since)
-            made = make_of_fleet(asked, config, window, longest_ms, tuple(heads))
+            from gua_report.render.mail import MailRequest, make_mails_of
+
+            report = ask_fleet(AskedFleet(options.fleet, since=options.since), window, config)
+            made = make_mails_of(report, MailRequest("", config, window, longest_ms, None, tuple(heads)))
         else:
             made = make(data_dir, config, window, longest_ms, tuple(heads))
     except (GuaError, ReadingFailed) as error:
         if terminal.is_terminal(sys.stderr) or console.is_journal():  # cron would mail it once more
             console.complain(PROG, f"error: {error}")
-        return post(write_failure(error, to), config.mail, options.dry_run) or getattr(error, "exit_code", 1)
+        text = paragraph(f"There is no report: {error}") + "\n" + sign(PROG) + "."
+        failure = Letter(to, f"{host_name()}: GPU report failed", text)
+        return post(failure, config.mail, options.dry_run) or getattr(error, "exit_code", 1)
     deadline = time.monotonic() + SENDING_SECONDS
     status = 0
-    for recipients, parts, problem in [(to, made.administrator, None), *to_heads(made, heads)]:
+    of_heads = [([heads[group]], *mail) for group, mail in made.groups.items()]
+    for recipients, parts, problem in [(to, made.administrator, None), *of_heads]:
         whom = ", ".join(recipients)
         if parts is None:
             console.complain(PROG, f"error: nothing is sent to {whom}: {printable(problem or '')}")
@@ -114,17 +118,9 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def to_heads(made: Mails, heads: Mapping[str, str]) -> list[tuple[list[str], MailParts | None, str | None]]:
-    """For the head of each group: the address, the parts of the mail, and why there are none."""
-    return [([heads[group]], parts, problem) for group, (parts, problem) in made.groups.items()]
-
-
-def find_recipients(given: list[str] | None, mail: Mail) -> list[str]:
-    """The addresses that were given, else the administrator's. Raises UsageError if there is none."""
+def find_recipients(given: list[str] | None, mail: Mail, dry_run: bool) -> list[str]:
     found = given or ([mail.administrator] if mail.administrator else [])
-    if not found:
-        from gua_report.config import SYSTEM_CONFIG
-
+    if not found and not dry_run:
         raise UsageError(f"nobody to mail to: set administrator in [mail] of {SYSTEM_CONFIG}, or give --to ADDRESS")
     for address in found:
         if not is_address(address):
@@ -133,12 +129,9 @@ def find_recipients(given: list[str] | None, mail: Mail) -> list[str]:
 
 
 def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups: tuple[str, ...]) -> Mails:
-    """The parts of the mails. Raises GuaError, or ReadingFailed, if there is no report."""
     opening = check_folder(data_dir)
     check_exists(data_dir)
     # Imported here: pandas takes longer than all the rest, and usage errors don't need it.
-    from gua_report.machine.as_owner import ask_apart
-    from gua_report.machine.child import understanding
     from gua_report.render.mail import MailRequest, make_mails
     from gua_report.summary.reserved_hours import read_told
 
@@ -149,75 +142,47 @@ def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups:
     return made._replace(administrator=made.administrator._replace(warnings=warnings))
 
 
-def make_of_fleet(asked: AskedFleet, config: Config, window: Window, longest_ms: int, groups: tuple[str, ...]) -> Mails:
-    """The parts of the mails about a fleet, whose files are read in children of their own."""
-    from gua_report.render.mail import MailRequest, make_mails_of
-
-    return make_mails_of(ask_fleet(asked, window, config), MailRequest("", config, window, longest_ms, None, groups))
-
-
 def check_mails(answer: Any, groups: tuple[str, ...]) -> Mails:
     """What a child has answered. Raises TypeError, ValueError or LookupError if that is not what was asked for."""
     from gua_report.render.mail import GroupMail, Mails
 
     administrator, by_group = answer
-    found = {group: GroupMail(*by_group[group]) for group in groups}
-    for group, (parts, problem) in found.items():
-        if parts is not None:
-            found[group] = GroupMail(check_parts(parts), None)
-        elif not isinstance(problem, str):
-            raise TypeError(group)
+    found = {}
+    for group in groups:
+        parts, problem = by_group[group]
+        check_types((parts, problem), *((object, str) if parts is None else (list, object)))
+        found[group] = GroupMail(None if parts is None else check_parts(parts), problem)
     return Mails(check_parts(administrator), found)
 
 
 def check_parts(answer: Any) -> MailParts:
     from gua_report.render.mail import MailParts
 
-    made = MailParts(*answer)
-    if not all(isinstance(text, str) for text in (*made[:3], *made.warnings)):
-        raise TypeError("no text")
+    made = MailParts(*check_types(tuple(answer), str, str, str, list, bool))
+    check_types(tuple(made.warnings), *[str] * len(made.warnings))
     return made
 
 
 def write_letter(made: MailParts, to: list[str], window: Window, whose: str) -> Letter:
-    from gua_report.window import show
-
-    warnings = [paragraph(f"Warning: {warning}") for warning in made.warnings[:MOST_WARNINGS]]
+    warnings = [paragraph(f"Warning: {warning}") + "\n" for warning in made.warnings[:MOST_WARNINGS]]
     if len(made.warnings) > MOST_WARNINGS:
         warnings.append(f"and {console.plural(len(made.warnings) - MOST_WARNINGS, 'more warning')}\n")
     text = made.text + "".join(["\n", *warnings] if warnings else [])
     if not made.page:
-        return Letter(to, made.subject, text + sign())
+        return Letter(to, made.subject, text + sign(PROG) + ".")
     if len(made.page) > MOST_PAGE_BYTES:
-        text += sign("Its page is too large for a mail: gua report --format html.")
+        text += sign(PROG) + ". Its page is too large for a mail: gua report --format html."
         return Letter(to, made.subject, text, has_tables=True)
     name = f"gpu-use-{whose}-{show(window.end_ms, window.zone, '%Y-%m-%d')}.html"
-    text += sign("The page attached has all of it, with pictures.")
+    text += sign(PROG) + ". The page attached has all of it, with pictures."
     return Letter(to, made.subject, text, (Attachment(name, made.page),), has_tables=True)
 
 
-def write_failure(error: Exception, to: list[str]) -> Letter:
-    return Letter(to, f"{host_name()}: GPU report failed", paragraph(f"There is no report: {error}") + sign())
-
-
-def paragraph(text: str) -> str:
-    """The text in lines for a mail. Paths stay whole, to be pasted."""
-    return textwrap.fill(printable(text), WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
-
-
-def sign(more: str = "") -> str:
-    """The last lines of a mail: where it comes from, as mail programs recognize it."""
-    return f"\n-- \ngua mail on {host_name()}. {more}".rstrip()
-
-
 def post(letter: Letter, mail: Mail, dry_run: bool, seconds_left: float = SENDING_SECONDS) -> int:
-    """Send the mail, or print it; return the exit status. What can be sent to nobody is printed too."""
     message = build_message(letter, mail.sender)
     if dry_run:
         console.say(PROG, show_message(message))
         return 0
-    from gua_report.mailing.sending import SECONDS, send
-
     failed = send(message, letter.to, mail, min(SECONDS, max(seconds_left, LEAST_SECONDS)))
     for address, why in failed.items():
         console.complain(PROG, f"error: not sent to {address}: {why}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import tzinfo
 from typing import Any
 
@@ -17,13 +16,22 @@ from gua_report.console.spelling import to_ascii
 from gua_report.live.holdings import About, Holdings
 from gua_report.live.observer import Observer, add_look_options
 from gua_report.live.text import screen_width, spell_until
-from gua_report.machine.notes import read_slots
-from gua_report.people.until import parse_until
-from gua_report.window import parse_zone
+from gua_report.machine.notes import list_notes
+from gua_report.window import parse_until, parse_zone
 from gua_sample import console
 from gua_sample.errors import GuaError, UsageError
-from gua_sample.note_spool import Entry, Spool, find_entries, list_uids, open_spool, put_note, remove_note
-from gua_sample.notes import LONGEST_DAYS, NoNote, Note, check_reason
+from gua_sample.notes import (
+    LONGEST_DAYS,
+    Entry,
+    NoNote,
+    Note,
+    Spool,
+    check_reason,
+    open_spool,
+    put_note,
+    remove_note,
+    spell_note,
+)
 from gua_sample.processes import printable, user_names
 
 PROG = "gua note"
@@ -47,14 +55,12 @@ there is [exempt] in gua.toml. Everybody can read notes, and their reasons.
 exit status: 0 done, 1 failed or refused, 2 wrong usage.
 """
 SCHEMA_VERSION = 1
+SAID = ("from_ms", "until_ms", "reason", "identity", "gpu_uuids", "processes")  # as in a note's file
+NAME = re.compile(r"(?:(\d{1,10})\.)?(\d)", re.ASCII)  # of a note, with or without the uid
 COLUMNS = ["note", "who", "until", "about", "reason"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     parser.add_argument("reason", metavar="REASON", nargs="*", help="why; everybody can read it")
     parser.add_argument("--until", metavar="WHEN", help="until when it is meant")
@@ -67,34 +73,29 @@ def build_parser() -> console.Parser:
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
     add_look_options(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
     if options.list + (options.remove is not None) + bool(options.until or options.reason) > 1:
         raise UsageError("--list, --remove N, and --until WHEN with a reason are three commands: give one of them")
     config = load_config(options.config)
-    with find_spool(config) as spool:
-        if options.list:
-            console.say(PROG, show(read_all(spool), options))
-        elif options.remove is not None:
-            console.say(PROG, remove(spool, options))
-        else:
-            console.say(PROG, write(spool, config, options))
-    return 0
-
-
-@contextmanager
-def find_spool(config: Config) -> Iterator[Spool]:
     path = config.notes.spool
     try:
         with open_spool(path) as spool:
-            yield spool
+            if options.list:
+                text = show(list_notes(path), options)
+            elif options.remove is not None:
+                text = remove(spool, options)
+            else:
+                text = write(spool, config, options)
     except FileNotFoundError as error:
         raise GuaError(
             f"no folder {path} for notes: sudo make install makes it; without root, name a folder of yours in a"
             " config file, [notes] spool, for this and for gua-report"
         ) from error
+    console.say(PROG, text)
+    return 0
 
 
 def write(spool: Spool, config: Config, options: argparse.Namespace) -> str:
@@ -106,7 +107,7 @@ def write(spool: Spool, config: Config, options: argparse.Namespace) -> str:
     except NoNote as error:
         raise UsageError(f"bad reason {reason[:60]!r}: {error}") from error
     zone = parse_zone(options.tz)
-    until_ms = parse_until(options.until, zone, now_ms)
+    until_ms = parse_until(options.until, zone, now_ms, LONGEST_DAYS)
     is_owner = os.geteuid() == spool.uid
     about = find_about(options, config, is_owner)
     note = Note(now_ms, until_ms, reason, os.geteuid(), is_owner, about.identity, about.gpu_uuids, about.processes)
@@ -114,7 +115,7 @@ def write(spool: Spool, config: Config, options: argparse.Namespace) -> str:
     if options.json:
         return json.dumps({"schema_version": SCHEMA_VERSION, "note": document(entry, now_ms)}, indent=2)
     when = spell_until(until_ms, now_ms, zone)
-    return clean(f"meant until {when}: {about.text} (note {entry.slot}; gua note --remove {entry.slot})", options)
+    return clean(f"meant until {when}: {about.text} (note {entry.number}; gua note --remove {entry.number})", options)
 
 
 def find_about(options: argparse.Namespace, config: Config, is_owner: bool) -> About:
@@ -130,15 +131,6 @@ def find_about(options: argparse.Namespace, config: Config, is_owner: bool) -> A
     if options.gpu is not None:
         return held.find_card(options.gpu, options.identity)
     return held.find_all() if options.pid is None else held.find_process(options.pid)
-
-
-def read_all(spool: Spool) -> list[Entry]:
-    """This user's notes; all of them for the spool's owner, who can list them."""
-    try:
-        uids = list_uids(spool)
-    except PermissionError:
-        return list(find_entries(spool, os.geteuid()).values())
-    return read_slots(spool.path, uids)
 
 
 def show(entries: list[Entry], options: argparse.Namespace) -> str:
@@ -175,36 +167,21 @@ def spell(entry: Entry, names: dict[int, str | None], now_ms: int, zone: tzinfo)
 
 def document(entry: Entry, now_ms: int) -> dict[str, Any]:
     note = entry.note
-    processes = [{"pid": pid, "start_time_ms": start_ms} for pid, start_ms in note.processes] if note else None
-    return {
-        "name": entry.name,
-        "uid": entry.uid,
-        "counts": note is not None,
-        "problem": entry.problem,
-        "is_in_force": note.is_in_force(now_ms) if note else None,
-        "from_ms": note.start_ms if note else None,
-        "until_ms": note.until_ms if note else None,
-        "reason": note.reason if note else None,
-        "identity": note.identity if note else None,
-        "gpu_uuids": list(note.gpu_uuids) if note else None,
-        "processes": processes,
-    }
+    said = spell_note(note) if note else dict.fromkeys(SAID)
+    in_force = note.is_in_force(now_ms) if note else None
+    whose = {"name": entry.name, "uid": entry.uid, "counts": note is not None, "problem": entry.problem}
+    return {**whose, "is_in_force": in_force, **said}
 
 
 def remove(spool: Spool, options: argparse.Namespace) -> str:
-    uid, _, slot = options.remove.rpartition(".")
-    if not is_number(slot) or len(slot) > 1 or (uid and not is_number(uid)):
+    found = NAME.fullmatch(options.remove)
+    if found is None:
         raise UsageError(f"bad note {options.remove!r} for --remove: expected a number of gua note --list")
-    owner = int(uid) if uid else os.geteuid()
-    remove_note(spool, owner, int(slot))
-    removed = f"{owner}.{slot}"
+    name = f"{found[1] or os.geteuid()}.{found[2]}"
+    remove_note(spool, name)
     if options.json:
-        return json.dumps({"schema_version": SCHEMA_VERSION, "removed": removed}, indent=2)
-    return f"removed {removed}"
-
-
-def is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+        return json.dumps({"schema_version": SCHEMA_VERSION, "removed": name}, indent=2)
+    return f"removed {name}"
 
 
 def clean(text: str, options: argparse.Namespace) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 
+from gua_report.config import load_config
 from gua_report.console.arguments import add_place, choose, find_data_dir
-from gua_report.console.whole_file import check_place, share_with_readers, whole_file
+from gua_report.console.whole_file import check_place, open_folder, whole_file
+from gua_report.machine.child import ask_as_owner
 from gua_report.render import GROUPS, NAMES, NONE, PEOPLE
+from gua_report.window import parse_window
 from gua_sample import console
 from gua_sample.errors import GuaError, NothingToReport, UsageError
 
@@ -30,25 +33,18 @@ PAGES = ("week", "month", "year")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
-    parser.add_argument("folder", metavar="DIR", help="where to write them; it has to exist")
+    parser.add_argument("folder", metavar="DIR", help="where to write them; made if there is none")
     parser.add_argument("--names", metavar="WHOSE", help=f"{PEOPLE}, {GROUPS} or {NONE}; there is no default")
     which = f"only this one; may be repeated: {', '.join(PAGES)}"
     parser.add_argument("--page", metavar="NAME", action="append", help=which)
     parser.add_argument("--costs", action="store_true", help="with what it costs, by the prices in the config")
     parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
     add_place(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
-    from gua_report.config import load_config
-    from gua_report.window import parse_window
-
     if options.names is None:
         raise UsageError(
             f"--names is missing: {PEOPLE} publishes who held which card, {GROUPS} which group, {NONE} numbers people"
@@ -69,7 +65,6 @@ def run(options: argparse.Namespace) -> int:
     check_folder(options.folder)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
-    from gua_report.machine.as_owner import ask_as_owner
     from gua_report.render.page_set import FILES, Pages, PageSet, make_pages, window_of
     from gua_report.summary.reserved_hours import read_told
 
@@ -84,22 +79,23 @@ def run(options: argparse.Namespace) -> int:
     for warning in pages.warnings:
         console.complain(PROG, f"warning: {warning}")
     for name in names:
-        write(paths[name], pages.texts[name], data_dir)
+        with whole_file(paths[name], readers=data_dir) as file:
+            file.write(pages.texts[name].encode())
     if pages.is_empty:
         raise NothingToReport("nothing was observed, and the pages say so: run gua doctor to see why")
     return 0
 
 
 def check_folder(folder: str) -> None:
-    """Raise GuaError if there is no such folder or it can't be written to: before reports are made."""
+    """Make the folder if there is none. Raise GuaError if it can't be written to: before reports are made."""
     if not os.path.isdir(folder):
-        raise GuaError(f"no folder {folder}: create it, or give another one")
+        try:
+            around, name = open_folder(folder, follow=False)
+            os.mkdir(name, dir_fd=around)
+            os.close(around)
+        except OSError as error:
+            above = os.path.dirname(os.path.abspath(folder))
+            make = "" if os.path.lexists(above) else f"make {above} first, or "
+            raise GuaError(f"{folder} can't be made ({error.strerror}): {make}give another folder") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise GuaError(f"{folder} can't be written by this user: give another folder, or its owner's rights")
-
-
-def write(path: str, text: str, data_dir: str) -> None:
-    """Write the file so that those can read it who can read the data folder."""
-    with whole_file(path) as file:
-        share_with_readers(file.fileno(), data_dir)
-        file.write(text.encode())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from gua_report.config import Config, load_config
@@ -14,16 +12,18 @@ from gua_report.console.arguments import find_history
 from gua_report.console.spelling import first_of
 from gua_report.live.observer import add_look_options
 from gua_report.mailing.message import build_message, show_message
-from gua_report.telling.checks import find_problems
-from gua_report.telling.letters import Occasion
-from gua_report.telling.log import DONE, REMIND_LOG, UNSURE, open_log, read_log
-from gua_report.telling.persons import find_persons
-from gua_report.telling.post import Mailed, Post, preload
-from gua_report.telling.reminders import MOST_REMINDERS, Plan, make_plan
-from gua_report.telling.show_log import show_log
-from gua_report.telling.template import load_templates
+from gua_report.telling.letters import Occasion, find_problems, load_templates
+from gua_report.telling.log import DONE, REMIND_LOG, UNSURE, open_log, read_log, show_log
+from gua_report.telling.reminders import (
+    MOST_REMINDERS,
+    Mailed,
+    Plan,
+    deliver,
+    find_persons,
+    make_plan,
+    why_not_now,
+)
 from gua_report.telling.watch import Held, Sight, Watch
-from gua_report.telling.working_time import why_not_now
 from gua_report.window import parse_zone
 from gua_sample import console, settings
 from gua_sample.errors import UsageError
@@ -57,9 +57,7 @@ NOBODY_LEFT = (
 BETWEEN = f"\n{'=' * 72}\n"  # after each mail that is shown
 
 
-class Run(NamedTuple):
-    """What a run has found and done."""
-
+class RunResult(NamedTuple):
     sight: Sight
     plan: Plan
     doubts: list[str]  # why nobody is told, though it is time
@@ -68,11 +66,8 @@ class Run(NamedTuple):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.hints = {"--dry-run": "not needed: nothing is sent without --send"}
     parser.add_argument("--send", action="store_true", help="send the mails")
     parser.add_argument("--to", metavar="ADDRESS", help="send all of them to this address, to try it out")
     parser.add_argument("--after", metavar="D", help="held for longer than this (default [remind] after)")
@@ -81,7 +76,7 @@ def build_parser() -> console.Parser:
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
     parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
     add_look_options(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -95,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     data_dir = find_history(PROG, options.data_dir)
     if options.log:
         zone = parse_zone(options.tz)
-        console.say(PROG, show_log(read_log(data_dir, REMIND_LOG, time.time_ns() // 1_000_000), zone, options.json))
+        console.say(PROG, show_log(read_log(data_dir, REMIND_LOG), zone, options.json))
         return 0
     done = remind(options, config, data_dir)
     report = to_json if options.json else to_text
@@ -111,31 +106,34 @@ def run(options: argparse.Namespace) -> int:
     return 1 if done.doubts or failed or done.plan.too_many else 0
 
 
-def remind(options: argparse.Namespace, config: Config, data_dir: str) -> Run:
-    """Look, and send what is due if that is asked for."""
-    from gua_report.summary.last_week import NO_WEEK, read_last_week  # with pandas, which usage errors don't need
+def remind(options: argparse.Namespace, config: Config, data_dir: str) -> RunResult:
+    from gua_report.summary.last_week import (
+        NO_WEEK,
+        read_last_week,
+        read_ongoing,
+    )  # with pandas, which usage errors don't need
 
     zone, after = parse_zone(options.tz), options.after or config.remind.after
     words = load_templates(config.remind.templates)
-    watch = Watch(options, settings.duration_ms(after))
+    watch = Watch(options, settings.duration_ms(after), read_ongoing)
     if options.send:
-        preload(config.mail)
         become_owner(data_dir)  # for good: all that follows is done with its rights
-    with open_log(data_dir, REMIND_LOG) if options.send else nullcontext() as log:
-        told = read_log(data_dir, REMIND_LOG, watch.observer.now_ms())
-        sight = watch.look()
-        is_trial = options.to is not None
-        names = {name for one in sight.held for name in (one.who, one.unmapped)}
-        persons = find_persons(names, watch.observer.mapped)
-        plan = make_plan(sight.held, persons, [] if is_trial else told.acts, config.mail, sight.now_ms, zone)
-        doubts = [*sight.doubts, *told.problems]
-        pause = None if is_trial else why_not_now(config.remind, sight.now_ms, zone)
-        is_due = bool(plan.reminders or plan.summary_to) and not (doubts or pause)
-        week = read_last_week(data_dir, config, sight.now_ms, zone) if is_due else NO_WEEK
-        doubts += [*week.doubts, *([] if is_trial else week.gaps)]
-        occasion = Occasion(config, words, sight.now_ms, zone, after, week.idle_held_hours, week.over_limits)
-        post = Post(watch, occasion, log, options.to)
-        return Run(sight, plan, doubts, pause, [] if doubts or pause else post.deliver(plan))
+    log, told = open_log(data_dir, REMIND_LOG) if options.send else (None, read_log(data_dir, REMIND_LOG))
+    sight = watch.look()
+    is_trial = options.to is not None
+    names = {name for one in sight.held for name in (one.who, one.unmapped)}
+    persons = find_persons(names, watch.observer.config.people)
+    plan = make_plan(sight.held, persons, [] if is_trial else told.acts, config.mail, sight.now_ms, zone)
+    doubts = [*sight.doubts, *told.problems]
+    pause = None if is_trial else why_not_now(config.remind, sight.now_ms, zone)
+    # A dry run shows what waits, too; unless it is not known what is held.
+    is_shown = not (options.send or sight.doubts or told.problems)
+    is_due = bool(plan.reminders or plan.summary_to) and (is_shown or not (doubts or pause))
+    week = read_last_week(data_dir, config, sight.now_ms, zone) if is_due else NO_WEEK
+    doubts += [*week.doubts, *([] if is_trial else week.gaps)]
+    occasion = Occasion(config, words, sight.now_ms, zone, after, week.idle_held_hours, week.over_limits)
+    mailed = deliver(plan, watch, occasion, log, options.to) if is_shown or not (doubts or pause) else []
+    return RunResult(sight, plan, doubts, pause, mailed)
 
 
 def check(config: Config) -> int:
@@ -147,20 +145,16 @@ def check(config: Config) -> int:
     return 1 if problems else 0
 
 
-def to_text(done: Run, config: Config, sends: bool) -> str:
-    """What was done in one line; without --send, the mails before it."""
+def to_text(done: RunResult, config: Config, sends: bool) -> str:
     shown = [] if sends else [show_message(build_message(one.letter, config.mail.sender)) for one in done.mailed]
-    return printable_lines("".join(f"{one}{BETWEEN}" for one in shown) + summarize(done, sends))
+    text = "".join(f"{one}{BETWEEN}" for one in shown) + summarize(done, sends)
+    return "\n".join(map(printable, text.split("\n")))
 
 
-def printable_lines(text: str) -> str:
-    return "\n".join(printable(line) for line in text.split("\n"))
-
-
-def summarize(done: Run, sends: bool) -> str:
-    """How many were sent, held back, and why."""
+def summarize(done: RunResult, sends: bool) -> str:
     outcomes = [one.outcome for one in done.mailed]
-    parts = [f"sent {outcomes.count(DONE)}" if sends else f"would send {len(outcomes)} (with --send)"]
+    due = 0 if done.doubts or done.pause else len(outcomes)
+    parts = [f"sent {outcomes.count(DONE)}" if sends else f"would send {due} (with --send)"]
     parts += [f"failed {len(outcomes) - outcomes.count(DONE)}"] if sends and set(outcomes) - {DONE} else []
     parts += [f"held back {len(done.plan.held_back)} ({spell_held_back(done.plan)})"] if done.plan.held_back else []
     if done.doubts or done.pause:
@@ -179,7 +173,7 @@ def spell_held_back(plan: Plan) -> str:
     return "; ".join(f"{why}: {first_of(some, SHOWN_NAMES)}" for why, some in names.items())
 
 
-def to_json(done: Run, config: Config, sends: bool) -> str:
+def to_json(done: RunResult, config: Config, sends: bool) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "ts_ms": done.sight.now_ms,

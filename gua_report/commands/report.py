@@ -6,11 +6,15 @@ import argparse
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gua_report import render
+from gua_report.config import RECLAIM_AFTER, Config, Limits, Reservations, load_config
 from gua_report.console import terminal
 from gua_report.console.arguments import (
+    DATABASE_HINT,
     add_place,
     add_window,
     choose,
@@ -21,14 +25,17 @@ from gua_report.console.arguments import (
     positive,
 )
 from gua_report.console.whole_file import check_place, whole_file
+from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
+from gua_report.machine.child import ask_as_owner
+from gua_report.people.identities import Wanted, find_person
+from gua_report.render import FORMATS, LONG_EPISODE, OF_PEOPLE, SECTIONS, WHAT_COUNTS
+from gua_report.summary.of_hosts import HOST, KEYS
+from gua_report.window import Window, parse_window
 from gua_sample import console, settings
 from gua_sample.errors import GuaError, UsageError
 
 if TYPE_CHECKING:
-    from gua_report.config import Config
-    from gua_report.people.wanted import Wanted
     from gua_report.summary.report import Report
-    from gua_report.window import Window
 
 PROG = "gua-report"
 DESCRIPTION = """\
@@ -57,24 +64,16 @@ SCHEDULER = "on this Dask cluster: tcp://..., tls://..., or its scheduler's file
 WIDTH, WIDEST = 78, 120  # in columns, in a mail or pipe and on a terminal
 NARROWEST, BRIEF_WIDTH = 60, 72
 BRIEF_FORMATS = ("text", "markdown")
+ENDINGS = {".html": "html", ".json": "json", ".csv": "csv", ".md": "markdown"}
 
 
 def entry() -> NoReturn:
-    """Run the command and exit: the entry point of the console script."""
-    console.leave(main())
+    console.leave(main(), needs_output=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
-    from gua_report.config import RECLAIM_AFTER
-    from gua_report.render import FORMATS, SECTIONS
-    from gua_report.render.attention import LONG_EPISODE, WHAT_COUNTS
-    from gua_report.summary.of_hosts import KEYS
-
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.hints = {"--interval": "not needed: it is recorded with each tick", **DATABASE_HINT}
     add_window(parser)
     what = parser.add_argument_group("what")
     repeated = f"only this section; may be repeated: {', '.join(SECTIONS)}"
@@ -95,7 +94,9 @@ def build_parser() -> console.Parser:
     own = "of this person, as reports call them; me is the user who runs this, under sudo that is root"
     whose.add_argument("--who", metavar="NAME", help=own)
     how = parser.add_argument_group("how")
-    how.add_argument("--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default text)")
+    how.add_argument(
+        "--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default as the output's name ends, else text)"
+    )
     how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     how.add_argument("--brief", action="store_true", help="what fits a phone: what to act on, and the first people")
     widths = f"columns of the text (default {WIDTH}, up to {WIDEST} on a terminal)"
@@ -111,16 +112,12 @@ def build_parser() -> console.Parser:
         help=f"print and write nothing unless there is something to act on, and say what: {WHAT_COUNTS}",
     )
     add_place(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
-    from gua_report import render
-    from gua_report.config import RECLAIM_AFTER, load_config
-    from gua_report.render.attention import LONG_EPISODE
-    from gua_report.window import parse_window
-
-    name = choose(options.format or "text", "format", render.FORMATS)
+    ending = os.path.splitext(options.output or "")[1].lower()
+    name = choose(options.format or ENDINGS.get(ending, "text"), "format", render.FORMATS)
     config = load_config(options.config)
     wanted, sections = find_wanted(options, config), find_sections(options, name, config)
     if options.brief and (name not in BRIEF_FORMATS or options.section):
@@ -141,9 +138,9 @@ def run(options: argparse.Namespace) -> int:
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.render.attention import reasons
-    from gua_report.summary.selection import select
+    from gua_report.summary.names import select
 
-    renderer = render.renderer(name)
+    renderer = render.renderer(name, display)
     if options.output is not None:
         check_writable(options.output)
 
@@ -162,6 +159,9 @@ def run(options: argparse.Namespace) -> int:
         console.complain(PROG, f"warning: {warning}")
     if made["is_clean"]:
         return 0
+    if name == "csv" and not options.section:
+        table, known = ("gpus", render.SECTIONS) if wanted is None else ("identities", render.OF_PEOPLE)
+        console.complain(PROG, f"csv is one table, here {table}; for another give --section: {', '.join(known)}")
     if options.output is None:
         console.say(PROG, made["text"].rstrip("\n"))
     else:
@@ -175,13 +175,9 @@ def run(options: argparse.Namespace) -> int:
 def find_question(
     options: argparse.Namespace, config: Config, window: Window, reclaim: tuple[int, ...]
 ) -> Callable[[Callable[[Report], dict[str, Any]]], dict[str, Any]]:
-    """A function that has the report built, of one host or of a fleet, and gives what is made of it."""
     if options.fleet is not None:
         if options.data_dir is not None:
             raise UsageError("--fleet and --data-dir are two reports: give one of them")
-        from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
-        from gua_report.summary.of_hosts import HOST, KEYS
-
         refuse_root()
         by = choose(options.by or HOST, "--by", KEYS)
         times = (options.since, options.start, options.end)
@@ -195,23 +191,21 @@ def find_question(
     data_dir = find_history(PROG, options.data_dir)
 
     def ask(make: Callable[[Report], dict[str, Any]]) -> dict[str, Any]:
-        from gua_report.machine.as_owner import ask_as_owner
         from gua_report.summary.build import build_report
         from gua_report.summary.reserved_hours import read_told
 
-        told = read_told(config, window.start_ms)
-        made: dict[str, Any] = ask_as_owner(
-            data_dir, lambda: make(build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told))
-        )
+        told, now_ms = read_told(config, window.start_ms), time.time_ns() // 1_000_000
+
+        def build() -> Report:
+            return build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told, now_ms)
+
+        made: dict[str, Any] = ask_as_owner(data_dir, lambda: make(build()))
         return made
 
     return ask
 
 
 def find_wanted(options: argparse.Namespace, config: Config) -> Wanted | None:
-    """Whose report was requested; None: everybody's."""
-    from gua_report.people.wanted import Wanted, find_person
-
     if options.group is None:
         return None if options.who is None else find_person(options.who, config.people)
     if options.who is not None:
@@ -222,10 +216,6 @@ def find_wanted(options: argparse.Namespace, config: Config) -> Wanted | None:
 
 
 def find_sections(options: argparse.Namespace, format_name: str, config: Config) -> tuple[str, ...]:
-    """The sections that were requested, else all that there are; of some people, those about people."""
-    from gua_report.render import OF_PEOPLE, SECTIONS
-    from gua_report.reservations.sources import is_configured
-
     of_some = options.group is not None or options.who is not None
     known, what = (OF_PEOPLE, "section about people") if of_some else (SECTIONS, "section")
     if options.section:
@@ -233,16 +223,13 @@ def find_sections(options: argparse.Namespace, format_name: str, config: Config)
     if of_some and format_name == "csv":
         return ("identities",)
     left_out = {"groups"} if options.group is None else set()
-    left_out |= set() if is_configured(config) else {"reservations"}
+    left_out |= set() if any(config.reservations) else {"reservations"}
     return tuple(section for section in known if not of_some or section not in left_out)
 
 
 def leave_out(
     config: Config, options: argparse.Namespace, sections: tuple[str, ...], says_what_to_act_on: bool
 ) -> Config:
-    """The configuration without what takes a while, and what this report does not show."""
-    from gua_report.config import Limits, Reservations
-
     if "reservations" not in sections:
         config = config._replace(reservations=Reservations())
     if not says_what_to_act_on and not {"identities", "groups"}.intersection(sections):
@@ -254,7 +241,6 @@ def leave_out(
 
 
 def find_width(options: argparse.Namespace) -> int:
-    """The width that was requested, else that of the terminal, within limits."""
     if options.width is not None:
         if not NARROWEST <= options.width <= 400:
             raise UsageError(f"bad --width {options.width}: expected {NARROWEST} to 400 columns")
@@ -272,7 +258,6 @@ def find_color(options: argparse.Namespace) -> bool:
 
 
 def check_writable(path: str) -> None:
-    """Raise GuaError if the file can't be written: before a report is made, which takes a while."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise GuaError(f"{path} is a folder: give a file with -o")

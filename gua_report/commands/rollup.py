@@ -8,10 +8,12 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from gua_report.config import load_config
 from gua_report.console import terminal
 from gua_report.console.arguments import add_place, find_history
 from gua_sample import console
 from gua_sample.processes import printable
+from gua_sample.rights import become_owner
 
 if TYPE_CHECKING:
     from gua_report.upkeep.nightly import Done
@@ -31,9 +33,8 @@ examples:
   gua rollup --compact    and closed days packed: a tenth less on disk
 
 It can be stopped at any time, and goes on where it was. A day is closed when
-it is over and no tick can be joined to its last one any more. Ticks are only
-removed if their sums were read back and found right. Some days are read
-again each night, all within four weeks, to find bit rot.
+it has been over for five minutes. Ticks are only removed if their sums were
+read back and found right, and neither has changed on disk since.
 exit status: 0 done, 1 failed (days that can't be read, or have rotted, are
 named; so is a copy that can't be published), 2 wrong usage, 3 there is no such
 data folder.
@@ -41,39 +42,30 @@ data folder.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
     add_place(parser)
     parser.add_argument("--rebuild", action="store_true", help="sum up all days anew")
     parser.add_argument("--compact", action="store_true", help="pack the partitions of closed days, each once")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     parser.add_argument("--json", action="store_true", help="say what was done as JSON")
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
-    from gua_report.config import load_config
     from gua_report.upkeep.nightly import Upkeep, alone
-    from gua_sample.rights import become_owner
 
     config = load_config(options.config)
     data_dir = find_history(PROG, options.data_dir)
     become_owner(data_dir)
     with nullcontext() if options.dry_run else alone(data_dir):
-        upkeep = Upkeep(data_dir, config, time.time_ns() // 1_000_000, options.dry_run, complain)
+        now_ms, warn = time.time_ns() // 1_000_000, lambda text: console.complain(PROG, f"warning: {text}")
+        upkeep = Upkeep(data_dir, config, now_ms, options.dry_run, warn)
         done = upkeep.run(options.rebuild, options.compact, terminal.progress_bar("rolling up"))
     if options.json:
         console.say(PROG, json.dumps({"dry_run": options.dry_run, **done._asdict()}, indent=2))
     else:
         console.say(PROG, summary(done, options.dry_run))
     return 1 if done.failed or done.failed_check or done.publish_failed else 0
-
-
-def complain(text: str) -> None:
-    console.complain(PROG, f"warning: {text}")
 
 
 def summary(done: Done, dry_run: bool) -> str:
@@ -91,8 +83,6 @@ def summary(done: Done, dry_run: bool) -> str:
     lines += [f"{'would remove' if dry_run else 'removed'} {printable(path)}" for path in done.removed]
     lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
     lines += [f"kept {day}: it failed its check for bit rot" for day in done.failed_check]
-    if done.inexact:
-        lines.append(f"not exact at midnight: {', '.join(done.inexact)}")
     return "\n".join(lines)
 
 

@@ -9,9 +9,8 @@ import time
 from gua_report.console import terminal
 from gua_report.live import text
 from gua_report.live.cards_now import Scene
-from gua_report.live.meant_now import mark_meant
-from gua_report.live.observer import Observer, add_options
-from gua_report.live.sampling import Sampling, look_at_sampling
+from gua_report.live.marks import mark_limits, mark_meant
+from gua_report.live.observer import Observer, Sampling, add_options, look_at_sampling
 from gua_sample import console, settings
 from gua_sample.errors import DriverError, UsageError
 
@@ -29,7 +28,8 @@ examples:
   gua status --simulate             no GPU here: a made-up laboratory
 
 "for" is how long a card has been in its state. "≥ 3h": it was so for at least
-3 h; before that, no tick tells. "-": the sampler does not run, or has not yet.
+3 h; before that, no tick tells. "-": the sampler does not run, has not yet, or
+goes by other thresholds (after a change of [policy], run make install again).
 "unknown" as a user or command: gua doctor says why.
 exit status: 0 done, 1 the driver can't be used, 2 wrong usage.
 """
@@ -38,11 +38,8 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return console.run(build_parser(), run, arguments)
-
-
-def build_parser() -> console.Parser:
     parser = console.Parser(PROG, DESCRIPTION, EPILOG)
+    parser.hints = {"-l": "nvidia-smi's: give --watch"}
     parser.add_argument("-v", "--verbose", action="store_true", help="all processes, and how long each idles")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/status.md")
     parser.add_argument(
@@ -50,7 +47,7 @@ def build_parser() -> console.Parser:
     )
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     add_options(parser)
-    return parser
+    return console.run(parser, run, arguments)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,7 +65,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def watch(observer: Observer, options: argparse.Namespace, seconds: float) -> int:
-    """Show the cards repeatedly, until Ctrl-C or until nobody reads the output."""
     is_screen = terminal.is_terminal(sys.stdout)
     shown = show(observer, options)
     while True:
@@ -82,11 +78,10 @@ def watch(observer: Observer, options: argparse.Namespace, seconds: float) -> in
 
 
 def show(observer: Observer, options: argparse.Namespace) -> str:
-    scene = mark_meant(observer.look_back(observer.look()), observer.config, observer.complain_once)
+    scene = mark_meant(observer.look(), observer.config, observer.complain_once)
     if observer.config.limits.are_set:
-        from gua_report.live.limits_now import mark_limits
-
-        scene = mark_limits(scene, observer.config, observer.data_dir, observer.complain_once)
+        config = observer.config._replace(policy=observer.stored_policy)
+        scene = mark_limits(scene, config, observer.data_dir, observer.complain_once)
     validations = observer.validate(scene)
     sampling = look_at(observer, scene)
     if options.json:

@@ -7,20 +7,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gua_report.config.checks import check_document
-from gua_report.config.tables import Containers as Containers
-from gua_report.config.tables import Fleet as Fleet
-from gua_report.config.tables import Hook as Hook
-from gua_report.config.tables import Limit as Limit
-from gua_report.config.tables import Limits as Limits
-from gua_report.config.tables import Mail as Mail
-from gua_report.config.tables import Notes as Notes
-from gua_report.config.tables import Remind as Remind
-from gua_report.config.tables import Reservations as Reservations
-from gua_report.config.tables import Retention as Retention
-from gua_report.console.bounded_file import read_bounded
+from gua_report.config.rules import check_document
+from gua_report.console.whole_file import read_bounded
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
+from gua_sample.settings import NOTES_SPOOL
 
 SYSTEM_CONFIG = "/etc/gua/gua.toml"
 # Idle times after which a rule would reclaim the memory; a report evaluates these by default.
@@ -28,6 +19,76 @@ RECLAIM_AFTER = ("30m", "1h", "2h")
 DEFAULT_CURRENCY = "USD"
 MOST_BYTES = 1 << 20
 PIPE_SECONDS = 5.0  # timeout for --config <(command) and --config /dev/stdin
+
+
+class Retention(NamedTuple):
+    raw_days: int | None = None
+    csv_days: int | None = None
+    rollup_days: int | None = None
+
+
+class Reservations(NamedTuple):
+    file: str | None = None
+    folder: str | None = None  # of such files, one for each Slurm job
+    redis: str | None = None
+
+
+class Containers(NamedTuple):
+    owner_label: str = "gua.owner"  # a container's label that names its owner
+
+
+class Fleet(NamedTuple):
+    publish: bool = False  # whether gua rollup writes a copy of the rollups for others to collect
+
+
+class Notes(NamedTuple):
+    spool: str = NOTES_SPOOL
+
+
+class Limit(NamedTuple):
+    idle_held_hours: float | None = None
+    gpu_hours: float | None = None  # of all states
+
+
+class Limits(NamedTuple):
+    """Who should not exceed which hours. Nothing is enforced."""
+
+    everyone: Limit = Limit()  # of each person, as far as they have none of their own
+    people: Mapping[str, Limit] = MappingProxyType({})
+    groups: Mapping[str, Limit] = MappingProxyType({})  # of all people of a group together
+
+    @property
+    def are_set(self) -> bool:
+        return self != Limits()
+
+
+class Remind(NamedTuple):
+    after: str = "2h"  # what is held for less is nobody's business
+    days: tuple[str, ...] = ("mon", "tue", "wed", "thu", "fri")
+    hours: str = "7-19"  # by this machine's clock; the second hour is not included
+    holidays: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()  # paths, one for each language; empty: the built-in text
+    ask: str | None = None  # whom to ask; None: the administrator
+
+
+class Hook(NamedTuple):
+    idle_after: str = "4h"
+    run: str | None = None  # None: no hook
+    timeout: str = "1m"
+
+
+class Mail(NamedTuple):
+    """How mail leaves this machine, and who has which address; what is None or missing is not guessed."""
+
+    domain: str | None = None  # ada has the address ada@domain
+    administrator: str | None = None
+    sender: str | None = None  # None: as the machine's sendmail makes it
+    smtp: str | None = None  # None: by the machine's sendmail
+    smtp_user: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    addresses: Mapping[str, str] = MappingProxyType({})  # by person; they go before the domain
+    groups: Mapping[str, str] = MappingProxyType({})  # of the heads, by name of the group
 
 
 class Config(NamedTuple):
@@ -51,38 +112,30 @@ class Config(NamedTuple):
 
 
 def load_config(path: str | None) -> Config:
-    """The configuration in the file, with defaults for missing keys. Without a path: the system's file, if any."""
     document = _read(path)
     check_document(document, path or SYSTEM_CONFIG)
-    price = document.get("price", {})
+    price, limits = document.pop("price", {}), document.pop("limits", {})
+    by_name = {
+        key: {name: Limit(**hours) for name, hours in limits.pop(key, {}).items()} for key in ("people", "groups")
+    }
     return Config(
-        DEFAULT._replace(**{key: float(value) for key, value in document.get("policy", {}).items()}),
+        DEFAULT._replace(**{key: float(value) for key, value in document.pop("policy", {}).items()}),
         float(price["per_gpu_hour"]) if "per_gpu_hour" in price else None,
         float(price["per_kwh"]) if "per_kwh" in price else None,
         price.get("currency", DEFAULT_CURRENCY),
-        document.get("people", {}),
-        Retention(**document.get("retention", {})),
-        Reservations(**document.get("reservations", {})),
-        {name: tuple(members) for name, members in document.get("groups", {}).items()},
-        document.get("exempt", {}),
-        Containers(**document.get("containers", {})),
-        Notes(**document.get("notes", {})),
-        Mail(**{"sender" if key == "from" else key: value for key, value in document.get("mail", {}).items()}),
-        Fleet(**document.get("fleet", {})),
-        _read_limits(document.get("limits", {})),
-        Remind(**{key: _frozen(value) for key, value in document.get("remind", {}).items()}),
-        Hook(**document.get("hook", {})),
-        {name: tuple(listed) for name, listed in document.get("hosts", {}).items()},
+        document.pop("people", {}),
+        limits=Limits(Limit(**limits.get("everyone", {})), **by_name),
+        **{table: _read_table(table, content) for table, content in document.items()},
     )
 
 
-def _read_limits(table: dict[str, Any]) -> Limits:
-    by_name = ({name: Limit(**hours) for name, hours in table.get(key, {}).items()} for key in ("people", "groups"))
-    return Limits(Limit(**table.get("everyone", {})), *by_name)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _read_table(table: str, content: dict[str, Any]) -> Any:
+    values = (
+        {"sender" if key == "from" else key: value for key, value in content.items()} if table == "mail" else content
+    )
+    frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    kind = type(Config._field_defaults[table])
+    return frozen if kind is MappingProxyType else kind(**frozen)
 
 
 def _read(path: str | None) -> dict[str, Any]:

@@ -23,7 +23,6 @@ class Server(NamedTuple):
 
 
 def is_address(text: str) -> bool:
-    """Whether the text is exactly one address, such as ada@lab.example."""
     local_part, _, domain = text.partition("@")
     is_sane = len(local_part) <= LONGEST_LOCAL_PART and LOCAL_PART.fullmatch(local_part) is not None
     return len(text) <= LONGEST_ADDRESS and is_sane and is_domain(domain)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import stat
+from functools import partial
 
 from gua_sample import console, settings
 from gua_sample.errors import NothingToReport, UsageError
 from gua_sample.rights import check_folder
 
+# For who comes from gpu-usage-audit.
+DATABASE_HINT = {"--db": "gpu-usage-audit's: give --data-dir DIR, and take in its database with gua import FILE"}
+
 
 def add_window(parser: argparse.ArgumentParser) -> None:
-    """Add the options that window.parse_window takes."""
     from gua_report.window import DEFAULT_SINCE  # imported late: not every command has a window
 
     when = parser.add_argument_group("which time")
@@ -23,14 +26,12 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name the data folder and the configuration."""
     where = parser.add_argument_group("where")
     where.add_argument("--data-dir", metavar="DIR", help="where the history lives")
     where.add_argument("--config", metavar="FILE", help="thresholds, people and more, instead of /etc/gua/gua.toml")
 
 
 def find_data_dir(prog: str, option: str | None) -> str:
-    """The data folder, with a warning if others may write to it. For root, that is an error."""
     data_dir = settings.data_dir(option)
     if warning := check_folder(data_dir):
         console.complain(prog, f"warning: {warning}")
@@ -38,7 +39,6 @@ def find_data_dir(prog: str, option: str | None) -> str:
 
 
 def find_history(prog: str, option: str | None) -> str:
-    """The data folder, for commands that need it to exist already."""
     data_dir = find_data_dir(prog, option)
     check_exists(data_dir)
     return data_dir
@@ -58,7 +58,6 @@ def check_exists(data_dir: str) -> None:
 
 
 def choose(value: str, what: str, known: tuple[str, ...]) -> str:
-    """The value, if it is a known one. Otherwise raises UsageError, with the nearest known one as a hint."""
     if value in known:
         return value
     import difflib
@@ -79,15 +78,7 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def percent(text: str) -> float:
-    return number(text, 100)
-
-
-def mebibytes(text: str) -> float:
-    return number(text, 1e9)
-
-
-def number(text: str, most: float) -> float:
+def number(most: float, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -95,3 +86,6 @@ def number(text: str, most: float) -> float:
     if not 0 <= value <= most:
         raise argparse.ArgumentTypeError(f"expected a number from 0 to {most:g}, not {text!r}")
     return value
+
+
+percent, mebibytes = partial(number, 100), partial(number, 1e9)

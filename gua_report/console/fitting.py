@@ -11,13 +11,11 @@ FILLER = "\0"
 
 
 def columns(text: str) -> int:
-    """The number of terminal columns that the text takes."""
     text = ESCAPE.sub("", text)
     return len(text) if text.isascii() else len(_fill(text))
 
 
 def fit(text: str, size: int, ascii_only: bool = False, keep_end: bool = False) -> str:
-    """The text, cut to `size` columns with an ellipsis: at its end or, with `keep_end`, in its first half."""
     if columns(text) <= size:
         return text
     text = ESCAPE.sub("", text)
@@ -28,7 +26,6 @@ def fit(text: str, size: int, ascii_only: bool = False, keep_end: bool = False) 
 
 
 def wrap(text: str, size: int) -> list[str]:
-    """The lines of a paragraph, none longer than `size` columns."""
     import textwrap  # imported late: gua status seldom needs it, and its regular expressions take longer than the rest
 
     filled = _fill(text)
@@ -38,7 +35,6 @@ def wrap(text: str, size: int) -> list[str]:
 
 
 def join(cells: list[str], sizes: list[int], right: list[bool]) -> str:
-    """The line of a table: each cell padded to the size of its column, on the left if it is aligned right."""
     padded = []
     for cell, size, is_right in zip(cells, sizes, right, strict=True):
         blanks = " " * (size - columns(cell))

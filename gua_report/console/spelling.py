@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from gua_sample.held_file import MONTHS as MONTHS
+from gua_sample.policy import STATES
+
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
-# Not from strftime, which follows the locale.
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-ASCII = str.maketrans({"—": "-", "…": "...", "§": "", "≥": ">="})
+WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WEEKDAYS = tuple(name[:3] for name in WEEKDAY_NAMES)
+ASCII = str.maketrans({"—": "-", "…": "...", "§": "", "≥": ">=", "≤": "<="})
 
 
 def duration(seconds: float) -> str:
-    """The duration in its two largest units, minutes and seconds alone: 1d 3h, 2h 05m, 12m, 30s."""
     whole = int(seconds)
     if whole < MINUTE:
         return f"{whole}s"
@@ -42,7 +43,6 @@ def parts_of(whole: float, *parts: float) -> list[str]:
 
 
 def all_units(seconds: int) -> str:
-    """The duration in all its units: 6d 20h 53m."""
     found = []
     for unit, letter in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")):
         count, seconds = divmod(seconds, unit)
@@ -51,19 +51,20 @@ def all_units(seconds: int) -> str:
 
 
 def first_of(names: list[str], most: int) -> str:
-    """The first names and the number of the others: a, b, c and 2 more."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def span_of_days(days: list[str]) -> str:
-    """The span of ordered days: 2026-11-04, or 2026-11-04 to 2026-11-11 (8 days)."""
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"
 
 
 def gpu(index: int, mig_index: int | None) -> str:
-    """The index as in the driver's tools: 0, or 0:2 for the MIG instance 2 of card 0."""
     return f"{index}" if mig_index is None else f"{index}:{mig_index}"
+
+
+def state_columns(unit: str, states: tuple[str, ...] = STATES) -> dict[str, str]:
+    return {state: f"{state.replace('-', '_')}_{unit}" for state in states}
 
 
 def to_ascii(text: str) -> str:

@@ -26,12 +26,10 @@ def use_color() -> bool:
 
 
 def paint(text: str, code: str, color: bool) -> str:
-    """The text, in the colour of that code if colour is wanted."""
     return f"\x1b[{code}m{text}\x1b[0m" if color and code and text else text
 
 
 def progress_bar(verb: str = "reading") -> Progress | None:
-    """A function that shows progress once the work takes a while; None in a pipe and in a mail."""
     if not is_terminal(sys.stderr):
         return None
     began = time.monotonic()
@@ -46,7 +44,6 @@ def progress_bar(verb: str = "reading") -> Progress | None:
 
 
 def tracked(items: Sequence[Item], progress: Progress | None) -> Iterator[Item]:
-    """The items one by one, with progress shown until the last one is done."""
     try:
         for done, item in enumerate(items):
             if progress:

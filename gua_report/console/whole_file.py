@@ -1,47 +1,59 @@
-"""Destinations that a user names: files that are written atomically, pipes and devices, standard output."""
+"""Files, pipes and devices that a user names: files are written atomically, and read up to a limit."""
 
 from __future__ import annotations
 
 import errno
 import os
+import select
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from contextlib import ExitStack, contextmanager, suppress
+from typing import BinaryIO, NamedTuple
 
-from gua_report.console.bounded_file import read_bounded
 from gua_sample.errors import StoreError
 from gua_sample.partition_names import SQLITE_MAGIC
-from gua_sample.whole_file import replacing
+from gua_sample.safe_file import replacing
 
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # works without permission to list the folder
+PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # a file, pipe or link itself, which is not opened
+DIRECTLY = os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC  # /dev/fd/3 may lead to a file that has a beginning
 ANY_EXECUTION = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 MOST_STEPS = 1000  # links may form a loop
+CHUNK_BYTES = 1 << 18
 
 
 @contextmanager
-def whole_file(path: str, follow: bool = True, make_folders: bool = False) -> Iterator[BinaryIO]:
+def whole_file(
+    path: str, follow: bool = True, make_folders: bool = False, readers: str | None = None
+) -> Iterator[BinaryIO]:
     """Open `path` for an atomic write: replaced when the block succeeds, unchanged when it raises.
 
     A pipe or a device is written to directly. The new file gets the mode of the old one, and its owner if we may set
-    it. Without `follow`, a link is replaced. The folder is opened once, so that nobody can exchange it meanwhile.
+    it; with `readers`, those who can read that folder can read it. Without `follow`, a link is replaced. The folder,
+    and what is there, are opened once, so that nobody can exchange them meanwhile.
     """
-    with _find_place(path, follow, make_folders) as (folder, name, found):
+    with _find_place(path, follow, make_folders) as (folder, name, place, found):
         is_file = found is not None and stat.S_ISREG(found.st_mode)
         if found is not None and not is_file and (follow or not stat.S_ISLNK(found.st_mode)):
-            with _open_directly(folder, name, found) as file:
+            # A link is one of /proc here: it leads to what this process has open.
+            way, within = (name, folder) if stat.S_ISLNK(found.st_mode) else (f"/proc/self/fd/{place}", None)
+            with open(os.open(way, DIRECTLY, dir_fd=within), "wb") as file:
                 yield file
             return
-        with replacing(name, within=folder) as file:
+        # Whoever opens it before it has its mode could read it later.
+        is_private = is_file or readers is not None
+        with replacing(name, within=folder, mode=0o600 if is_private else 0o666) as file:
             if found is not None and is_file:
                 with suppress(PermissionError):
                     os.fchown(file.fileno(), found.st_uid, found.st_gid)
                 os.fchmod(file.fileno(), found.st_mode & 0o777)
+            if readers is not None:
+                share_with_readers(file.fileno(), readers)
             yield file
 
 
 def share_with_readers(descriptor: int, folder: str) -> None:
-    """Let those read an open file or folder who can read `folder`, and nobody else."""
     readers, found = os.stat(folder), os.fstat(descriptor)
     groups = readers.st_mode & (stat.S_IRGRP | stat.S_IXGRP)
     others = readers.st_mode & (stat.S_IROTH | stat.S_IXOTH)
@@ -55,7 +67,6 @@ def share_with_readers(descriptor: int, folder: str) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise StoreError if `whole_file` would refuse to write there."""
     with _find_place(path):
         pass
 
@@ -63,14 +74,15 @@ def check_place(path: str) -> None:
 @contextmanager
 def _find_place(
     path: str, follow: bool = True, make_folders: bool = False
-) -> Iterator[tuple[int, str, os.stat_result | None]]:
-    """The open folder, the name in it, and the status of the present file. Raises StoreError for any OSError."""
+) -> Iterator[tuple[int, str, int | None, os.stat_result | None]]:
     try:
-        folder, name = open_folder(path, follow, make_folders)
-        try:
-            yield folder, name, _look(folder, name, path)
-        finally:
-            os.close(folder)
+        with ExitStack() as opened:
+            folder, name = open_folder(path, follow, make_folders)
+            opened.callback(os.close, folder)
+            place = _open_place(folder, name)
+            if place is not None:
+                opened.callback(os.close, place)
+            yield folder, name, place, None if place is None else _judge(folder, place, path, follow)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -101,7 +113,8 @@ def open_folder(path: str, follow: bool = True, make_folders: bool = False) -> t
                 if make_folders:
                     with suppress(FileExistsError):
                         os.mkdir(step, dir_fd=folder)
-                folder = _exchange(folder, os.open(step, FOLDER | os.O_NOFOLLOW, dir_fd=folder))
+                no_link = 0 if _is_of_proc(folder) else os.O_NOFOLLOW
+                folder = _exchange(folder, os.open(step, FOLDER | no_link, dir_fd=folder))
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     except BaseException:
         os.close(folder)
@@ -109,21 +122,29 @@ def open_folder(path: str, follow: bool = True, make_folders: bool = False) -> t
 
 
 def _link_target(folder: int, name: str, path: str) -> str | None:
-    """The target of a link; None if there is no link of that name. Raises StoreError if it is somebody else's."""
-    try:
-        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:
+    entry = _open_place(folder, name)
+    if entry is None:
         return None
     try:
         found = os.fstat(entry)
-        # /dev/stdout and the like lead to what this process has open.
-        if not stat.S_ISLNK(found.st_mode) or found.st_dev == os.stat("/proc").st_dev:
+        if not stat.S_ISLNK(found.st_mode):
             return None
         if found.st_uid not in (0, os.geteuid()):
             raise StoreError(f"{path} leads through a link of uid {found.st_uid}'s: give another path")
-        return os.readlink("", dir_fd=entry)
+        return None if _is_of_proc(folder) else os.readlink("", dir_fd=entry)
     finally:
         os.close(entry)
+
+
+def _open_place(folder: int, name: str) -> int | None:
+    try:
+        return os.open(name, PLACE, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+
+
+def _is_of_proc(folder: int) -> bool:
+    return os.fstat(folder).st_dev == os.stat("/proc").st_dev
 
 
 def _exchange(folder: int, other: int) -> int:
@@ -131,38 +152,31 @@ def _exchange(folder: int, other: int) -> int:
     return other
 
 
-def _look(folder: int, name: str, path: str) -> os.stat_result | None:
-    """The status of the present file, or None. Raises StoreError at another user's in a folder that all may write to.
+def _judge(folder: int, place: int, path: str, follow: bool) -> os.stat_result:
+    """The status of what is opened. Raises StoreError at another user's in a folder that all may write to.
 
     That is the kernel's rule for such folders (fs.protected_regular and protected_fifos, see proc_sys_fs(5)), which
-    does not cover that we pass on a file's owner.
+    does not cover that we pass on a file's owner. At a pipe of another user's, root could be made to wait for ever.
     """
-    try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    around = os.fstat(folder)
+    found, around = os.fstat(place), os.fstat(folder)
     shared = stat.S_ISVTX | stat.S_IWOTH
     if around.st_mode & shared == shared and found.st_uid not in (os.geteuid(), around.st_uid):
         raise StoreError(f"{path} is uid {found.st_uid}'s, where everybody may write: give another file")
+    if stat.S_ISFIFO(found.st_mode) and os.geteuid() == 0 and found.st_uid != 0:
+        raise StoreError(f"not as root: {path} is a pipe of uid {found.st_uid}'s: give another file")
+    if stat.S_ISLNK(found.st_mode) and follow and not _is_of_proc(folder):  # it was none when links were followed
+        raise StoreError(f"{path} leads through a link that has just been made: give another path")
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     return found
 
 
-def _open_directly(folder: int, name: str, found: os.stat_result) -> BinaryIO:
-    """Open a pipe, a device or what this process has open already, for writing in place."""
-    follow = 0 if stat.S_ISLNK(found.st_mode) else os.O_NOFOLLOW
-    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | follow, dir_fd=folder)
-    return open(descriptor, "wb")
-
-
 def is_database(path: str) -> bool:
     """Whether the path is an SQLite database: perhaps a partition, which no export should replace."""
-    try:
-        return read_bounded(path, len(SQLITE_MAGIC)).data == SQLITE_MAGIC
-    except OSError:
-        return False
+    with _find_place(path) as (_, _, place, _), suppress(OSError):
+        # The file that was found: a link in its place may lead to a device, and to open one may have effects.
+        return place is not None and read_bounded(f"/proc/self/fd/{place}", len(SQLITE_MAGIC)).data == SQLITE_MAGIC
+    return False
 
 
 @contextmanager
@@ -175,3 +189,56 @@ def standard_output() -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         raise StoreError(f"standard output can't be written ({error.strerror})") from error
+
+
+class Content(NamedTuple):
+    data: bytes
+    is_whole: bool  # whether the data is the complete file
+
+
+class NoRegularFile(OSError):
+    """A pipe, a device or a socket where only a regular file will do."""
+
+
+def read_bounded(path: str, most_bytes: int, pipe_seconds: float | None = None) -> Content:
+    """The first `most_bytes` of a file; links are followed.
+
+    Without `pipe_seconds`, pipes and devices are refused unopened; with it, it is their timeout (raises TimeoutError).
+    """
+    if pipe_seconds is None:
+        _check_regular(os.stat(path))
+    # Without O_NONBLOCK, opening a named pipe blocks until somebody writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if pipe_seconds is None:
+            _check_regular(os.fstat(descriptor))
+        data = _read(descriptor, most_bytes + 1, time.monotonic() + (pipe_seconds or 0))
+    finally:
+        os.close(descriptor)
+    return Content(data[:most_bytes], len(data) <= most_bytes)
+
+
+def _check_regular(found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise NoRegularFile(errno.EINVAL, "it is a directory")
+    if not stat.S_ISREG(found.st_mode):
+        raise NoRegularFile(errno.EINVAL, "it is no regular file")
+
+
+def _read(descriptor: int, most_bytes: int, deadline: float) -> bytes:
+    parts: list[bytes] = []
+    wait = select.poll()
+    wait.register(descriptor, select.POLLIN)
+    while most_bytes > 0:
+        # A regular file is ready at once. A named pipe without a writer is not, though a read would find it empty.
+        if not wait.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise TimeoutError
+        try:
+            part = os.read(descriptor, min(most_bytes, CHUNK_BYTES))
+        except BlockingIOError:  # another reader took the data
+            continue
+        if not part:
+            break
+        parts.append(part)
+        most_bytes -= len(part)
+    return b"".join(parts)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from gua_report.doctor.findings import COMMENT, Finding, as_root, error, ok, plural, shell, size, sudo, warning
 from gua_report.doctor.user import DirectoryHangs, NoSuchUser, User, find_user, group_name, may, name_user
@@ -23,10 +25,6 @@ LEAST_INODES, FEW_INODES = 10, 1000
 
 
 def find_sampler(units: Units | None, data_dir: str) -> tuple[User, Finding]:
-    """The user whom the sampler runs as (its unit's user, or the folder's owner), and a finding about that.
-
-    `units`: those that write to the folder, if any. A sampler that root starts becomes the folder's owner first.
-    """
     user = None
     try:
         if units and units.user:
@@ -46,10 +44,6 @@ def find_sampler(units: Units | None, data_dir: str) -> tuple[User, Finding]:
 
 
 def check_folder(data_dir: str, user: User, units: Units | None, start: str) -> Finding:
-    """A finding on whether the sampler's user can write to the folder.
-
-    `units`: those that write to it, if any; `start`: the command that takes a tick by hand.
-    """
     if trouble := _check_link(units):
         return trouble
     try:
@@ -61,8 +55,12 @@ def check_folder(data_dir: str, user: User, units: Units | None, start: str) -> 
     except OSError as problem:
         return _hidden(data_dir, problem)
     if os.statvfs(data_dir).f_flag & os.ST_RDONLY:
-        remount = sudo("mount", "-o", "remount,rw", _mount_point(data_dir))
+        place = PurePath(os.path.realpath(data_dir))
+        mounted = next(str(one) for one in (place, *place.parents) if os.path.ismount(one))
+        remount = sudo("mount", "-o", "remount,rw", mounted)
         return error(FOLDER, f"{data_dir} is on a file system mounted read-only", remount)
+    if found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:  # /tmp, say: who owns it must not change
+        return error(FOLDER, f"{data_dir} is for everybody: use one for gua alone", "gua doctor --data-dir DIR")
     if found.st_uid != user.uid:
         owner = name_user(found.st_uid, found.st_gid)
         return error(FOLDER, f"{data_dir} belongs to {owner}, but gua-sample runs as {user}", _chown(user, data_dir))
@@ -78,13 +76,12 @@ def check_folder(data_dir: str, user: User, units: Units | None, start: str) -> 
 
 
 def check_writers(data_dir: str) -> Iterator[Finding]:
-    """A warning if somebody else could change the history."""
     if opening := others_who_may_write(data_dir):
-        yield warning(FOLDER, opening.text, f"sudo {opening.remedy}")
+        remedy = f"sudo {opening.remedy}" if opening.remedy else "gua doctor --data-dir DIR"
+        yield warning(FOLDER, opening.text if opening.remedy else str(opening), remedy)
 
 
 def check_space(data_dir: str) -> Finding:
-    """A finding about free space and inodes, on the file system that the folder is or will be on."""
     place = nearest(data_dir)
     file_system = os.statvfs(place)
     free = file_system.f_bavail * file_system.f_frsize
@@ -113,7 +110,6 @@ def _check_missing(data_dir: str, user: User, units: Units | None, start: str) -
 
 
 def _check_link(units: Units | None) -> Finding | None:
-    """An error if the state folder is a link: systemd refuses one that it did not make itself, for DynamicUser=."""
     path = units.state_folder if units else None
     if path is None or not os.path.islink(path) or os.readlink(path).startswith("private/"):
         return None
@@ -131,7 +127,6 @@ def _hidden(data_dir: str, problem: OSError) -> Finding:
 
 
 def _check_samples(data_dir: str, user: User) -> Finding | None:
-    """An error if the user can't write to the folder of the partitions, or create it."""
     samples = samples_dir(data_dir)
     try:
         paths = [samples, *(os.path.join(samples, name) for name in sorted(os.listdir(samples)))]
@@ -156,7 +151,6 @@ def _is_strange(path: str, user: User) -> bool:
 
 
 def _owner(path: str) -> tuple[int, int]:
-    """The uid and gid of the path, or of the folder it would be created in."""
     found = os.stat(nearest(path))
     return found.st_uid, found.st_gid
 
@@ -166,7 +160,6 @@ def _chown(user: User, data_dir: str) -> str:
 
 
 def _closed(user: User, path: str, mode: int) -> Finding:
-    """An error about a path that the user owns: its mode lacks bits, or a folder on the way to it is closed."""
     lacks = os.stat(path).st_mode & mode != mode
     remedy = sudo("chmod", "u+rwX", path) if lacks else shell("namei", "-l", path)
     return error(FOLDER, f"{user} can't write to {path}", remedy)
@@ -176,10 +169,3 @@ def _readers(found: os.stat_result) -> str:
     if found.st_mode & 0o005 == 0o005:
         return "everybody"
     return f"group {group_name(found.st_gid)}" if found.st_mode & 0o050 == 0o050 else "nobody else"
-
-
-def _mount_point(path: str) -> str:
-    path = os.path.realpath(path)
-    while not os.path.ismount(path):
-        path = os.path.dirname(path)
-    return path

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gua_report.console.spelling import gpu
 from gua_report.doctor.findings import COMMENT, Finding, error, ok, plural, sudo, warning
 from gua_report.doctor.user import User, group_name, may, ourselves
 from gua_report.machine.child import NO_ANSWER, ask
@@ -44,9 +45,7 @@ SAYS_NOTHING_OF_NODES = (NO_LIBRARY, NO_NVML_ANSWER, NVML_CRASHED)
 OTHER_COMMAND = "nvidia-smi; sudo dmesg | grep -i nvrm"
 
 
-class Look(NamedTuple):
-    """The outcome of asking NVML."""
-
+class NvmlAnswer(NamedTuple):
     asked_as: User  # the sampler's user, if we can be that; else ourselves
     cards: list[dict[str, Any]]  # facts of each
     driver_version: str | None
@@ -56,15 +55,14 @@ class Look(NamedTuple):
 
 
 def import_binding() -> str | None:
-    """Import all that asking NVML will need; return why that fails, or None."""
     try:
-        from gua_sample import nvml, nvml_gpm  # noqa: F401 - whether it can be imported is the question
+        from gua_sample import nvml  # noqa: F401 - whether it can be imported is the question
     except (ImportError, AttributeError, OSError) as problem:  # AttributeError: another project's old pynvml
         return str(problem)
     return None
 
 
-def look(user: User, seconds: float) -> Look:
+def look(user: User, seconds: float) -> NvmlAnswer:
     """Ask NVML as the sampler would: as its user if we are root, and with no more privileges than its unit has.
 
     This creates no device nodes that the sampler could not create: NVML calls the setuid nvidia-modprobe to create
@@ -73,14 +71,13 @@ def look(user: User, seconds: float) -> Look:
     as_user = user if os.geteuid() == 0 else ourselves()
     answer = ask(_read, seconds, None if as_user.is_us else as_user[:3])
     if answer.problem == NO_ANSWER:
-        return Look(as_user, [], None, seconds, NO_NVML_ANSWER, f"NVML does not answer within {seconds:g} s")
+        return NvmlAnswer(as_user, [], None, seconds, NO_NVML_ANSWER, f"NVML does not answer within {seconds:g} s")
     if answer.problem:
-        return Look(as_user, [], None, 0, NVML_CRASHED, "NVML crashed")
-    return Look(as_user, *answer.value)
+        return NvmlAnswer(as_user, [], None, 0, NVML_CRASHED, "NVML crashed")
+    return NvmlAnswer(as_user, *answer.value)
 
 
 def _read() -> tuple[Any, ...]:
-    """What NVML tells: the fields of a Look, except for who asked."""
     from gua_sample import nvml
 
     ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -93,11 +90,7 @@ def _read() -> tuple[Any, ...]:
     return cards, reading.driver_version, time.monotonic() - began, None, ""
 
 
-def check_nvml(seen: Look, user: User, is_sampled: bool) -> Iterator[Finding]:
-    """Findings about NVML and the cards. `is_sampled`: the newest tick is recent and has cards.
-
-    Then a failure here need not be the sampler's: it may run as another user, and its unit may set the library's path.
-    """
+def check_nvml(seen: NvmlAnswer, user: User, is_sampled: bool) -> Iterator[Finding]:
     if seen.error:
         command = COMMANDS.get(seen.error, OTHER_COMMAND)
         if is_sampled and (seen.asked_as.uid != user.uid or seen.error == NO_LIBRARY):
@@ -107,7 +100,8 @@ def check_nvml(seen: Look, user: User, is_sampled: bool) -> Iterator[Finding]:
         return
     failed = [card for card in seen.cards if card["status"] not in (STATUS_OK, UNPARTITIONED)]
     text = f"driver {seen.driver_version or 'of unknown version'}, {plural(len(seen.cards), 'card')}"
-    text += f", answered in {spell_seconds(seen.seconds)}" + ("" if seen.asked_as.is_us else f", as {seen.asked_as}")
+    took = f"{seen.seconds:.1f} s" if seen.seconds >= 1 else f"{seen.seconds * 1000:.0f} ms"
+    text += f", answered in {took}" + ("" if seen.asked_as.is_us else f", as {seen.asked_as}")
     if len(failed) == len(seen.cards):
         yield error(NVML, f"{text}; all cards fail", OTHER_COMMAND)
     elif seen.seconds > SLOW_SECONDS:
@@ -116,10 +110,10 @@ def check_nvml(seen: Look, user: User, is_sampled: bool) -> Iterator[Finding]:
         yield ok(NVML, text)
     for card in failed:
         command = COMMANDS.get(card["status"], OTHER_COMMAND)
-        yield warning(NVML, f"card {_place(card)} ({card['uuid']}) fails: {card['status']}", command)
+        yield warning(NVML, f"card {place(card)} ({card['uuid']}) fails: {card['status']}", command)
     unpartitioned = [card for card in seen.cards if card["status"] == UNPARTITIONED]
     for card in unpartitioned:
-        text = f"card {_place(card)} ({card['uuid']}) can't be used: MIG is on, without an instance"
+        text = f"card {place(card)} ({card['uuid']}) can't be used: MIG is on, without an instance"
         yield warning(NVML, text, MAKE_INSTANCE.format(card["gpu_index"]))
     off = sorted({card["gpu_index"] for card in seen.cards if card["persistence_mode"] == 0})
     if off:
@@ -133,19 +127,15 @@ def _check_missing(cards: list[dict[str, Any]]) -> Iterator[Finding]:
     places: dict[str, list[str]] = {}
     for card in cards:
         for item in (card["missing"] or "").split():
-            places.setdefault(item.replace(":", " (") + ")", []).append(_place(card))
+            places.setdefault(item.replace(":", " (") + ")", []).append(place(card))
     if places:
         each = (f"{what} of card {', '.join(at)}" if len(at) < len(cards) else what for what, at in places.items())
         text = f"not reported by the driver: {'; '.join(each)}"
         yield warning(NVML, text) if "no_permission" in text else ok(NVML, text)
 
 
-def _place(card: dict[str, Any]) -> str:
-    return f"{card['gpu_index']}" + ("" if card["mig_index"] is None else f" instance {card['mig_index']}")
-
-
-def spell_seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+def place(card: dict[str, Any]) -> str:
+    return gpu(card["gpu_index"], card["mig_index"])
 
 
 def find_nodes(dev: str = "/dev") -> list[str]:
@@ -155,7 +145,6 @@ def find_nodes(dev: str = "/dev") -> list[str]:
 
 
 def expected_nodes(dev: str = "/dev", proc: str = "/proc") -> list[str]:
-    """Device nodes that the loaded driver should have, from its cards' minor numbers."""
     cards = os.path.join(proc, "driver/nvidia/gpus")
     told = b"".join(read_file(os.path.join(cards, name, "information")) or b"" for name in _list(cards))
     minors = sorted(int(number) for number in re.findall(rb"Device Minor:\s*(\d+)", told))
@@ -169,8 +158,7 @@ def _list(folder: str) -> list[str]:
         return []
 
 
-def check_nodes(nodes: list[str], expected: list[str], seen: Look, user: User) -> Finding:
-    """A finding about device nodes. `nodes`: those that existed before NVML was asked."""
+def check_nodes(nodes: list[str], expected: list[str], seen: NvmlAnswer, user: User) -> Finding:
     works = seen.error is None
     if not nodes and works:
         return ok(NODES, "none, and NVML works without (as under WSL)")

@@ -1,4 +1,4 @@
-"""Findings of gua doctor, and the spelling of sizes, durations and times in them."""
+"""Findings of gua doctor, and the spelling of commands, sizes and times in them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def error(check: str, text: str, remedy: str | None = None) -> Finding:
 
 
 def shell(*words: str) -> str:
-    """The command line of the words, quoted for a shell."""
     return " ".join(shlex.quote(word) for word in words)
 
 
@@ -52,7 +51,6 @@ def as_root(data_dir: str) -> str:
 
 
 def named(findings: list[Finding], others: str) -> list[Finding]:
-    """The first findings, and one that counts the others."""
     more = len(findings) - NAMED
     return findings if more <= 0 else [*findings[:NAMED], warning(findings[0].check, f"and {more} more {others}")]
 
@@ -66,14 +64,5 @@ def size(count: int) -> str:
     return f"{value:.0f} {unit}" if unit == "bytes" or value >= 10 else f"{value:.1f} {unit}"
 
 
-def duration(ms: float) -> str:
-    seconds = ms / 1000
-    for limit, length, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} days"
-
-
 def moment(ts_ms: int) -> str:
-    """The time in this machine's zone, with the zone's name."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(ts_ms // 1000))

@@ -19,11 +19,12 @@ from typing import Any
 import pynvml
 
 from gua_report.console import terminal
+from gua_report.console.whole_file import open_folder
 from gua_report.doctor.driver import PR_SET_NO_NEW_PRIVS
 from gua_report.machine.child import Silent, answer_of
 from gua_sample import __version__, nvml, pending, processes
 from gua_sample.errors import DriverError, GuaError, StoreError, UsageError
-from gua_sample.nvml_polling import poll
+from gua_sample.nvml_buffers import poll
 from gua_sample.records import Previous, Source
 
 MOST_BYTES, LAST_LINE_BYTES = 20_000_000, 200
@@ -33,9 +34,10 @@ MACHINE = Source(processes.read_boot, nvml.read, processes.describe, processes.u
 
 
 def record(path: str, length_ms: int, interval_ms: int, seconds: float) -> str:
-    """Record to a new file, and return what to say about it. `seconds`: how much longer the driver may take."""
     try:
-        file = os.open(path, NEW, 0o600)
+        folder, name = open_folder(path, follow=False)
+        file = os.open(name, NEW, 0o600, dir_fd=folder)
+        os.close(folder)
     except OSError as error:
         raise UsageError(f"--record can't create {path} ({error.strerror}): give the name of a new file") from error
     ours = f"/proc/{os.getpid()}/fd/{file}"  # this very file, whatever has its name by now
@@ -71,8 +73,6 @@ def _record(path: str, length_ms: int, interval_ms: int) -> str:
 
 
 class Recorder:
-    """Reads the cards as ticks do, and writes every call that this makes to the driver and to the clock."""
-
     def __init__(self, path: str) -> None:
         self._file, self._salt = os.open(path, os.O_WRONLY), os.urandom(32)
         self._began, self._boot = time.monotonic(), processes.read_boot()

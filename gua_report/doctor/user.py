@@ -27,7 +27,6 @@ class User(NamedTuple):
 
     @property
     def spelled(self) -> str:
-        """The name, else the uid, as commands accept it."""
         return self.name or str(self.uid)
 
     @property
@@ -44,10 +43,6 @@ class DirectoryHangs(Exception):
 
 
 def find_user(key: str | int, gid: int | None = None) -> User:
-    """The user with this name or uid. Raises NoSuchUser if there is no such name, or DirectoryHangs.
-
-    A uid need not have a name. It is then taken to be in the group `gid`, or in one of its own number.
-    """
 
     def look_up() -> tuple[Any, ...] | None:
         try:
@@ -69,7 +64,6 @@ def find_user(key: str | int, gid: int | None = None) -> User:
 
 
 def name_user(uid: int, gid: int) -> User:
-    """The user with this uid, in that group alone, and without a name if the directory does not answer in time."""
     return User(uid, gid, (gid,), user_names([uid]).get(uid))
 
 
@@ -99,7 +93,6 @@ def may(user: User, path: str, how: int) -> bool:
 
 
 def allows(found: os.stat_result, user: User, how: int) -> bool:
-    """Whether owner, group and mode allow this access, by the kernel's rule; access lists are ignored."""
     if user.uid == 0:
         return True
     if found.st_uid == user.uid:

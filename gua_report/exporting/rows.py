@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,25 +14,30 @@ from gua_report.config import Config
 from gua_report.people.containers import COLUMNS as CONTAINER_COLUMNS
 from gua_report.people.containers import People, find_people, tell
 from gua_report.people.identities import apply_mapping, resolve
+from gua_report.rollups.index import ROLLUPS
+from gua_report.ticks.open_partition import PARTITION, open_database, use_own_views
+from gua_sample.containers import Container
 from gua_sample.identity import find_slurm_job
 from gua_sample.partition_names import day_of
 from gua_sample.policy import NAN, STATUS_OK, UNPARTITIONED, Policy, card_states, chosen, see_end
 
 Row: TypeAlias = tuple[Any, ...]  # of str, int, float and None
 Bounds: TypeAlias = tuple[int, int]  # start and end in milliseconds
+Rows: TypeAlias = Iterable[Row]
+
+MOST_ROWS = 5_000_000  # of one day, in memory at once
 
 
 class Rules(NamedTuple):
-    """By what states and people are told."""
-
     policy: Policy
+    names: Mapping[str, str]  # of people, by identity
     people: People
 
 
 class Table(NamedTuple):
     columns: tuple[str, ...]
     # The rows between start (inclusive) and end (exclusive), in the order of time.
-    read: Callable[[sqlite3.Connection, Bounds, Rules], Iterator[Row]]
+    read: Callable[[sqlite3.Connection, Bounds, Rules], Rows]
     is_of_rollups: bool = False  # read from rollups.sqlite instead of partitions
 
 
@@ -83,6 +88,7 @@ ORDER = {
     "episode_days": "start_ms, gpu_index, mig_index, gpu_uuid, pid, start_time_ms",
     "spans": "start_ms",
 }
+# From the tables, not the views: looking up a card and a process once, not at each tick, takes half the time.
 DAILY_SQL = """
     SELECT t.ts_ms, s.card_id, s.utilization_hundredths / 100.0, s.memory_used_mib, s.power_deciwatts / 10.0,
            s.temperature_celsius, p.process_id, p.memory_mib, p.sm_percent
@@ -93,44 +99,56 @@ DAILY_SQL = """
 """
 
 
+def find_rules(data_dir: str, config: Config) -> Rules:
+    return Rules(config.policy, config.people, find_people(data_dir, config.people))
+
+
+def read_rows(path: str, name: str, bounds: Bounds, rules: Rules) -> Iterator[Row]:
+    """A table's rows within the bounds: of a day at most, as all are read before the first is handed out.
+
+    So the file is closed by then: the consumer may be slow, and a writer of the file must not wait for it. Raises
+    StoreError, if a value is not of its column's type, too.
+    """
+    table = TABLES[name]
+    kind = ROLLUPS if table.is_of_rollups else PARTITION
+    with open_database(path, kind) as connection:
+        connection.text_factory = cache(bytes.decode)  # in memory, a name that recurs at each tick is there once
+        use_own_views(connection, kind)
+        rows = list(islice(table.read(connection, bounds, rules), MOST_ROWS + 1))
+        if len(rows) > MOST_ROWS:
+            raise ValueError(f"over {MOST_ROWS:,} rows in a day")
+        for column, values in zip(table.columns, zip(*rows, strict=True), strict=False):
+            if not set(map(type, values)) <= {kind_of(column), type(None)}:
+                raise TypeError(f"{column} is no {kind_of(column).__name__}")
+    return iter(rows)
+
+
 def kind_of(column: str) -> type[str] | type[float] | type[int]:
-    """The type of a column's values, for formats that declare it."""
     return str if column in TEXT else float if column in REAL else int
 
 
-def find_rules(data_dir: str, config: Config) -> Rules:
-    """The rules of the configuration, with the people of the data folder."""
-    return Rules(config.policy, find_people(data_dir, config.people))
+def read_card_ticks(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Rows:
+    facts, find_state = itemgetter(*map(CARD_TICKS.index, STATE_FACTS)), states(rules.policy)
+    return ((*row, find_state(*facts(row))) for row in _select(connection, "card_ticks", CARD_TICKS, bounds))
 
 
-def read_card_ticks(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
-    facts = itemgetter(*map(CARD_TICKS.index, STATE_FACTS))
-    for row in _select(connection, "card_ticks", CARD_TICKS, bounds):
-        yield *row, state_of(rules.policy, *facts(row))
+def read_process_ticks(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Rows:
+    facts, find_owner = itemgetter(*map(PROCESS_TICKS.index, IDENTITY_FACTS)), owners(rules)
+    return ((*row, *find_owner(*facts(row))) for row in _select(connection, "process_ticks", PROCESS_TICKS, bounds))
 
 
-def read_process_ticks(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
-    facts, find_owner = itemgetter(*map(PROCESS_TICKS.index, IDENTITY_FACTS)), owners(rules.people)
-    cgroup, job_of = PROCESS_TICKS.index("cgroup"), cache(find_slurm_job)
-    for row in _select(connection, "process_ticks", PROCESS_TICKS, bounds):
-        yield *row, *find_owner(*facts(row)), job_of(row[cgroup])
-
-
-def read_daily(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
-    """A row for each process on each card at each tick, and one for a card without processes.
-
-    Reads the tables, not the views: looking up a process once, not at each tick, takes half the time.
-    """
+def read_daily(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Rows:
+    """A row for each process on each card at each tick, and one for a card without processes."""
     facts = "id, gpu_index, uuid, mig_index, status, memory_total_mib"
     cards = {card_id: known for card_id, *known in connection.execute(f"SELECT {facts} FROM card")}
-    processes = _known_processes(connection, rules.people)
+    processes = _known_processes(connection, rules)
+    find_state = states(rules.policy)
     for sample, group in groupby(connection.execute(DAILY_SQL, bounds), key=itemgetter(slice(6))):
         ts_ms, card_id, utilization, used, power, temperature = sample
         gpu, uuid, mig_index, status, total = cards[card_id]
         usages = [row[6:] for row in group]
         memories = [memory for process_id, memory, _ in usages if process_id is not None]
-        held = None if None in memories else sum(memories)
-        state = state_of(rules.policy, utilization, status, held, used)
+        state = find_state(utilization, status, None if None in memories else sum(memories), used)
         second = ts_ms // 1000
         percent = None if utilization is None else round(utilization)
         card = (clock(second), ts_ms, uuid, mig_index, status, state, utilization, used, total, power, temperature)
@@ -139,28 +157,32 @@ def read_daily(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> 
             yield second, owner, pid, gpu, percent, *card, *who, memory, sm_percent, *around
 
 
-def _known_processes(connection: sqlite3.Connection, people: People) -> dict[int | None, Row]:
-    """The facts of each process id: owner, pid, a tuple of others, and one of CONTAINER_COLUMNS and the Slurm job."""
-    find_owner = owners(people)
+def _known_processes(connection: sqlite3.Connection, rules: Rules) -> dict[int | None, Row]:
+    find_owner = owners(rules)
     known: dict[int | None, Row] = {None: (None, None, (None,) * 4, (None,) * (len(CONTAINER_COLUMNS) + 1))}
-    rows = connection.execute(f"SELECT id, pid, {', '.join(IDENTITY_FACTS)}, command, type FROM process")
-    for process_id, pid, uid, login_uid, user, login_user, cgroup, command, kind in rows:
+    rows = connection.execute(f"SELECT id, pid, command, type, {', '.join(IDENTITY_FACTS)} FROM process")
+    for process_id, pid, command, kind, *facts in rows:
+        uid, _, user, login_user, _ = facts
+        identity, *around = find_owner(*facts)
         owner = str(uid) if user is None and uid is not None else user
-        identity, *container = find_owner(uid, login_uid, user, login_user, cgroup)
-        around = (*container, find_slurm_job(cgroup))
         known[process_id] = (owner, pid, (identity, login_user, command, kind), around)
     return known
 
 
 def plain(view: str, columns: tuple[str, ...], is_of_rollups: bool = False) -> Table:
-    """A table of a view's rows as they are, except that identities are told as people, and of their containers."""
+    """A view's rows as they are, but identities as people, and with their containers."""
     has_people = "identity" in columns
 
-    def read(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Iterator[Row]:
+    def read(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> Rows:
         rows = _select(connection, view, columns, bounds, is_of_rollups)
         if not has_people:
             return rows
-        where, find_owner = columns.index("identity"), stored_owners(rules.people)
+        where = columns.index("identity")
+
+        @cache
+        def find_owner(identity: str) -> Row:
+            return _told(identity, rules, rules.people.containers.find(identity))
+
         named = ((row, *find_owner(row[where])) for row in rows)
         return ((*row[:where], who, *row[where + 1 :], *container) for row, who, *container in named)
 
@@ -181,42 +203,32 @@ TABLES = {
 OTHER_NAMES = {"rollups": "card_hours"}
 
 
-def state_of(
-    policy: Policy, utilization: float | None, status: str, process_memory: float | None, memory_used: float | None
-) -> str:
-    """The state of a card with these STATE_FACTS, or `unpartitioned`, as gua_sample.policy.card_state has it."""
-    if status == UNPARTITIONED:
-        return UNPARTITIONED
-    end = see_end(
-        NAN if utilization is None else utilization,
-        status != STATUS_OK,
-        NAN if process_memory is None else process_memory,
-        NAN if memory_used is None else memory_used,
-        policy,
-    )
-    return chosen(card_states(end, end, True, policy=policy))
+def states(policy: Policy) -> Callable[..., str]:
+    @cache  # most cards have the same facts at many ticks
+    def find_state(
+        utilization: float | None, status: str, process_memory: float | None, memory_used: float | None
+    ) -> str:
+        if status == UNPARTITIONED:
+            return UNPARTITIONED
+        percent, held, used = (NAN if value is None else value for value in (utilization, process_memory, memory_used))
+        end = see_end(percent, status != STATUS_OK, held, used, policy)
+        return chosen(card_states(end, end, True, policy=policy))
+
+    return find_state
 
 
-def owners(people: People) -> Callable[..., Row]:
-    """A function from a process's IDENTITY_FACTS to its identity, and to what CONTAINER_COLUMNS tell of it."""
-
+def owners(rules: Rules) -> Callable[..., Row]:
     @cache  # a process has the same facts at each tick
     def find_owner(*facts: Any) -> Row:
-        identity = apply_mapping(resolve(*facts), people.names)
-        return identity, *tell(identity, people.containers.find_around(facts[-1]))
+        cgroup = facts[-1]
+        return *_told(resolve(*facts), rules, rules.people.containers.find_around(cgroup)), find_slurm_job(cgroup)
 
     return find_owner
 
 
-def stored_owners(people: People) -> Callable[[str], Row]:
-    """A function that gives the same for an identity as rollups have it."""
-
-    @cache
-    def find_owner(stored: str) -> Row:
-        identity = apply_mapping(stored, people.names)
-        return identity, *tell(identity, people.containers.find(stored))
-
-    return find_owner
+def _told(identity: str, rules: Rules, container: Container | None) -> Row:
+    identity = apply_mapping(identity, rules.names)
+    return identity, *tell(identity, container)
 
 
 @lru_cache(maxsize=1)
@@ -228,7 +240,6 @@ def clock(second: int) -> str:
 def _select(
     connection: sqlite3.Connection, view: str, columns: tuple[str, ...], bounds: Bounds, is_of_rollups: bool = False
 ) -> Iterator[Row]:
-    """The rows of a view whose first column, the time, is within the bounds."""
     start_ms, end_ms = bounds
     # The key of rollups begins with the day.
     days = f"day BETWEEN '{day_of(start_ms)}' AND '{day_of(end_ms - 1)}' AND" if is_of_rollups else ""

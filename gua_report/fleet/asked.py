@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from gua_report.console.terminal import Progress
@@ -13,7 +12,6 @@ from gua_sample.errors import GuaError
 
 if TYPE_CHECKING:
     from gua_report.config import Config
-    from gua_report.fleet.look_at_hosts import Executor
     from gua_report.summary.report import Report
     from gua_report.window import Window
 
@@ -29,6 +27,11 @@ class AskedFleet(NamedTuple):
     wait_ms: int = 60_000  # for a worker of the cluster
 
     @property
+    def is_open(self) -> bool:
+        """Whether the window ends now, so that it can end with the newest closed day instead."""
+        return self.end is None
+
+    @property
     def keeps_length(self) -> bool:
         """Whether the window is so many days, rather than since a time."""
         is_time = self.since is not None and self.since[4:5] == "-"
@@ -36,7 +39,7 @@ class AskedFleet(NamedTuple):
 
 
 def refuse_root() -> None:
-    """Raise GuaError as root: the files have many owners, and none of them is trusted with root's rights."""
+    """Raise GuaError as root: no host is trusted with root's rights."""
     if os.geteuid() == 0:
         raise GuaError(
             "a fleet's files are those of many hosts, and root does not read them: run this as the user who collects"
@@ -51,34 +54,14 @@ def ask_fleet(
     reclaim_after_ms: tuple[int, ...] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Build the report, on this machine or on a cluster."""
+    """Build the report, in children of this process or on an existing Dask cluster."""
     from gua_report.fleet.build import FleetRequest, build_fleet_report
     from gua_report.summary.build import RECLAIM_AFTER_MS
 
-    request = FleetRequest(
-        asked.folder,
-        window,
-        config,
-        asked.pattern,
-        asked.by,
-        reclaim_after_ms or RECLAIM_AFTER_MS,
-        is_open=asked.end is None,
-        keeps_length=asked.keeps_length,
-        progress=progress,
-    )
-    with executor_at(asked.scheduler, asked.wait_ms) as executor:
-        return build_fleet_report(request, executor)
-
-
-@contextmanager
-def executor_at(scheduler: str | None, wait_ms: int) -> Iterator[Executor]:
-    """Where hosts are worked on: children of this process, or an existing Dask cluster."""
-    if scheduler is None:
-        from gua_report.fleet.in_children import map_in_children
-
-        yield map_in_children
-        return
+    request = FleetRequest(asked, window, config, reclaim_after_ms or RECLAIM_AFTER_MS, progress)
+    if asked.scheduler is None:
+        return build_fleet_report(request)
     from gua_report.fleet.on_cluster import Cluster
 
-    with closing(Cluster(scheduler, wait_ms / 1000)) as cluster:
-        yield cluster.map
+    with closing(Cluster(asked.scheduler, asked.wait_ms / 1000)) as cluster:
+        return build_fleet_report(request, cluster.map)

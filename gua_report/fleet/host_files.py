@@ -1,17 +1,27 @@
-"""The files of a fleet folder: FLEET/<host>/rollups.sqlite, the folder being named after the host. Without pandas."""
+"""The files of a fleet folder, FLEET/<host>/rollups.sqlite, and a first look at each: whose it is, which days it has.
+
+A file was written by its host's root: nothing in it is trusted more than that. So it is looked at in a child, which it
+may take control of: what the child sends is checked, too. Without pandas.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from gua_report.rollups.schema import FILE_NAME
+from gua_report.rollups.index import FILE_NAME, META, open_rollups, read_index, read_meta
 from gua_report.summary.of_hosts import EARLIER, host_of
-from gua_sample.errors import NothingToReport, StoreError
+from gua_report.window import number_of
+from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
+from gua_sample.partition_names import DAY_MS
+from gua_sample.policy import RULE, Policy
 from gua_sample.processes import printable
+from gua_sample.safe_file import check_regular
 
 # rollups-2025.sqlite: what was collected of a host before it was reinstalled under its old name.
 FILE = re.compile(r"rollups(?:-([A-Za-z0-9._-]{1,40}))?\.sqlite", re.ASCII)
@@ -19,6 +29,16 @@ LONGEST_HOST = 100
 MOST_HOSTS = 100_000
 MOST_FILES = 10  # of one host
 GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
+MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
+ASKED = ".before"  # left by contrib/fleet/gua-collect beside the file
+MOST = 1 << 46  # no figure of one host is as large: 128 cards for 17 years, in milliseconds
+Types = tuple[type | None, ...]  # of a column's values, which may be missing if None is among them
+TEXT: Types = (str,)
+TEXT_OR_NONE: Types = (str, None)
+WHOLE: Types = (int,)
+NUMBER: Types = (int, float)
+NUMBER_OR_NONE: Types = (int, float, None)
+YES_OR_NO: Types = (bool,)
 
 
 class HostFile(NamedTuple):
@@ -43,7 +63,8 @@ def list_hosts(folder: str, pattern: str | None, expected: Iterable[str]) -> Lis
         raise NothingToReport(f"no folder {folder}: give the one that hosts' files are collected in") from error
     except OSError as error:
         raise StoreError(f"{folder} can't be read ({error.strerror}): run this as the user who collects") from error
-    wanted = [name for name in names if _is_host(folder, name) and _matches(name, pattern)]
+    names = [name for name in names if not name.startswith(".") and os.path.isdir(os.path.join(folder, name))]
+    wanted = [name for name in names if _matches(name, pattern)]
     if len(wanted) > MOST_HOSTS:
         raise StoreError(f"{folder} has {len(wanted):,} folders, more than {MOST_HOSTS:,}: give --hosts GLOB")
     listed = Listed([], {})
@@ -56,10 +77,6 @@ def list_hosts(folder: str, pattern: str | None, expected: Iterable[str]) -> Lis
         like = f" like {pattern}" if pattern else ""
         raise NothingToReport(f"no host{like} in {folder}: collect FOLDER/<host>/rollups.sqlite first (docs/fleet.md)")
     return listed
-
-
-def _is_host(folder: str, name: str) -> bool:
-    return not name.startswith(".") and os.path.isdir(os.path.join(folder, name))
 
 
 def _matches(name: str, pattern: str | None) -> bool:
@@ -101,5 +118,98 @@ def groups_of(host: str, groups: GroupsOfHosts) -> list[str]:
 
 
 def expected_hosts(groups: GroupsOfHosts) -> set[str]:
-    """The hosts that the configuration names, without patterns."""
     return {one for listed in groups.values() for one in listed if not set(one) & set("*?[")}
+
+
+class Look(NamedTuple):
+    name: str  # of the HostFile
+    machine: str | None  # 32 hex digits; None: not known
+    version: str | None
+    published_ms: int | None
+    newest_tick_ms: int | None
+    changed_ms: int  # when the file was last changed
+    days: int
+    first_ms: int  # the beginning of the oldest day's time
+    first_day: str
+    newest_day: str
+    thresholds: list[tuple[Policy, int]]  # with the number of days by today's rule under each, most of them first
+    other_rule_days: int
+    has_meta: bool
+    warnings: list[str]
+    asked_ms: int | None  # when, by the collector's clock, the host's newest file was not there yet
+
+
+LOOK_TYPES: list[Types] = [
+    *(TEXT, TEXT_OR_NONE, TEXT_OR_NONE, (int, None), (int, None), WHOLE, WHOLE, WHOLE, TEXT, TEXT),
+    *((list,), WHOLE, YES_OR_NO, (list,), (int, None)),
+]
+
+
+def look_at(file: HostFile, check: bool = False) -> Look | int:
+    """Look at a file, with `check` at every page; without any day, returns when it was published. Raises StoreError."""
+    found = check_regular(file.path, MOST_FILE_BYTES)
+    warnings: list[str] = []
+    try:
+        index = read_index(file.path, check, warnings)
+    except EmptyPartition as error:
+        raise CorruptPartition("its file is empty, probably a copy that failed: collect it again") from error
+    if not index and warnings:
+        raise CorruptPartition(warnings[0])
+    with open_rollups(file.path) as connection:
+        is_published = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (META,)).fetchone()
+        query, first = "SELECT min(start_ms) FROM span WHERE day_id = ?", min(index, default="1970-01-01")
+        start_ms = connection.execute(query, (number_of(first),)).fetchone()[0] or 0
+    meta = read_meta(file.path) if is_published else None  # None: a plain copy, which does not say
+    if not index:
+        return meta.published_ms if meta else found.st_mtime_ns // 1_000_000
+    if not 0 <= start_ms <= DAY_MS:
+        raise CorruptPartition(f"{file.path} holds what no gua writes")
+    asked_ms = None
+    with suppress(OSError, CorruptPartition):
+        asked_ms = check_regular(os.path.join(os.path.dirname(file.path), ASKED), 0).st_mtime_ns // 1_000_000
+    policies = Counter(stored.origin.policy for stored in index.values() if stored.rule == RULE)
+    return Look(
+        name=file.name,
+        machine=meta and meta.machine,
+        version=meta and meta.gua_version,
+        published_ms=meta and meta.published_ms,
+        newest_tick_ms=meta and meta.newest_tick_ms,
+        changed_ms=found.st_mtime_ns // 1_000_000,
+        days=len(index),
+        first_ms=number_of(first) * DAY_MS + start_ms,
+        first_day=first,
+        newest_day=max(index),
+        thresholds=policies.most_common(),
+        other_rule_days=sum(stored.rule != RULE for stored in index.values()),
+        has_meta=meta is not None,
+        warnings=warnings[:3],
+        asked_ms=asked_ms,
+    )
+
+
+def restore_look(name: str, value: Any) -> Look:
+    for one, types in zip(value, LOOK_TYPES, strict=True):
+        check([one], types)
+    look = Look(*value)
+    check(look.warnings, TEXT)
+    if look.name != name:
+        raise ValueError("another file")
+    number_of(look.first_day), number_of(look.newest_day)
+    thresholds = []
+    for policy, days in look.thresholds:
+        check(policy, NUMBER)
+        check([days], WHOLE)
+        thresholds.append((Policy(*policy), days))
+    return look._replace(thresholds=thresholds)
+
+
+def check(values: Sequence[Any], types: Types) -> None:
+    """Raise TypeError or ValueError unless each value has one of these types and a sensible size."""
+    if not {type(value) for value in values} <= {type(None) if one is None else one for one in types}:
+        raise TypeError("no such value")
+    if str in types:
+        "".join(value for value in values if value is not None).encode()  # no report could show half a character
+    elif int in types:
+        numbers = [value for value in values if value is not None]
+        if not all(0 <= number < MOST for number in numbers):  # so not for NaN either
+            raise ValueError("no such number")

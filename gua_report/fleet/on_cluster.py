@@ -7,18 +7,19 @@ for, since it needs the extra `fleet`.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+import resource
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from gua_report.fleet.host_files import HostFile
-from gua_report.fleet.in_children import DONE, FAILED, MOST_ANSWER_BYTES, Outcome, Work, work_on
+from gua_report.fleet.in_children import MORE_MEMORY_BYTES, Outcome, Work, understand, work_on
 from gua_sample.errors import GuaError
 
-HOSTS_PER_TASK = 2  # a second of work: few enough that no worker waits for another at the end
 TASKS_AHEAD = 4  # for each thread of a worker: what is not yet wanted need not be kept
 CONNECT_SECONDS = "30s"
+ALONE = threading.Lock()  # the limit is the process's, so its threads take turns
 
 
 class Cluster:
@@ -28,7 +29,7 @@ class Cluster:
         try:
             import distributed
         except ImportError as error:
-            raise GuaError(f"--scheduler needs Dask ({error}): pip install 'gua[fleet]'") from error
+            raise GuaError(f"--scheduler needs Dask ({error}): sudo make install EXTRAS=fleet") from error
         client: Any = distributed.Client
         self._wait: Any = distributed.wait
         self._scheduler, self._wait_seconds = scheduler, wait_seconds  # that long, without any worker
@@ -46,35 +47,38 @@ class Cluster:
         What ends a worker may be any of the tasks that it had, and Dask blames them all. So each file of a failed task
         is tried again when all others are done, alone.
         """
-        waiting = [list(files[start : start + HOSTS_PER_TASK]) for start in range(0, len(files), HOSTS_PER_TASK)]
         suspects: list[HostFile] = []
-        tasks: dict[Any, list[HostFile]] = {}
-        while waiting or tasks:
-            while waiting and len(tasks) < self._most_tasks():
-                chunk = waiting.pop(0)
-                tasks[self._submit(chunk, work)] = chunk
-            task = self._first_done(tasks)
-            chunk = tasks.pop(task)
+        for file, task in self._run(files, work):
             if task.status == "finished":
-                # Its worker may have gone since: then another one does it again.
-                yield from map(_understand, chunk, self._patiently(task.result))
+                yield self._outcome(file, task)
             else:
-                suspects += chunk
-            task.release()
-        for file in suspects:
-            task = self._submit([file], work)
-            error = self._first_done([task]).exception()
-            if error is None:
-                yield _understand(file, self._patiently(task.result)[0])
-            else:
-                yield Outcome(file, None, _explain(error))
+                suspects.append(file)
+        for file, task in self._run(suspects, work, most=1):
+            failed = task.status != "finished"
+            yield Outcome(file, None, _explain(task.exception())) if failed else self._outcome(file, task)
+
+    def _run(self, files: Sequence[HostFile], work: Work, most: int | None = None) -> Iterator[tuple[HostFile, Any]]:
+        """Each file with its task when that has ended: so many at a time, or what keeps all at work."""
+        waiting, tasks = list(files), dict[Any, HostFile]()
+        while waiting or tasks:
+            threads = sum(self._client.nthreads().values()) if most is None else 0
+            while waiting and len(tasks) < (most or TASKS_AHEAD * max(1, threads)):
+                file = waiting.pop(0)
+                tasks[self._client.submit(_work_on, file, work, pure=False)] = file
+            task = self._first_done(tasks)
+            yield tasks.pop(task), task
             task.release()
 
-    def _submit(self, files: list[HostFile], work: Work) -> Any:
-        return self._client.submit(_work_on, files, work, pure=False)
+    def _outcome(self, file: HostFile, task: Any) -> Outcome:
+        """What a task has found; its worker may have gone since: then another one does it again."""
+        try:
+            return understand(file, *self._patiently(task.result))
+        except GuaError:
+            raise
+        except Exception as error:  # the cluster's own, of many kinds: it costs this host alone
+            return Outcome(file, None, _explain(error))
 
     def _first_done(self, tasks: Collection[Any]) -> Any:
-        """Wait until one of the tasks has ended."""
         while not (done := [task for task in tasks if task.status != "pending"]):
             with self._client.as_current():
                 self._patiently(lambda seconds: self._wait(list(tasks), seconds, "FIRST_COMPLETED"))
@@ -92,26 +96,26 @@ class Cluster:
                         " some (dask worker), wait longer with --wait, or leave out --scheduler to do it here"
                     ) from error
 
-    def _most_tasks(self) -> int:
-        threads: int = sum(self._client.nthreads().values())
-        return TASKS_AHEAD * max(1, threads)
-
     def close(self) -> None:
         self._client.close()
 
 
-def _work_on(files: list[HostFile], work: Work) -> list[tuple[str, bytes]]:
-    return [work_on(file, work) for file in files]
+def _work_on(file: HostFile, work: Work) -> tuple[str, bytes]:
+    """Do the work in this worker, which may take no more memory meanwhile than a child of ours."""
+    with ALONE:
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            wanted = int(statm.read().split()[0]) * resource.getpagesize() + MORE_MEMORY_BYTES
+        if hard == resource.RLIM_INFINITY or wanted < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+        try:
+            return work_on(file, work)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _understand(file: HostFile, answer: tuple[str, bytes]) -> Outcome:
-    label, content = answer
-    if label == DONE and len(content) <= MOST_ANSWER_BYTES:
-        return Outcome(file, json.loads(content))
-    assert label == FAILED or len(content) > MOST_ANSWER_BYTES
-    return Outcome(file, None, content[:1000].decode("utf-8", "replace"))
-
-
-def _explain(error: BaseException) -> str:
-    """Why there is nothing of a host, in a line: most often its workers were killed, for want of memory."""
+def _explain(error: BaseException | None) -> str:
+    """Why there is nothing of a host: most often its workers were killed, for want of memory."""
+    if error is None:
+        return "not readable: its task was cancelled on the cluster"
     return f"not readable: {type(error).__name__} on the cluster: {' '.join(str(error).split())[:300]}"

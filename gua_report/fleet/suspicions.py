@@ -1,4 +1,6 @@
-"""What files tell about each other before they are added up: who is late, whose clock is off, what is there twice."""
+"""A first look at all hosts of a fleet, and what their files show to be wrong: who is late, whose clock is off, what is
+there twice. Without pandas.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gua_report.console.spelling import duration, first_of
-from gua_report.fleet.look import Look
+from gua_report.fleet.host_files import WHOLE, HostFile, Listed, Look, check, look_at, restore_look
+from gua_report.fleet.in_children import Executor
+from gua_report.machine.child import understanding
 from gua_report.summary.of_hosts import STOPPED, host_of, is_earlier
 from gua_report.window import midnight_ms
 from gua_sample.console import plural
+from gua_sample.errors import StoreError
 from gua_sample.partition_names import DAY_MS
 
 # Hosts roll up at 00:20 to 00:40 UTC, and then are collected. By six o'clock, yesterday has to be there.
@@ -34,6 +39,35 @@ class Problem(NamedTuple):
     is_left_out: bool  # something of the host is not in the report
 
 
+class Looked(NamedTuple):
+    files: list[HostFile]  # those that can be used
+    looks: dict[str, Look]
+    problems: list[Problem]
+    hosts: list[str]  # all that are expected
+
+
+def look_at_hosts(listed: Listed, executor: Executor, now_ms: int) -> Looked:
+    problems = [Problem(host, UNUSABLE, why, True) for host, why in listed.unusable.items()]
+    looks: dict[str, Look] = {}
+    for outcome in executor(listed.files, look_at):
+        name, problem = outcome.file.name, outcome.problem
+        try:
+            with understanding():
+                if problem is None and type(outcome.value) is int:
+                    check([outcome.value], WHOLE)
+                    problems.append(without_days(name, outcome.value, now_ms))
+                    continue
+                looks |= {} if problem else {name: restore_look(name, outcome.value)}
+        except StoreError as error:
+            problem = str(error)
+        if problem:
+            problems.append(Problem(name, UNUSABLE, problem, True))
+    files = [file for file in listed.files if file.name in looks]
+    hosts = {file.name: file.host for file in listed.files}
+    problems += suspect([looks[file.name] for file in files], now_ms)
+    return Looked(files, looks, problems, sorted({*hosts.values(), *listed.unusable}))
+
+
 def due_ms(now_ms: int) -> int:
     """The end of the newest day that every host must have been collected for."""
     return (now_ms - COLLECTED_BY_MS) // DAY_MS * DAY_MS
@@ -42,6 +76,9 @@ def due_ms(now_ms: int) -> int:
 def without_days(name: str, published_ms: int, now_ms: int) -> Problem:
     """What a file without any day means: its host is new, or has rolled up nothing for days."""
     age_ms = now_ms - published_ms
+    if age_ms < -CLOCK_OFF_MS:
+        detail = f"no day of it is over yet, and the clock is off: it published {-age_ms // 60_000:,} minutes from now"
+        return Problem(name, CLOCK, detail, False)
     if age_ms < NEW_MS:
         return Problem(name, NO_DAY, "no day of it is over yet", False)
     detail = f"published {duration(age_ms / 1000)} ago without any day: does gua-sample run there, and gua rollup?"
@@ -49,7 +86,6 @@ def without_days(name: str, published_ms: int, now_ms: int) -> Problem:
 
 
 def end_ms(look: Look) -> int:
-    """The end of the newest day in the file."""
     return midnight_ms(look.newest_day) + DAY_MS
 
 
@@ -67,7 +103,6 @@ def clock_problem(look: Look, now_ms: int) -> str | None:
 
 
 def find_late(looks: Iterable[Look], until_ms: int) -> list[Problem]:
-    """The hosts whose days up to a time are not all there. A file from before a reinstallation is not waited for."""
     problems = []
     for look in looks:
         days = -((end_ms(look) - until_ms) // DAY_MS)
@@ -77,23 +112,15 @@ def find_late(looks: Iterable[Look], until_ms: int) -> list[Problem]:
     return problems
 
 
-def _stopped_for(look: Look) -> int:
-    """How long there had been no tick when the file was published; 0 if that is usual, over, or not known."""
-    if look.published_ms is None or look.newest_tick_ms is None or is_earlier(look.name):
-        return 0
-    silent_ms = look.published_ms - look.newest_tick_ms
-    return silent_ms if silent_ms > STOPPED_MS else 0
-
-
 def suspect(looks: Sequence[Look], now_ms: int) -> list[Problem]:
-    """The problems that the files' own words show."""
     problems = []
     for look in looks:
         if clock := clock_problem(look, now_ms):
             problems.append(Problem(look.name, CLOCK, f"the clock is off by over five minutes: it {clock}", False))
-        elif stopped_ms := _stopped_for(look):
-            detail = f"the sampler seems to have stopped: no tick for {duration(stopped_ms / 1000)} when it published"
-            problems.append(Problem(look.name, STOPPED, detail, False))
+        elif look.published_ms is not None and look.newest_tick_ms is not None and not is_earlier(look.name):
+            silent_ms = look.published_ms - look.newest_tick_ms
+            detail = f"the sampler seems to have stopped: no tick for {duration(silent_ms / 1000)} when it published"
+            problems += [Problem(look.name, STOPPED, detail, False)] if silent_ms > STOPPED_MS else []
         if not look.has_meta:
             detail = "a plain copy, not a published file: its version and machine, and whether it is whole, are unknown"
             problems.append(Problem(look.name, PLAIN_COPY, detail, False))

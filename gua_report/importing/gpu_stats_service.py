@@ -16,12 +16,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from gua_report.console.terminal import progress_bar, tracked
-from gua_report.importing.source import MADE_UP_UUID, Source
-from gua_report.importing.tally import Tally
-from gua_report.importing.values import EARLIEST_MS, LARGEST_PID, name
+from gua_report.importing.source import EARLIEST_MS, LARGEST_PID, MADE_UP_UUID, Source, Tally, name
 from gua_sample.errors import CorruptPartition, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
-from gua_sample.policy import STATUS_OK
 from gua_sample.records import IMPORTED_BOOT, Boot, Card, CardFacts, Process, Tick, Usage
 from gua_sample.safe_file import open_regular
 
@@ -57,13 +54,8 @@ class Line(NamedTuple):
 
 
 def is_header(line: str) -> bool:
-    """Whether a file with this first line comes from gpu_stats_service."""
     fields = [field.strip().lower() for field in line.lstrip("\ufeff").strip().split(",")]
     return fields[: len(HEADER)] == HEADER
-
-
-def list_files(folder: str) -> list[str]:
-    return [os.path.join(folder, entry) for entry in sorted(os.listdir(folder)) if entry.lower().endswith(".csv")]
 
 
 @contextmanager
@@ -79,7 +71,7 @@ def open_source(paths: list[str], tally: Tally) -> Iterator[Source]:
         first_seen = dict(spool.execute(FIRST_SEEN, (NO_CARD, EARLIEST_MS)))
         days = [row[0] for row in spool.execute("SELECT DISTINCT ts_ms / ? FROM line ORDER BY 1", (DAY_MS,))]
         by_day = {day_of(day * DAY_MS): day for day in days}
-        yield Source(KIND, list(by_day), lambda day: _read_day(spool, by_day[day], first_seen, tally), lambda: None)
+        yield Source(KIND, list(by_day), lambda day: _read_day(spool, by_day[day], first_seen, tally))
 
 
 def _read_file(path: str, spool: sqlite3.Connection, tally: Tally) -> None:
@@ -210,6 +202,6 @@ def _tick(ts_ms: int, lines: list[Line], first_seen: dict[int, int]) -> Tick:
 def _card(gpu: int, lines: list[Line]) -> Card:
     # All memory and other processes than the first are unknown, so a card without work is unknown, not idle.
     usages = [Usage(line.pid, TYPE, None, None) for line in lines if line.pid]
-    facts = CardFacts(f"{MADE_UP_UUID}{gpu}", gpu, None, None, None, None, None, None, STATUS_OK, None)
+    facts = CardFacts(f"{MADE_UP_UUID}{gpu}", gpu)
     percent = float(max(line.usage for line in lines)) if lines else None
-    return Card(facts, percent, None if percent is None else "rate", None, None, None, None, usages)
+    return Card(facts, percent, None if percent is None else "rate", usages=usages)

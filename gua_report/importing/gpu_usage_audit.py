@@ -9,17 +9,15 @@ processes; since the daemon stores `usage_state`, that is NULL for such a card.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timezone
 from functools import cache, lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from gua_report.importing.foreign_file import Check
-from gua_report.importing.source import Source
-from gua_report.importing.tally import Tally
-from gua_report.importing.values import LARGEST_PID, MOST_MIB, moment_ms, name, shown, whole
-from gua_report.window import is_day
+from gua_report.importing.source import LARGEST_PID, MOST_MIB, Source, Tally, name, shown, whole
+from gua_report.window import is_day, iso_ms
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATUS_OK
 from gua_sample.records import IMPORTED_BOOT, Boot, Card, CardFacts, Process, Tick, Usage
@@ -65,9 +63,18 @@ def find_problem(connection: sqlite3.Connection) -> str | None:
     return None
 
 
-def source_of(connection: sqlite3.Connection, check: Check, tally: Tally) -> Source:
+def source_of(connection: sqlite3.Connection, check: Callable[[], None], tally: Tally) -> Source:
+    """The source. `check` raises if it has changed, so that what was read is not valid."""
     database = _Database(connection, tally)
-    return Source(f"{KIND} ({database.schema()})", database.days(), database.read, check)
+
+    def read(day: str) -> list[Tick]:
+        ticks = database.read(day)
+        check()
+        return ticks
+
+    host, *_ = _read_host(connection)
+    recorded_on = f", recorded on {name(host)}" if name(host) else ""
+    return Source(f"{KIND} ({database.schema()}{recorded_on})", database.days(), read)
 
 
 class _Database:
@@ -101,7 +108,6 @@ class _Database:
         return days
 
     def read(self, day: str) -> list[Tick]:
-        """The day's ticks in time order."""
         tick_of = itemgetter(0, 1)
         processes = {key: list(rows) for key, rows in groupby(self._rows("proc_sample", PROCESS, day), tick_of)}
         ticks = []
@@ -115,7 +121,7 @@ class _Database:
 
     def _tick(self, key: Row, rows: Iterable[Row], processes: list[Row]) -> Tick | None:
         ts, run_id = key
-        ts_ms = moment_ms(ts)
+        ts_ms = iso_ms(ts, timezone.utc)
         if ts_ms is None:
             self._tally.leave("row", NO_TIME, shown(ts), count=len(list(rows)))
             return None
@@ -187,26 +193,26 @@ class _Database:
 def _read_runs(connection: sqlite3.Connection) -> dict[object, Run]:
     """The runs by id. None stands for rows without a run, such as all rows of 1.0.2.
 
-    Only the host's current driver version is stored: only the last run is known to have had it.
+    Only the host's current driver version is stored, with each tick: only the run of the newest tick is known to have
+    had it.
     """
-    hosts = _select(
-        connection, "host", ("first_seen", "driver_version", "last_seen"), "ORDER BY last_seen DESC LIMIT 1"
-    )
-    first_seen, version, _ = next(hosts, (None, None, None))
+    _, version, first_seen, _ = _read_host(connection)
     runs: dict[object, Run] = {None: Run(_boot_of(first_seen))}
-    last = None
-    for last, started_at, seconds in _select(
-        connection, "daemon_run", ("id", "started_at", "interval_seconds"), "ORDER BY id"
-    ):
+    for run_id, started_at, seconds in _select(connection, "daemon_run", ("id", "started_at", "interval_seconds")):
         interval_ms = whole(seconds * 1000 if isinstance(seconds, int | float) else None, 1, DAY_MS)
-        runs[last] = Run(_boot_of(started_at), interval_ms)
-    if last is not None:
-        runs[last] = runs[last]._replace(driver_version=name(version))
+        runs[run_id] = Run(_boot_of(started_at), interval_ms)
+    (last,) = next(_select(connection, "gpu_sample", ("run_id",), "ORDER BY rowid DESC LIMIT 1"), (None,))
+    runs[last] = runs.get(last, Run(_boot_of(f"run {last}")))._replace(driver_version=name(version))
     return runs
 
 
+def _read_host(connection: sqlite3.Connection) -> Row:
+    columns = ("hostname", "driver_version", "first_seen", "last_seen")
+    return next(_select(connection, "host", columns, "ORDER BY last_seen DESC LIMIT 1"), (None,) * len(columns))
+
+
 def _boot_of(began: object) -> Boot:
-    return Boot(f"{IMPORTED_BOOT}gpu-usage-audit:{name(began) or 'unknown'}", moment_ms(began) or 0)
+    return Boot(f"{IMPORTED_BOOT}gpu-usage-audit:{name(began) or 'unknown'}", iso_ms(began, timezone.utc) or 0)
 
 
 def _select(connection: sqlite3.Connection, table: str, columns: tuple[str, ...], rest: str = "") -> Iterator[Row]:

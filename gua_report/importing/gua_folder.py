@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from sqlite3 import Connection
 from typing import Any
 
-from gua_report.importing.source import Source
-from gua_report.importing.tally import Tally
-from gua_report.importing.values import MOST_MIB, name, whole
+from gua_report.importing.source import MOST_MIB, Source, Tally, name, whole
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition_names import PENDING_SUFFIX, is_partition, list_partitions
@@ -50,20 +48,18 @@ PROCESS_SAMPLES = """
 
 
 def source_of_folder(folder: str, tally: Tally) -> Source:
-    """A source of all partitions in a folder of samples."""
     for entry in sorted(os.listdir(folder)):
         if entry.endswith(PENDING_SUFFIX):
             tally.leave("tick", "still waiting to be taken in by the sampler over there", entry)
         elif ".sqlite.corrupt-" in entry:
             tally.leave("file", "set aside as corrupt over there", entry)
-    paths = {os.path.basename(path)[:10]: path for path in list_partitions(folder)}
-    return Source(KIND, list(paths), lambda day: _read_file(paths[day], day, tally), lambda: None)
+    return source_of_files(KIND, list_partitions(folder), tally)
 
 
-def source_of_file(path: str, tally: Tally) -> Source:
-    shown = os.path.basename(path)
-    label = shown[:10] if is_partition(shown) else shown
-    return Source(ONE_KIND, [label], lambda _: _read_file(path, label, tally), lambda: None)
+def source_of_files(kind: str, paths: list[str], tally: Tally) -> Source:
+    by_name = {os.path.basename(path): path for path in paths}
+    parts = {name[:10] if is_partition(name) else name: path for name, path in by_name.items()}
+    return Source(kind, list(parts), lambda part: _read_file(parts[part], part, tally))
 
 
 def _read_file(path: str, label: str, tally: Tally) -> list[Tick]:

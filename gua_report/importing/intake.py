@@ -9,9 +9,17 @@ from itertools import groupby
 from typing import NamedTuple
 
 from gua_report.console.terminal import progress_bar, tracked
-from gua_report.importing.source import MADE_UP_UUID, Source
-from gua_report.importing.tally import EXPIRED, FUTURE, NEVER_SET, RECORDED, Tally
-from gua_report.importing.values import EARLIEST_MS, iso
+from gua_report.importing.source import (
+    EARLIEST_MS,
+    EXPIRED,
+    FUTURE,
+    MADE_UP_UUID,
+    NEVER_SET,
+    RECORDED,
+    Source,
+    Tally,
+    iso,
+)
 from gua_report.rollups.index import path_of, read_index
 from gua_report.ticks.open_partition import open_partition
 from gua_sample import store
@@ -62,7 +70,7 @@ class Intake:
         for part in tracked(source.parts, progress_bar()):
             ticks = [tick for tick in source.read(part) if self._is_of_a_time(tick)]
             for day, of_the_day in groupby(ticks, key=lambda tick: day_of(tick.ts_ms)):
-                self._take_day(day, list(of_the_day), source)
+                self._take_day(day, list(of_the_day))
 
     def _is_of_a_time(self, tick: Tick) -> bool:
         reason = FUTURE if tick.ts_ms > self._now_ms else NEVER_SET if tick.ts_ms < EARLIEST_MS else None
@@ -70,7 +78,7 @@ class Intake:
             self._tally.leave("tick", reason, iso(tick.ts_ms))
         return reason is None
 
-    def _take_day(self, day: str, ticks: list[Tick], source: Source) -> None:
+    def _take_day(self, day: str, ticks: list[Tick]) -> None:
         if day in self._expired:
             self._tally.leave("tick", EXPIRED, *(iso(tick.ts_ms) for tick in ticks), count=len(ticks))
             return
@@ -80,7 +88,6 @@ class Intake:
             there = _read_there(path)
             fresh = [tick for tick in ticks if not there.has(tick)]
             wanted = self._pass_over_recorded(fresh, ticks, there)
-            source.check()
             if wanted and not self._dry_run:
                 self._write(path, wanted)
         except (CorruptPartition, NewerPartition, PartitionBusy, AnotherHost) as error:
@@ -120,7 +127,7 @@ class Intake:
             except StoreError:
                 return  # reported when the partition is written
         if _are_apart(uuids, known):
-            self._tally.warn(STRANGE_CARDS.format(folder=self._data_dir))
+            self._tally.warnings.append(STRANGE_CARDS.format(folder=self._data_dir))
 
     def _write(self, path: str, ticks: list[Tick]) -> None:
         store.prepare(self._data_dir)
@@ -142,7 +149,7 @@ class AnotherHost(StoreError):
 
 
 def key_of(tick: Tick) -> int:
-    """A digest of boot and time, which is the same for every copy of a tick: the partition takes each key once."""
+    """The same for every copy of a tick: the partition takes each key once."""
     text = f"{tick.boot.id} {tick.ts_ms}"
     return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
 

@@ -1,26 +1,25 @@
 """The cards now and who is on them, as gua status and gua free show them."""
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from gua_report.config import Config
 from gua_report.limits import Standing, Week
+from gua_report.live.snapshot import Recent
+from gua_report.machine.notes import MeantNow
 from gua_report.people.containers import spell
 from gua_report.people.identities import UNATTRIBUTED, UNKNOWN, apply_mapping, resolve
-from gua_report.reservations.cards import CardNow, Holder
+from gua_report.reservations.reservation import CardNow, Holder
 from gua_report.ticks.newest import Files, Newest
 from gua_sample.containers import NOTHING as NO_CONTAINERS
 from gua_sample.containers import Container, Known, runtime_of
 from gua_sample.identity import find_slurm_job
 from gua_sample.idleness import Carried, Run, Runs
-from gua_sample.notes import MeantNow
 from gua_sample.policy import ACTIVE, IDLE_HELD, unattributed_mib
 from gua_sample.records import Card, Process, Tick, Usage
 
 
 class Since(NamedTuple):
-    """The beginning of a state that lasts."""
-
     ts_ms: int
     is_exact: bool  # whether the beginning was seen; else the state may have lasted longer
 
@@ -41,7 +40,6 @@ class ProcessNow(NamedTuple):
 
     @property
     def who(self) -> str:
-        """The name that people are shown."""
         return spell(self.user, self.container)
 
 
@@ -57,7 +55,6 @@ class UserNow(NamedTuple):
 
     @property
     def who(self) -> str:
-        """The name that people are shown."""
         return spell(self.name, self.container)
 
 
@@ -83,6 +80,8 @@ class Scene(NamedTuple):
     newest: Newest | None
     files: Files
     week: Week | None = None  # that limits are held against; None: nobody has one, or they are not known
+    recent: Recent | None = None  # the newest tick with cards
+    last_use_ms: Mapping[str, int] = {}  # when cards were last active or held, by uuid
 
 
 def see_card(
@@ -93,7 +92,7 @@ def see_card(
     processes = []
     for usage in card.usages:
         facts = tick.processes[usage.pid]
-        seen = see_process(usage, facts, runs[uuid, usage.pid, facts.start_time_ms], told, config)
+        seen = see_process(usage, facts, runs[uuid, usage.pid, facts.start_time_ms], run, told, config)
         processes.append(seen._replace(container=containers.find_around(facts.cgroup)))
     processes.sort(key=lambda one: (-(one.memory_mib or 0), one.pid))
     users = gather_users(processes)
@@ -102,25 +101,30 @@ def see_card(
     return CardSeen(card, run.state, tell_since(told, run), users, processes)
 
 
-def see_process(usage: Usage, facts: Process, run: Run, told: Carried, config: Config) -> ProcessNow:
+def see_process(usage: Usage, facts: Process, run: Run, of_card: Run, told: Carried, config: Config) -> ProcessNow:
     identity = resolve(facts.uid, facts.login_uid, facts.user, facts.login_user, facts.cgroup)
+    user = apply_mapping(identity, config.people)
+    since = tell_since(told, run) if run.state == IDLE_HELD else None
+    if since and of_card.since_ms > since.ts_ms and (user != identity or user in config.people.values()):
+        # The sampler knows identities alone: what else worked there may have been the same person's.
+        since = Since(of_card.since_ms, False)
     return ProcessNow(
         usage.pid,
         facts.start_time_ms,
-        apply_mapping(identity, config.people),
+        user,
         UNKNOWN if facts.command is None else facts.command,
         usage.type,
         usage.memory_mib,
         usage.sm_percent,
         run.state,
-        tell_since(told, run) if run.state == IDLE_HELD else None,
+        since,
         slurm_job=find_slurm_job(facts.cgroup),
     )
 
 
 def tell_since(told: Carried, run: Run) -> Since | None:
     """The beginning of a state, unless this tick comes after a hole, with nothing before that it could be joined to."""
-    is_exact = run.since_ms != told.unbroken_ms
+    is_exact = run.is_exact and run.since_ms != told.unbroken_ms
     return None if told.unbroken_ms == told.success_ms else Since(run.since_ms, is_exact)
 
 

@@ -1,14 +1,13 @@
-"""What of the cards' processes is whose to mark, and what a note about them says."""
+"""The processes on the cards now that a user may mark, by a note about them."""
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from gua_report.console.spelling import first_of, gpu
 from gua_report.live.cards_now import CardSeen, ProcessNow
+from gua_report.people.identities import find_uids
 from gua_sample.console import plural
 from gua_sample.errors import GuaError, UsageError
-from gua_sample.notes import find_uids
 from gua_sample.processes import printable
 
 SHOWN_PIDS = 3
@@ -16,8 +15,6 @@ START_FIRST = "start it first, then run this again"
 
 
 class About(NamedTuple):
-    """What a note is about, and how to call that."""
-
     text: str
     identity: str | None = None
     gpu_uuids: tuple[str, ...] = ()
@@ -25,7 +22,7 @@ class About(NamedTuple):
 
 
 class Holdings:
-    """The processes on the cards now, for a user who marks them: their own, or all if they own the spool."""
+    """The processes on the cards that a user may mark: their own, or all if they own the spool."""
 
     def __init__(self, cards: list[CardSeen], uid: int, is_owner: bool, people: Mapping[str, str]) -> None:
         self.cards, self.is_owner = cards, is_owner
@@ -50,7 +47,7 @@ class Holdings:
         return self._tell(found)
 
     def find_card(self, name: str, identity: str | None) -> About:
-        """The card, or the MIG instances of it, that the user has processes on; for the spool's owner, all of it."""
+        """The card, or its MIG instances that the user has processes on; all for the spool's owner."""
         named = [seen for seen in self.cards if name in _names(seen)]
         if not named:
             raise UsageError(f"no GPU {name}: gua status lists them")

@@ -8,13 +8,13 @@ from typing import Any
 
 from gua_report.limits import Week
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
-from gua_report.live.sampling import Sampling
+from gua_report.live.observer import Sampling
 from gua_report.people.containers import COLUMNS, tell
-from gua_report.reservations.cards import Validation
-from gua_sample.containers import Container
+from gua_report.reservations.reservation import Validation
 from gua_sample.policy import Policy
 
 SCHEMA_VERSION = 1
+CHECKED = ("kind", "text", "reserved_by")  # of a validation, before its details
 
 
 def render(scene: Scene, policy: Policy, validations: dict[str, Validation], sampling: Sampling) -> str:
@@ -55,12 +55,8 @@ def card(seen: CardSeen, validation: Validation | None, now_ms: int) -> dict[str
         "memory_total_mib": facts.memory_total_mib,
         "users": [user(one, now_ms) for one in seen.users],
         "processes": [process(one, now_ms) for one in seen.processes],
-        "validation": check(validation) if validation else None,
+        "validation": validation and {**{name: getattr(validation, name) for name in CHECKED}, **validation.details},
     }
-
-
-def check(found: Validation) -> dict[str, Any]:
-    return {"kind": found.kind, "text": found.text, "reserved_by": found.reserved_by, **found.details}
 
 
 def user(one: UserNow, now_ms: int) -> dict[str, Any]:
@@ -68,7 +64,7 @@ def user(one: UserNow, now_ms: int) -> dict[str, Any]:
         "user": one.name,
         "is_idle": one.is_idle,
         **since(one.since, now_ms, "idle_"),
-        **container(one.name, one.container),
+        **dict(zip(COLUMNS, tell(one.name, one.container), strict=True)),
         "meant": one.meant._asdict() if one.meant else None,
         "limits": [standing._asdict() for standing in one.standings],
     }
@@ -89,15 +85,11 @@ def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:
         "sm_percent": one.sm_percent,
         "state": one.state,
         **since(one.since, now_ms, "idle_"),
-        **container(one.user, one.container),
+        **dict(zip(COLUMNS, tell(one.user, one.container), strict=True)),
         "image": one.container.image if one.container else None,
         "slurm_job": one.slurm_job,
         "meant": one.meant._asdict() if one.meant else None,
     }
-
-
-def container(identity: str, found: Container | None) -> dict[str, Any]:
-    return dict(zip(COLUMNS, tell(identity, found), strict=True))
 
 
 def since(told: Since | None, now_ms: int, prefix: str) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from gua_report.console.fitting import columns
 from gua_report.console.spelling import MONTHS, WEEKDAYS, duration, gpu, to_ascii
 from gua_report.limits import OVER, Week, spell_midnight
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
-from gua_report.live.sampling import Sampling, sampling_text
-from gua_report.reservations.cards import Validation
-from gua_sample.notes import MeantNow
+from gua_report.live.observer import Sampling, sampling_text
+from gua_report.machine.notes import MeantNow
+from gua_report.reservations.reservation import Validation
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK, UNPARTITIONED
 from gua_sample.processes import printable
@@ -33,8 +33,6 @@ RIGHT = ("for", "GiB", "util")
 
 
 class Style:
-    """The width, the characters and the colour of the output."""
-
     def __init__(self, ascii_only: bool = False, verbose: bool = False) -> None:
         self.ascii, self.verbose = ascii_only, verbose
         self.color = terminal.use_color()
@@ -73,6 +71,7 @@ def render(scene: Scene, validations: dict[str, Validation], sampling: Sampling,
         lines += below + details(seen, now_ms, style)
         if validation := validations.get(seen.card.facts.uuid):
             lines += fold(validation.text, style)
+            lines += [INDENT + style.fit(told, style.width - len(INDENT)) for told in validation.reservations]
     if scene.week is not None:
         lines += ["", *(style.fit(line, style.width) for line in tell_week(scene.week))]
     last = style.clean(sampling_text(sampling, now_ms))
@@ -115,7 +114,6 @@ def join(row: list[str], sizes: list[int], style: Style, state: str | None) -> s
 
 
 def details(seen: CardSeen, now_ms: int, style: Style) -> list[str]:
-    """The lines below a card: why it fails or can't be used, and its processes."""
     lines = []
     if seen.state == UNPARTITIONED:
         lines += fold("MIG is on, without an instance: nothing can use it until one is made, see gua doctor", style)
@@ -139,14 +137,10 @@ def process_line(process: ProcessNow, now_ms: int, style: Style) -> str:
     room = style.width - len(before) - len(after) - columns(user)
     size = min(LONGEST_COMMAND, max(SHORTEST_COMMAND, room))
     command = style.fit(process.command, size)
-    line = (
-        before + command + " " * (min(LONGEST_COMMAND, max(SHORTEST_COMMAND, room)) - columns(command)) + after + user
-    )
-    return style.fit(line, style.width)
+    return style.fit(before + command + " " * (size - columns(command)) + after + user, style.width)
 
 
 def wrap(items: list[str], style: Style) -> list[str]:
-    """The items, separated by commas, wrapped into lines."""
     lines = [INDENT]
     for number, item in enumerate(items):
         text = style.fit(item, style.width - len(INDENT) - 1) + ("," if number < len(items) - 1 else "")
@@ -157,7 +151,6 @@ def wrap(items: list[str], style: Style) -> list[str]:
 
 
 def fold(text: str, style: Style) -> list[str]:
-    """The sentence, wrapped into lines."""
     return [INDENT + line for line in fitting.wrap(style.clean(text), style.width - len(INDENT))]
 
 

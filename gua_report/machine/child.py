@@ -11,6 +11,7 @@ import fcntl
 import io
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -23,7 +24,8 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from gua_sample import errors
 from gua_sample.console import import_failed, show_traceback
 from gua_sample.errors import GuaError, StoreError
-from gua_sample.rights import become, out_of_reach
+from gua_sample.processes import read_file
+from gua_sample.rights import become, out_of_reach, owner_to_become
 
 Message = tuple[str, bytes]  # a label and a content
 Identity = tuple[int, int] | tuple[int, int, tuple[int, ...]]  # uid, gid and perhaps all groups: see `become`
@@ -34,6 +36,7 @@ LARGEST_MESSAGE_BYTES = 1 << 30
 # A timeout, as the owner can stop the child, or let it read a file that blocks for ever. The longest task, a report
 # from years of ticks, takes minutes.
 LONGEST_SILENCE_SECONDS = 3600.0
+STALLED_SECONDS = 60.0  # without any work of its processor: whatever the task, it was stopped, or hangs
 LONGEST_END_SECONDS = 10.0
 ANSWER, ERROR, BUG = "answer", "error", "bug"
 NO_ANSWER, CRASHED = "no answer", "crashed"
@@ -55,6 +58,22 @@ class Answer(NamedTuple):
     problem: str | None = None  # NO_ANSWER in time, or CRASHED
 
 
+def ask_as_owner(data_dir: str, question: Callable[[], Any], seconds: float | None = None) -> Any:
+    """The result of the question, serializable as JSON: tuples may come back as lists. StoreError after `seconds`."""
+    owner = owner_to_become(data_dir)
+    return question() if owner is None else answer_of(question, owner, seconds)
+
+
+def ask_apart(data_dir: str, question: Callable[[], Any], seconds: float) -> Any:
+    """The same, always from a child and in time, so that we go on whatever becomes of it, even by a bug."""
+    return answer_of(question, owner_to_become(data_dir), seconds)
+
+
+def stream_as_owner(data_dir: str, produce: Callable[[], Iterator[Message]]) -> Iterator[Message]:
+    owner = owner_to_become(data_dir)
+    return produce() if owner is None else stream(produce, owner)
+
+
 def ask(question: Callable[[], Any], seconds: float, user: Identity | None = None) -> Answer:
     """The question's answer from a child, or why there is none.
 
@@ -70,7 +89,6 @@ def ask(question: Callable[[], Any], seconds: float, user: Identity | None = Non
 
 
 def answer_of(question: Callable[[], Any], *how: Any) -> Any:
-    """The question's answer, through `stream`, which says how. Raises StoreError if there is none."""
 
     def produce() -> Iterator[Message]:
         yield ANSWER, json.dumps(question()).encode()
@@ -91,10 +109,6 @@ def understanding() -> Iterator[None]:
 def stream(
     produce: Produce, user: Identity | None = None, seconds: float | None = None, replaced: Iterable[int] = (0, 1)
 ) -> Generator[Message, None, None]:
-    """The messages that `produce` yields in a child, which becomes the user first. A GuaError is raised here too.
-
-    `seconds`: how long the child may be silent. `replaced`: the standard streams that it does not inherit.
-    """
     bury()
     reading, writing = open_pipe()
     for output in (sys.stdout, sys.stderr):
@@ -109,7 +123,7 @@ def stream(
         _produce(writing, produce, user, parent, replaced)
     os.close(writing)
     try:
-        with io.BufferedReader(Pipe(reading, seconds or LONGEST_SILENCE_SECONDS)) as file:
+        with io.BufferedReader(Pipe(reading, seconds or LONGEST_SILENCE_SECONDS, None if seconds else pid)) as file:
             yield from _receive(file)
         _check_end(pid)
     except BaseException:  # the caller stopped early, or the child sent nonsense
@@ -165,6 +179,16 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
+def limit_memory(more_bytes: int) -> None:
+    """Let this process, which is a child of ours, have no more memory than it has, and so much beside."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        now_bytes = int(file.read().split()[0]) * resource.getpagesize()
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = now_bytes + more_bytes
+    if most == resource.RLIM_INFINITY or wanted < most:
+        resource.setrlimit(resource.RLIMIT_AS, (wanted, wanted))
+
+
 def _send(file: BinaryIO, label: str, content: bytes) -> None:
     file.write(json.dumps([label, len(content)]).encode() + b"\n" + content)
     file.flush()
@@ -199,16 +223,27 @@ def open_pipe() -> tuple[int, int]:
 
 
 class Pipe(io.FileIO):
-    """The reading end of a pipe for a BufferedReader, with a timeout: raises Silent."""
+    """The reading end of a pipe for a BufferedReader, with a timeout: raises Silent. With `pid`, it must work, too."""
 
-    def __init__(self, pipe: int, seconds: float) -> None:
+    def __init__(self, pipe: int, seconds: float, pid: int | None = None) -> None:
         super().__init__(pipe)
-        self._seconds = seconds
+        self._seconds, self._pid = seconds, pid
 
     def readinto(self, buffer: Any, /) -> int:
-        if not select.select([self], [], [], self._seconds)[0]:
-            raise Silent("what reads the folder says nothing any more: has its owner stopped it?")
+        began, work = time.monotonic(), _work_of(self._pid)
+        slice_seconds = self._seconds if self._pid is None else min(self._seconds, STALLED_SECONDS)
+        while not select.select([self], [], [], slice_seconds)[0]:
+            before, work = work, _work_of(self._pid)
+            waited = time.monotonic() - began
+            if self._pid is None or waited >= self._seconds or (work and work == before):
+                raise Silent(
+                    f"reading the data folder timed out after {waited:.0f} s: has its owner stopped the reader?"
+                )
         return super().readinto(buffer)
+
+
+def _work_of(pid: int | None) -> list[bytes]:
+    return (read_file(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()[11:15]
 
 
 def _check_end(pid: int) -> None:
@@ -238,7 +273,10 @@ def abandon(pid: int) -> None:
 
 
 def bury() -> None:
-    """Reap the children that have ended, without waiting for others, so that repeated questions leave no zombies."""
+    """Reap the children that have ended, without waiting for others, so that repeated questions leave no zombies.
+
+    Not by a thread: what is forked beside one may inherit a lock that it holds.
+    """
     for pid in _left[:]:
         with suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):

@@ -1,74 +1,192 @@
-"""Find the names and owners of containers: where they run, what their runtimes tell, who has an account here."""
+"""Find the names and owners of containers: what the kubelet's logs are called, and what Docker and podman tell.
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
+Whoever started a container chose most of what is told of it. All of it is checked, and nothing of it is looked at or
+run. Environments and commands are not asked for.
+"""
+
+import json
 import os
-from collections.abc import Mapping
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
-from gua_report.machine.child import ask
-from gua_report.machine.container_runtimes import NOBODY, Complain, Description, ask_runtimes
-from gua_report.machine.pod_names import find_pod_names
-from gua_report.machine.running_containers import Running, find_running
-from gua_report.people.container_owner import Traces, find_owners
+from gua_report.machine.child import ask, ask_as_owner
+from gua_report.machine.program import run_program
+from gua_report.people.identities import Traces, find_owners
 from gua_sample.console import plural
-from gua_sample.containers import POD_DIGITS, Container
+from gua_sample.containers import ID, MOST_WANTED, RUNTIMES, UNNAMED, Container, clean_text, key_of
+from gua_sample.errors import StoreError
 from gua_sample.processes import ANSWER_SECONDS
+from gua_sample.rights import NO_GROUP, others_on_the_way
+from gua_sample.safe_file import read_regular
+
+FOLDERS = "/usr/bin:/usr/local/bin"  # of programs
+# Podman's service is asked, as Docker's is: without it, podman opens root's storage, with all of root's rights. By its
+# URL: with few capabilities, podman takes root for a user, and looks for that user's own.
+PROGRAMS = {
+    "docker": ("docker", "container", "inspect"),
+    "podman": ("podman", "--url", "unix:///run/podman/podman.sock", "container", "inspect"),
+}
+ENVIRONMENT = {"PATH": FOLDERS, "HOME": "/", "LC_ALL": "C"}
+ASKED = (".ID", ".Name", ".Config.Image", ".Config.Labels", ".Mounts")
+FORMAT = "[" + ",".join(f"{{{{json {field}}}}}" for field in ASKED) + "]"
+QUESTION_SECONDS, ALL_SECONDS = 5.0, 20.0  # for one container, for all
+MOST_BYTES = 1 << 20  # of an answer
+MOST_NOTE_BYTES, TAKE_SECONDS = 64 << 10, 10.0  # of the note in which the sampler asks for names
+LONGEST_REASON = 200
+MOST_MOUNTS, LONGEST_PATH = 64, 4096
+NOBODY = (NO_GROUP, NO_GROUP, ())
+LOGS = "/var/log"
+SPACE, POD = r"(?P<space>[a-z0-9][-a-z0-9]{0,62})", r"(?P<pod>[a-z0-9][-.a-z0-9]{0,252})"
+NAMES = {
+    # A folder for each pod. The uid of a static pod has no dashes.
+    "pods": re.compile(rf"{SPACE}_{POD}_(?P<id>[0-9a-f]{{8}}(?:-?[0-9a-f]{{4}}){{3}}-?[0-9a-f]{{12}})"),
+    # A link for each container, whatever its runtime.
+    "containers": re.compile(rf"{POD}_{SPACE}_[a-z0-9][-a-z0-9]*-(?P<id>[0-9a-f]{{64}})\.log"),
+}
+
+Complain = Callable[[str], None]
+Described = tuple[Container, Traces]  # without the owner, whom the traces may tell
 
 
-class Names(NamedTuple):
-    containers: dict[str, Container]  # by key
-    unknown: list[str]  # keys that nobody knows now
+class NoAnswer(Exception):
+    """A runtime that did not answer, or with nonsense; the text says why."""
 
 
-def find_names(keys: list[str], label: str, now_ms: int, complain: Complain) -> Names:
-    """The containers with these keys. Neither found nor unknown are those for which there was no time, or no right."""
-    running = find_running(keys)
-    found = _name_pods(keys, running, now_ms)
-    rest = [(key, running.get(key)) for key in keys if key not in found and len(key) != POD_DIGITS]
-    answers = ask_runtimes(rest, label, complain)
-    told = {key: answer for key, answer in answers.items() if answer}
-    found |= _add_owners(told, running, now_ms, complain)
-    asked = {*answers, *(key for key in keys if len(key) == POD_DIGITS)}
-    return Names(found, [key for key in keys if key in asked and key not in found])
-
-
-def _name_pods(keys: list[str], running: Mapping[str, Running], now_ms: int) -> dict[str, Container]:
-    """Pods, and containers in them, are named after the pod."""
-    pods = {key: one.pod for key, one in running.items() if one.pod}
-    pods |= {key: key for key in keys if len(key) == POD_DIGITS and (key not in running or running[key].pod)}
-    names = find_pod_names(set(pods.values()))
-    return {
-        key: Container(running[key].runtime if key in running else "pod", names[pod], None, None, None, None, now_ms)
-        for key, pod in pods.items()
-        if pod in names
-    }
-
-
-def _add_owners(
-    told: Mapping[str, Description], running: Mapping[str, Running], now_ms: int, complain: Complain
-) -> dict[str, Container]:
-    """The containers with their owners. Left out are those for which the directory of users did not answer."""
-    traces = {key: Traces(_slice_of(running.get(key)), one.label, one.sources) for key, one in told.items()}
-    traces = {key: one for key, one in traces.items() if any(value not in (None, []) for value in one)}
-    owners, is_known = _ask_directory(traces) if traces else ({}, True)
-    if not is_known:
+def find_names(wanted: Mapping[str, str], label: str, now_ms: int, complain: Complain) -> dict[str, Container]:
+    pods = find_pod_names(wanted)
+    found = {key: Container(wanted[key], name, None, None, None, now_ms) for key, name in pods.items()}
+    described = _ask_runtimes({key: runtime for key, runtime in wanted.items() if key not in pods}, label, complain)
+    traces = {key: found for key, (_, found) in described.items() if any(found)}
+    owners = _ask_directory(traces) if traces else {}
+    if owners is None:
         complain(f"the directory of users does not answer: {plural(len(traces), 'container')} left without a name")
-    found = {}
-    for key, one in told.items():
-        if is_known or key not in traces:
-            owner, how = owners.get(key, (None, None))
-            slice_uid = _slice_of(running.get(key))
-            found[key] = Container(one.runtime, one.name, one.image, owner, how, slice_uid, now_ms)
+    for key, (container, _) in described.items():
+        if owners is not None or key not in traces:
+            owner, how = (owners or {}).get(key, (None, None))
+            found[key] = container._replace(owner=owner, how=how, seen_ms=now_ms)
     return found
 
 
-def _ask_directory(traces: Mapping[str, Traces]) -> tuple[dict[str, tuple[str, str]], bool]:
-    """The owners, and whether the directory of users has answered. It may hang for minutes, so a child asks it."""
-    answer = ask(partial(find_owners, list(traces.items())), ANSWER_SECONDS, NOBODY if os.geteuid() == 0 else None)
-    owners = answer.value if isinstance(answer.value, dict) else {}
-    return {key: (owner, how) for key, (owner, how) in owners.items()}, answer.problem is None
+def _ask_directory(traces: Mapping[str, Traces]) -> dict[str, list[str]] | None:
+    """The owners; None if the directory of users does not answer. It may hang for minutes, so a child asks it."""
+    answer = ask(partial(find_owners, traces), ANSWER_SECONDS, NOBODY if os.geteuid() == 0 else None)
+    return answer.value if isinstance(answer.value, dict) else None
 
 
-def _slice_of(running: Running | None) -> int | None:
-    return running.slice_uids[0] if running and running.slice_uids else None
+def _ask_runtimes(wanted: Mapping[str, str], label: str, complain: Complain) -> dict[str, Described]:
+    ends = time.monotonic() + ALL_SECONDS
+    found: dict[str, Described] = {}
+    problems: Counter[str] = Counter()
+    for key, runtime in wanted.items():
+        for name in (name for name in PROGRAMS if runtime in (name, UNNAMED) and key not in found):
+            try:
+                if description := _inspect(name, key, label, min(QUESTION_SECONDS, ends - time.monotonic())):
+                    found[key] = description
+            except NoAnswer as error:
+                problems[f"{name}: {error}"] += 1
+    for problem, count in problems.items():
+        complain(f"{plural(count, 'container')} left without a name: {problem}")
+    return found
+
+
+def _inspect(runtime: str, key: str, label: str, seconds: float) -> Described | None:
+    program, *arguments = PROGRAMS[runtime]
+    path = shutil.which(program, path=FOLDERS)
+    if path is None:
+        return None
+    if os.geteuid() == 0 and (problem := others_on_the_way(path, 0)):
+        raise NoAnswer(f"not run as root: {problem}")
+    answer = _run([path, *arguments, "--format", FORMAT, key], seconds)
+    return None if answer is None else _understand(answer, runtime, key, label)
+
+
+def _run(command: list[str], seconds: float) -> bytes | None:
+    if seconds <= 0:
+        raise NoAnswer("there is no time left")
+    try:
+        status, content, errors = run_program(command, seconds, environment=ENVIRONMENT, most_bytes=MOST_BYTES)
+    except OSError as error:
+        raise NoAnswer(f"it can't be run ({error.strerror})") from error
+    said = errors[: 4 * LONGEST_REASON].decode("utf-8", "replace").strip()
+    if len(content) >= MOST_BYTES:
+        raise NoAnswer(f"it answers with more than {MOST_BYTES >> 20} MiB")
+    if status is None:
+        raise NoAnswer("it does not answer in time")
+    if status and "no such container" not in said.lower():
+        raise NoAnswer(clean_text(said.partition("\n")[0][:LONGEST_REASON]) or f"it ends with status {status}")
+    return None if status else content
+
+
+def _understand(answer: bytes, runtime: str, key: str, label: str) -> Described | None:
+    try:
+        # Numbers are dropped: none is needed, and to read a very long one takes very long.
+        told = json.loads(answer, parse_int=lambda _: None, parse_float=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        raise NoAnswer("it answers with something that is no JSON") from error
+    if not isinstance(told, list) or len(told) != len(ASKED):
+        raise NoAnswer("it answers with nonsense")
+    full_id, name, image, labels, mounts = told
+    # A name may look like somebody else's id, and some runtimes prefer names.
+    if not isinstance(full_id, str) or not full_id.startswith(key):
+        raise NoAnswer("it answers for another container")
+    name = clean_text(name.removeprefix("/")) if isinstance(name, str) else None
+    labelled = clean_text(labels.get(label)) if isinstance(labels, dict) else None
+    traces = Traces(labelled, _find_sources(mounts))
+    return (Container(runtime, name, clean_text(image), None, None, 0), traces) if name else None
+
+
+def _find_sources(mounts: Any) -> list[str]:
+    found = (
+        [one.get("Source") for one in mounts[:MOST_MOUNTS] if isinstance(one, dict)] if isinstance(mounts, list) else []
+    )
+    return [path for path in found if isinstance(path, str) and path.startswith("/") and len(path) <= LONGEST_PATH]
+
+
+def find_pod_names(keys: Collection[str], logs: str = LOGS) -> dict[str, str]:
+    names = {}
+    for folder, pattern in NAMES.items() if keys else ():
+        for match in filter(None, map(pattern.fullmatch, _list(os.path.join(logs, folder)))):
+            names[key_of(match["id"].replace("-", ""))] = f"{match['space']}/{match['pod']}"
+    return {key: names[key] for key in keys if key in names}
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # no kubelet here, or this user may not look
+        return []
+
+
+def take_note(path: str) -> dict[str, str]:
+    """Remove the note, and return what it asks for, as `parse_wanted` does: nothing if it is no regular file.
+
+    With the rights of the folder's owner, who could put a link there, or a file of somebody else's.
+    """
+    text = ask_as_owner(os.path.dirname(os.path.abspath(path)), lambda: _take(path), TAKE_SECONDS)
+    lines = dict.fromkeys(text.split("\n")) if isinstance(text, str) else ()
+    return dict(list(filter(None, map(parse_wanted, lines)))[:MOST_WANTED])
+
+
+def parse_wanted(text: str) -> tuple[str, str] | None:
+    runtime, _, ident = text.lower().rpartition(":")
+    digits = ident.replace("-", "")
+    return (key_of(digits), runtime if runtime in RUNTIMES else UNNAMED) if ID.fullmatch(digits) else None
+
+
+def _take(path: str) -> str:
+    try:
+        text = read_regular(path, MOST_NOTE_BYTES).decode("ascii", "replace")
+    except FileNotFoundError:
+        return ""
+    except (OSError, StoreError):
+        text = ""
+    try:
+        os.unlink(path)
+    except OSError as error:  # as long as something lies there, the path unit starts gua-containers again
+        raise StoreError(f"{path} can't be removed ({error.strerror}): remove it") from error
+    return text

@@ -14,7 +14,6 @@ LONGEST = 64
 
 
 def find_machine_key(path: str = MACHINE_ID) -> str | None:
-    """The key of this machine, 32 hex digits; None where it has no id, as in some containers."""
     try:
         with open(path, "rb") as file:
             found = file.read(LONGEST).strip()

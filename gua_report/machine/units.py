@@ -1,13 +1,13 @@
 """The timer and the service that run the sampler, as systemd describes them."""
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 import io
 import os
 import re
-import time
+from datetime import timezone
 from typing import NamedTuple
 
 from gua_report.machine.child import Pipe, Silent, abandon, open_pipe
+from gua_report.window import iso_ms
 from gua_sample.processes import printable
 
 TIMER = "gua-sample.timer"
@@ -27,8 +27,6 @@ Properties = dict[str, str]
 
 
 class Units(NamedTuple):
-    """The pair of timer and service that feeds a data folder."""
-
     timer: Properties
     service: Properties
     of_user: bool  # a user's own, not the system's
@@ -43,12 +41,10 @@ class Units(NamedTuple):
 
     @property
     def user(self) -> str | None:
-        """The user that the service names; None for a user's own units."""
         return None if self.of_user else self.service.get("User") or "root"
 
     @property
     def folder(self) -> str | None:
-        """The folder that the service writes to, as far as the unit itself says, in the sampler's own order."""
         option = re.search(r"--data-dir[ =](\S+)", self.service.get("ExecStart", ""))
         variable = re.search(r"(?:^|\s)\"?GUA_DATA_DIR=(\S+?)\"?(?:\s|$)", self.service.get("Environment", ""))
         told = option or variable
@@ -56,21 +52,16 @@ class Units(NamedTuple):
 
     @property
     def state_folder(self) -> str | None:
-        """The folder that systemd creates for the system's service before each run, whether it is used or not."""
         state = self.service.get("StateDirectory", "").split()
         return os.path.join(STATES, state[0].split(":")[0]) if state and not self.of_user else None
 
     @property
     def has_own_proc(self) -> bool:
-        """Whether systemd mounts a new /proc for the service: these settings imply MountAPIVFS=, see systemd.exec(5).
-
-        A user's manager may not mount one.
-        """
+        """Whether systemd mounts a new /proc for it: these settings imply MountAPIVFS= (no user's manager may)."""
         settings = (self.service.get(name, "") for name in ("ProtectKernelTunables", "ProtectControlGroups"))
         return not self.of_user and any(value not in ("", "no") for value in settings)
 
     def feed(self, data_dir: str) -> bool:
-        """Whether the units write to this folder, as far as is known."""
         return self.folder is None or os.path.realpath(self.folder) == os.path.realpath(data_dir)
 
 
@@ -79,12 +70,10 @@ class Found(NamedTuple):
     problem: str | None = None  # why it is unknown
 
     def feeding(self, data_dir: str) -> Units | None:
-        """The units if they write to this folder."""
         return self.units if self.units and self.units.feed(data_dir) else None
 
 
 def find_units(data_dir: str, seconds: float = ANSWER_SECONDS) -> Found:
-    """The system's units, or this user's own if only those write to this folder or are installed."""
     problem = None
     candidates = []
     for of_user in (False, True):
@@ -145,18 +134,11 @@ def _properties(text: str) -> Properties:
 
 def parse_time(text: str) -> int | None:
     """Milliseconds of a UTC time as systemctl prints it, 'Mon 2026-11-16 08:20:30 UTC'; None for 'n/a' or nothing."""
-    import calendar  # imported late: most callers parse no time
-
-    try:
-        _, day, clock, zone = text.split()
-        moment_utc = time.strptime(f"{day} {clock.partition('.')[0]}", "%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return None
-    return calendar.timegm(moment_utc) * 1000 if zone == "UTC" else None
+    _, _, moment = text.partition(" ")
+    return iso_ms(moment.removesuffix(" UTC"), timezone.utc) if moment.endswith(" UTC") else None
 
 
 def interval_ms(units: Units) -> int | None:
-    """The interval of an active timer that runs every so many seconds or minutes; None for any other."""
     if units.timer.get("ActiveState") != "active":
         return None
     # As systemd spells what install.sh, or 'systemctl edit' by our page, has written.
@@ -168,7 +150,6 @@ def interval_ms(units: Units) -> int | None:
 
 
 def next_run_ms(units: Units, newest_ms: int, now_ms: int) -> int | None:
-    """The time of the timer's next run, if its last run left a tick and the next is not due yet; else None."""
     last = parse_time(units.timer.get("LastTriggerUSec", ""))
     following = parse_time(units.timer.get("NextElapseUSecRealtime", ""))
     if units.timer.get("ActiveState") != "active" or last is None or following is None:

@@ -1,12 +1,11 @@
-"""Who is behind containers: owners that are facts become people, hints are shown as hints.
+"""Who is behind containers, shown as hints.
 
 What is known comes from `containers.json` in the data folder, which gua_sample/containers.py reads and describes.
 """
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gua_report.console.fitting import fit
@@ -19,41 +18,35 @@ from gua_sample.containers import (
     VERSION,
     Container,
     Known,
-    key_of,
     runtime_of,
 )
 from gua_sample.containers import read_containers as read_containers
 from gua_sample.containers import tell as tell
 from gua_sample.errors import StoreError
-from gua_sample.whole_file import replace_file
+from gua_sample.safe_file import replace_file
 
 LONGEST_SHOWN_NAME = 60
-FORGET_MS = 86_400_000  # that nobody knew an id
 
 
 class People(NamedTuple):
-    """All that is known of the people behind identities."""
-
-    names: dict[str, str]  # by identity: the administrator's [people], and the owners that are facts
     containers: Known = NOTHING  # their owners are called as the administrator calls them
     problem: str | None = None  # why names of containers are missing
 
 
 def find_people(data_dir: str, mapped: Mapping[str, str]) -> People:
-    """The people of a data folder. `mapped` is the administrator's [people], which wins over the folder's facts."""
+    """The people of a data folder. `mapped` is the administrator's [people]."""
     try:
         known = read_containers(data_dir)
     except StoreError as error:
-        return People(dict(mapped), problem=str(error))
+        return People(problem=str(error))
     named = {key: one._replace(owner=mapped.get(one.owner or "", one.owner)) for key, one in known.containers.items()}
-    known = known._replace(containers=named)
-    return People({**known.people(), **mapped}, known)
+    return People(Known(named))
 
 
-def restore_people(names: dict[str, str], containers: Sequence[Any], problem: str | None) -> People:
+def restore_people(containers: Sequence[Any], problem: str | None) -> People:
     """A People from the plain lists of its JSON form."""
-    known, asked_ms = containers
-    return People(names, Known({key: Container(*one) for key, one in known.items()}, asked_ms), problem)
+    (known,) = containers
+    return People(Known({key: Container(*one) for key, one in known.items()}), problem)
 
 
 def spell(identity: str, container: Container | None) -> str:
@@ -69,30 +62,21 @@ def spell(identity: str, container: Container | None) -> str:
     return name if container.owner is None else f"{fit(container.owner, LONGEST_SHOWN_NAME)}? ({name})"
 
 
-def add_containers(data_dir: str, found: Mapping[str, Container], unknown: Iterable[str], now_ms: int) -> str | None:
-    """Add to the file what was found out, and which ids nobody knew. Returns why its old content is lost, if it is."""
-    problem = None
+def add_containers(data_dir: str, found: Mapping[str, Container]) -> str | None:
+    """Add to the file what was found out. Returns why its old content is lost, if it is."""
+    known, problem = NOTHING, None
     try:
         known = read_containers(data_dir)
     except StoreError as error:
-        known, problem = NOTHING, str(error)
-    # A user may name a cgroup in their slice after a container elsewhere: that must not take its place here.
-    containers = known.containers | {key_of(key, one.slice_uid): one for key, one in found.items()}
-    asked_ms = {key: ms for key, ms in known.asked_ms.items() if 0 <= now_ms - ms < FORGET_MS}
-    asked_ms = {**asked_ms, **dict.fromkeys(unknown, now_ms)}
-    answered = containers.keys() | found.keys()
-    write_containers(data_dir, Known(containers, {key: ms for key, ms in asked_ms.items() if key not in answered}))
+        problem = str(error)
+    write_containers(data_dir, Known({**known.containers, **found}))
     return problem
 
 
 def write_containers(data_dir: str, known: Known) -> None:
     """Write the file so that the data folder's readers can read it. For the folder's owner, never for root."""
     newest = sorted(known.containers.items(), key=lambda item: item[1].seen_ms)[-MOST_CONTAINERS:]
-    document = {
-        "version": VERSION,
-        "containers": {key: one._asdict() for key, one in newest},
-        "asked_ms": dict(sorted(known.asked_ms.items(), key=lambda item: item[1])[-MOST_CONTAINERS:]),
-    }
+    document = {"version": VERSION, "containers": {key: one._asdict() for key, one in newest}}
     path = os.path.join(data_dir, FILE_NAME)
     try:
         replace_file(path, json.dumps(document, indent=0), durable=True)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from gua_report.render.pictures.scene import UNOBSERVED, Scene
-from gua_report.render.words import amount, clean
+from gua_report.render.values import amount, clean, gpu
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
+UNOBSERVED = "unobserved"
 SHOWN_STATES = (IDLE_HELD, ACTIVE, TRULY_IDLE, UNKNOWN)  # as people see them: what matters most comes first
 LEGEND = {**{state: state for state in SHOWN_STATES}, UNOBSERVED: "not observed"}
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from gua_report.render import Options
+    from gua_report.render.pictures.drawing import Scene
     from gua_report.summary.report import Report
 
 
@@ -70,8 +74,15 @@ class Section(NamedTuple):
     blocks: list[Block]
 
 
+class SectionKind(NamedTuple):
+    name: str  # as in --section
+    columns: list[str]  # of its table: in the report of a fleet the host may stand before them, and limits after them
+    frame: Callable[[Report], pd.DataFrame | None]  # that table, for CSV; None: the report has none
+    show: Callable[[Report, Options], list[Section]]  # for people; none if there is nothing to say
+    document: Callable[[Report], object] | None = None  # for JSON, unless it is the table's rows; None is left out
+
+
 def in_order(rows: list[Row]) -> list[Row]:
-    """The rows of a table by state, in the order in which people see states."""
     return sorted(rows, key=lambda row: SHOWN_STATES.index(row["state"]))
 
 
@@ -81,18 +92,36 @@ STATE = Column("state", lambda row: State(row["state"]))
 
 
 def figure(title: str, key: str, spell: Callable[[Any], str] = amount) -> Column:
-    """A column of numbers, aligned right."""
     return Column(title, lambda row: spell(row[key]), right=True)
 
 
 def label(title: str, key: str, least: int = 8) -> Column:
-    """A column of names, which are made clean and are shortened when space is short."""
     return Column(title, lambda row: clean(row[key]), least=least)
 
 
+def place_of(report: Report) -> list[Column]:
+    """The columns of the card that a row is about: in the report of a fleet, with its host."""
+    host = [label("host", "host")] if report.fleet else []
+    return [*host, Column("gpu", lambda row: gpu(row["gpu_index"], row["mig_index"]))]
+
+
 def people_of(report: Report) -> Column:
-    """The column of those whom a row's identity stands for."""
     return Column("who", lambda row: clean(report.who(row["identity"])), least=8, good=GOOD_NAME)
+
+
+def and_more(rest: int, what: str = "more") -> list[Block]:
+    return [f"and {rest:,} {what}"] if rest > 0 else []
+
+
+def first_rows(columns: list[Column], found: pd.DataFrame, top: int, what: str = "more") -> list[Block]:
+    """A table of the first rows, and a line on the others; nothing if there are none."""
+    rows = found.head(top).to_dict("records")
+    return [*([Table(columns, rows)] if rows else []), *and_more(len(found) - top, what)]
+
+
+def if_asked(options: Options, name: str, title: str, caption: str) -> list[Section]:
+    """A section without content: why there is none, if it was requested explicitly."""
+    return [] if options.is_whole else [Section(name, title, caption, [])]
 
 
 def bar_of(parts: list[float], full: float) -> Bar:
@@ -111,5 +140,4 @@ def spread(shares: tuple[float, ...], cells: int) -> list[int]:
 
 
 def shade(share: float, shades: int) -> int:
-    """The position of the share among so many equal steps from 0 to 1."""
     return max(0, min(int(share * shades), shades - 1))

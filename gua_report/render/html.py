@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Cell, Column, Heatmap, Picture, Section, State, Table
-from gua_report.render.markup import Markup, element, join, lines, start
+from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Cell, Heatmap, Picture, Section, State, Table
+from gua_report.render.markup import FRAGMENT_STYLE, PAGE_STYLE, Markup, element, join, lines, start
 from gua_report.render.page import Page, build_page
 from gua_report.render.pictures.drawing import draw
-from gua_report.render.style import FRAGMENT_STYLE, PAGE_STYLE
-from gua_report.render.words import percent
+from gua_report.render.values import percent
 from gua_report.summary.report import Report
 from gua_sample.policy import STATES
 
@@ -18,13 +17,11 @@ LONG_TEXT = 40  # in characters: a cell of a table that has more is wrapped, or 
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
-    """The page."""
     page = build_page(report, options._replace(pictures=True))
     return _document(page.title, _content(page, options))
 
 
 def render_empty(message: str, options: Options) -> str:
-    """The page of a window without any tick."""
     title = "GPU use"
     return _document(title, lines([element("h1", title), *_links(options), element("p", message, class_="gua-act")]))
 
@@ -62,7 +59,6 @@ def _content(page: Page, options: Options) -> Markup:
 
 
 def _links(options: Options) -> list[Markup]:
-    """Links to other pages of the same set, if there are any."""
     links = [
         element("a", name, href=target, aria_current="page" if target == options.link else None)
         for name, target in options.links
@@ -112,7 +108,12 @@ def _bar(bar: Bar) -> Markup:
 
 def _table(table: Table, label: str = "Table") -> Markup:
     cells = table.cells()
-    classes = [_class(column, *(row[place] for row in cells[:1])) for place, column in enumerate(table.columns)]
+    # A phone does without bars: the numbers beside them tell the same.
+    bars = {place for row in cells[:1] for place, cell in enumerate(row) if isinstance(cell, Bar)}
+    classes = [
+        "gua-wide" if place in bars else "gua-right" if column.right else None
+        for place, column in enumerate(table.columns)
+    ]
     titles = [
         element("th", column.title, scope="col", class_=class_) if column.title else element("td", class_=class_)
         for column, class_ in zip(table.columns, classes, strict=True)
@@ -122,12 +123,6 @@ def _table(table: Table, label: str = "Table") -> Markup:
     content = element("table", element("thead", element("tr", *titles)), element("tbody", lines(rows)))
     # It scrolls by itself where it is too wide, so it has to be reachable with the keyboard.
     return element("div", content, class_="gua-scroll", tabindex=0, role="group", aria_label=label)
-
-
-def _class(column: Column, first: Cell = "") -> str | None:
-    if isinstance(first, Bar):
-        return "gua-wide"  # the numbers beside it tell the same
-    return "gua-right" if column.right else None
 
 
 def _start(class_: str | None, content: str) -> Markup:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from types import ModuleType
 
 from gua_report.render import DEFAULTS, Options, sections
-from gua_report.render.values import iso, records, value
-from gua_report.render.words import clean
+from gua_report.render.values import clean, iso, value
 from gua_report.summary.report import Report
 from gua_report.window import Window
 
@@ -17,7 +15,12 @@ SCHEMA_VERSION = 1
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     """The document: the frame of every report and the requested sections; `attention` only if there is any."""
-    contents = {name: _section(module, report) for name, module in sections.chosen(options).items()}
+    contents = {
+        kind.name: kind.document(report) if kind.document else sections.table_of(kind, report)[1]
+        for kind in sections.chosen(options)
+    }
+    seen_ms = report.newest_failed.seen_ms if report.newest_failed else report.newest_ms
+    group_problems = report.memberships.problems if report.memberships else []
     document = {
         "schema_version": SCHEMA_VERSION,
         **({"attention": list(options.attention)} if options.attention else {}),
@@ -30,7 +33,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "requested_window": _window(report.requested, report.timezone),
         "newest_tick": iso(report.newest_ms, report.window.zone),
         "newest_tick_error": clean(report.newest_failed.error) if report.newest_failed else None,
-        "newest_tick_with_cards": _with_cards(report),
+        "newest_tick_with_cards": None if seen_ms is None else iso(seen_ms, report.window.zone),
         "sources": {
             "from_ticks_seconds": value("seconds", report.from_ticks_seconds),
             "from_rollups_seconds": value("seconds", report.from_rollups_seconds),
@@ -38,7 +41,7 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
         "policy": report.policy._asdict(),
         **{name: content for name, content in contents.items() if content is not None},
         "warnings": [clean(warning) for warning in [*report.warnings, *report.people_problems]],
-        "notes": [clean(note) for note in [*report.notes, *_group_problems(report)]],
+        "notes": [clean(note) for note in [*report.notes, *group_problems]],
     }
     text = io.StringIO()  # json.dumps keeps all pieces until it joins them: of a thousand hosts that is 50 MB
     json.dump(document, text, indent=2, ensure_ascii=options.ascii, allow_nan=False)
@@ -47,7 +50,6 @@ def render(report: Report, options: Options = DEFAULTS) -> str:
 
 
 def _selection(report: Report) -> dict[str, object]:
-    """Whose report it is, if it is not of everybody."""
     whose = report.selection
     if whose is None:
         return {}
@@ -61,7 +63,6 @@ def _selection(report: Report) -> dict[str, object]:
 
 
 def _fleet(report: Report) -> dict[str, object]:
-    """Which hosts it is of, if it is not of one."""
     fleet = report.fleet
     if fleet is None:
         return {}
@@ -71,28 +72,11 @@ def _fleet(report: Report) -> dict[str, object]:
 
 
 def _week(report: Report) -> dict[str, object]:
-    """The week that limits are held against, if there are any."""
     week, zone = report.week, report.window.zone
     if week is None:
         return {}
     share = value("share", week.observed_share)
     return {"week": {"from": iso(week.start_ms, zone), "to": iso(week.end_ms, zone), "observed_share": share}}
-
-
-def _group_problems(report: Report) -> list[str]:
-    return report.memberships.problems if report.memberships else []
-
-
-def _with_cards(report: Report) -> str | None:
-    failed = report.newest_failed
-    seen_ms = report.newest_ms if failed is None else failed.seen_ms
-    return None if seen_ms is None else iso(seen_ms, report.window.zone)
-
-
-def _section(module: ModuleType, report: Report) -> object:
-    if hasattr(module, "document"):
-        return module.document(report)
-    return records(module.frame(report), sections.columns_of(module, report))
 
 
 def _window(window: Window, timezone: str) -> dict[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gua_report.limits import KINDS, Standing, Week, spell_hours, tell
+from gua_report.limits import KINDS, Week, spell_hours, tell
 from gua_report.render.blocks import Column, Row
-from gua_report.render.words import MISSING, clean, is_missing, moment, number, percent
+from gua_report.render.values import MISSING, clean, is_missing, moment, number, percent
 from gua_report.summary.report import Report
 from gua_report.summary.week import LIMIT_COLUMNS, LIMITS, find_standings, find_used
 
@@ -14,7 +14,6 @@ TITLE, TELLING = "of limit", "limit_share"
 
 
 def add_limits(frame: pd.DataFrame, limits: pd.DataFrame | None) -> pd.DataFrame:
-    """The frame of identities or groups with LIMIT_COLUMNS, if limits are configured."""
     if limits is None:
         return frame
     key = str(limits.columns[0])
@@ -23,12 +22,7 @@ def add_limits(frame: pd.DataFrame, limits: pd.DataFrame | None) -> pd.DataFrame
     return frame.assign(**{name: told[name].to_numpy() for name in LIMIT_COLUMNS})
 
 
-def columns_with(columns: list[str], limits: pd.DataFrame | None) -> list[str]:
-    return columns if limits is None else [*columns, *LIMIT_COLUMNS]
-
-
 def limit_column(report: Report, frame: pd.DataFrame) -> list[Column]:
-    """The column of a table whose rows are those of `add_limits`; none if nobody in it has a limit."""
     week = report.week
     if week is None or TELLING not in frame or not frame[TELLING].notna().any():
         return []
@@ -55,7 +49,6 @@ def caption_of(report: Report, frame: pd.DataFrame) -> str:
 
 
 def tell_limits(report: Report) -> list[str]:
-    """A sentence for each limit of the person or the group that the report is of."""
     whose, week = report.selection, report.week
     if whose is None or week is None or report.limits is None:
         return []
@@ -79,13 +72,9 @@ def _name_over(report: Report, limits: pd.DataFrame | None) -> list[str]:
     if limits is None or week is None:
         return []
     over = limits[limits["over_limit"].eq(True)].sort_values("limit_share", ascending=False, kind="stable")
-    rows = [(row, find_standings(row, week)[0]) for row in over.to_dict("records")]
-    return [f"{_name(report, row)} {_spell(standing)}" for row, standing in rows]
-
-
-def _name(report: Report, row: Row) -> str:
-    return clean(row["group"] if "group" in row else report.who(row["identity"]))
-
-
-def _spell(standing: Standing) -> str:
-    return f"{spell_hours(standing.hours)} of {number(standing.limit_hours)} {KINDS[standing.kind]}"
+    found = []
+    for row in over.to_dict("records"):
+        worst = find_standings(row, week)[0]
+        name = clean(row["group"] if "group" in row else report.who(row["identity"]))
+        found.append(f"{name} {spell_hours(worst.hours)} of {number(worst.limit_hours)} {KINDS[worst.kind]}")
+    return found

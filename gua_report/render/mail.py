@@ -7,25 +7,24 @@ from typing import NamedTuple
 
 from gua_report.config import Config
 from gua_report.console.fitting import wrap
-from gua_report.people.wanted import Wanted
-from gua_report.render import OF_PEOPLE, SECTIONS, Options, brief, html, text
-from gua_report.render.attention import LEAST_COVERAGE, MOST_UNKNOWN, has_stopped, reasons
+from gua_report.console.spelling import duration
+from gua_report.people.identities import Wanted
+from gua_report.render import MOST_UNKNOWN, OF_PEOPLE, SECTIONS, Options, html, text
+from gua_report.render.attention import has_stopped, reasons
 from gua_report.render.limits import find_over
-from gua_report.render.words import clean, count, is_missing, percent
+from gua_report.render.page import WIDTH
+from gua_report.render.values import clean, count, is_missing, percent
 from gua_report.summary.build import build_report
-from gua_report.summary.no_report import spell_window
+from gua_report.summary.names import select
 from gua_report.summary.of_hosts import Fleet
-from gua_report.summary.report import Report
+from gua_report.summary.report import Report, spell_window
 from gua_report.summary.reserved_hours import Told
-from gua_report.summary.selection import select
-from gua_report.window import Window
+from gua_report.window import LEAST_COVERAGE, Window
 from gua_sample.errors import GuaError, NothingToReport
 from gua_sample.policy import IDLE_HELD, UNKNOWN
 
 
 class MailRequest(NamedTuple):
-    """A mail that is asked for."""
-
     data_dir: str  # empty for a fleet
     config: Config
     window: Window
@@ -43,8 +42,6 @@ class MailParts(NamedTuple):
 
 
 class GroupMail(NamedTuple):
-    """The mail to the head of a group."""
-
     parts: MailParts | None
     problem: str | None  # why there is none
 
@@ -55,12 +52,10 @@ class Mails(NamedTuple):
 
 
 def make_mails(asked: MailRequest) -> Mails:
-    """The mail about everybody, and those about the people of a group alone, all from one report."""
     return make_mails_of(build_report(asked.data_dir, asked.window, asked.config, told=asked.told), asked)
 
 
 def make_mails_of(report: Report, asked: MailRequest) -> Mails:
-    """The same of a report that is there."""
     problems = report.memberships.problems if report.memberships else []
     warnings = [*report.warnings, *report.people_problems, *report.reservation_problems, *problems]
     groups = {group: _make_group_mail(report, asked, group) for group in asked.groups}
@@ -83,14 +78,14 @@ def _nobody_seen(report: Report, group: str) -> MailParts:
     said = f"Nobody of the group {clean(group)} was seen on a card {spell_window(report.window)}."
     if not report.fleet:
         said += f" {percent(report.coverage_share)} of the time was observed."
-    lines = "".join(f"{line}\n" for line in wrap(said, brief.WIDTH))
+    lines = "".join(f"{line}\n" for line in wrap(said, WIDTH))
     is_seen = report.coverage_share >= LEAST_COVERAGE and report.knows_now and not has_stopped(report)
     return MailParts(f"{_whose(report, group)}: nobody seen on a card", lines, "", [], is_seen and not report.warnings)
 
 
 def _make_mail(report: Report, asked: MailRequest, sections: tuple[str, ...], warnings: list[str]) -> MailParts:
     attention = tuple(reasons(report, asked.longest_ms))
-    in_brief = Options(width=brief.WIDTH, brief=True, attention=attention)
+    in_brief = Options(width=WIDTH, brief=True, attention=attention)
     return MailParts(
         subject_of(report),
         text.render(replace(report, warnings=[]), in_brief),  # which would cut them, and show one
@@ -101,12 +96,10 @@ def _make_mail(report: Report, asked: MailRequest, sections: tuple[str, ...], wa
 
 
 def _whose(report: Report, group: str | None) -> str:
-    """The beginning of a subject: the host, and whose report it is."""
     return clean(report.host) if group is None else f"{clean(report.host)}, {clean(group)}"
 
 
 def _find_shares(report: Report) -> tuple[float, float]:
-    """The idle-held and the unknown share: of the cards' time or, in the report of a group, of its people's."""
     if report.selection is None or report.groups is None:
         return report.headline["share"][IDLE_HELD], report.headline["share"][UNKNOWN]
     hours = report.groups.iloc[0]
@@ -117,7 +110,9 @@ def subject_of(report: Report) -> str:
     """The subject: lab7: 28 % idle-held, 6 held now. What is not known is said to be."""
     idle_held, unknown = _find_shares(report)
     parts = ["idle-held time not known" if is_missing(idle_held) else f"{_percent(idle_held)} idle-held"]
-    if unknown > MOST_UNKNOWN:
+    if not report.has_headline:
+        parts = [f"only {duration(report.observed_seconds)} observed"]
+    elif unknown > MOST_UNKNOWN:
         parts.append(f"{_percent(unknown)} unknown")
     if report.fleet:
         parts = [*_about_hosts(report.fleet), *parts]
@@ -129,13 +124,12 @@ def subject_of(report: Report) -> str:
         parts.append(_held_now(report))
     if over := sum(map(len, find_over(report))):
         parts.append(f"{over} over limit")
-    if report.coverage_share < LEAST_COVERAGE:
+    if report.has_headline and report.coverage_share < LEAST_COVERAGE:
         parts.append(f"{_percent(report.coverage_share)} observed")
     return f"{_whose(report, report.selection.name if report.selection else None)}: {', '.join(parts)}"
 
 
 def _about_hosts(fleet: Fleet) -> list[str]:
-    """What tells an incomplete report from a failed one."""
     missing = [f"{len(fleet.missing):,} of {count(fleet.expected, 'host')} missing"] if fleet.missing else []
     if fleet.is_complete:
         return missing

@@ -9,7 +9,6 @@ from tabulate import tabulate
 from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, State, Table
-from gua_report.render.brief import build_brief_page
 from gua_report.render.page import build_page
 from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
 from gua_report.summary.report import Report
@@ -17,11 +16,12 @@ from gua_report.summary.report import Report
 BAR_CELLS, SMALL_BAR_CELLS = 60, 12
 ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})  # &#64;: nobody must be notified
 SPECIAL = re.compile(r"([\\`*_{}\[\]|~$])")
+LINK = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)  # where GitHub's markdown sees the begin of a link
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
     options = options._replace(color=False)
-    page = (build_brief_page if options.brief else build_page)(report, options)
+    page = build_page(report, options)
     parts = [f"# {escape(page.title)}", *map(escape, page.attention + page.header)]
     for section in page.sections:
         parts += [f"## {escape(section.title)}", f"*{escape(section.caption)}*"][: 2 if section.caption else 1]
@@ -63,4 +63,4 @@ def _cell(cell: Cell, options: Options) -> str:
 
 def escape(text: str) -> str:
     """The text, escaped against markup, HTML, links and the end of a table's cell. It is one line, see `clean`."""
-    return SPECIAL.sub(r"\\\1", text.translate(ENTITIES))
+    return LINK.sub(r"\\", SPECIAL.sub(r"\\\1", text.translate(ENTITIES)))

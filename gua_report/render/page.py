@@ -1,4 +1,4 @@
-"""A report as people read it: title, opening paragraphs and sections, for the formats to lay out."""
+"""A report as people read it, in full or in brief: title, opening paragraphs, sections; for the formats to lay out."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from gua_report.console.spelling import duration, first_of
-from gua_report.render import Options, sections
-from gua_report.render.attention import MOST_NAMED, STALE_MS
+from gua_report.console.fitting import columns, fit
+from gua_report.console.spelling import duration, first_of, to_ascii
+from gua_report.render import MOST_NAMED, STALE_MS, Options, sections
 from gua_report.render.blocks import Section
-from gua_report.render.sections.episodes import unknown_now
-from gua_report.render.words import clean, count, moment, percent
+from gua_report.render.sections.held import unknown_now
+from gua_report.render.values import clean, count, moment, percent
 from gua_report.summary.of_hosts import Fleet
 from gua_report.summary.report import Report
-from gua_report.window import show
+from gua_report.window import LEAST_COVERAGE, show
+
+# A report that fits a phone's mail has what to act on, held right now, the headline, the first people, little else.
+BRIEF_SECTIONS = ("headline", "identities", "coverage")
+BRIEF_OF_FLEET = ("headline", "hosts", "identities", "not_used")
+BRIEF_OF_PEOPLE = ("now", "identities", "coverage")  # instead, in a report of some people
+WIDTH, TOP_IN_BRIEF = 72, 5
+# In characters, so that all of it has no more than 40 lines: three lines, two, one, and the title's part of one.
+LONGEST_ATTENTION, LONGEST_PARAGRAPH, LONGEST_LINE, LONGEST_TITLE = 180, 134, 70, 34
 
 
 class Page(NamedTuple):
@@ -25,30 +33,33 @@ class Page(NamedTuple):
 
 
 def build_page(report: Report, options: Options) -> Page:
+    if options.brief:
+        return _build_brief_page(report, options)
     attention = [f"To act on: {'; '.join(options.attention)}"] if options.attention else []
-    shown = [section for module in sections.chosen(options).values() for section in module.show(report, options)]
-    return Page(_title(report), attention, _header(report), shown)
-
-
-def _title(report: Report) -> str:
+    shown = [section for kind in sections.chosen(options) for section in kind.show(report, options)]
     whose = report.selection
     of = "" if whose is None else f" of {'group ' if whose.is_group else ''}{clean(whose.name)}"
-    return f"GPU use{of} on {clean(report.host)}"
+    return Page(f"GPU use{of} on {clean(report.host)}", attention, _header(report), shown)
 
 
 def _header(report: Report) -> list[str]:
-    if report.fleet:
-        return _header_of_fleet(report, report.fleet)
-    zone = report.window.zone
-    start, end = show(report.window.start_ms, zone), show(report.window.end_ms, zone)
-    drivers = ", ".join(clean(version) for version in report.driver_versions) or "not known"
-    lines = [
-        f"{_cards(report)}, driver {drivers}",
-        f"{start} to {end} {clean(report.timezone)}, {percent(report.coverage_share)} observed",
-    ]
-    if report.window.start_ms > report.requested.start_ms:
+    """The machine and the window; and, before anything else is read, what is not in it."""
+    zone, fleet, window = report.window.zone, report.fleet, report.window
+    if fleet:
+        shares, versions = fleet.hosts["coverage_share"], count(len(report.driver_versions), "driver version")
+        machine = f"{count(int(fleet.hosts['cards'].sum()), 'GPU')}, {versions}"
+        observed = percent(shares.min()) + (f" to {percent(shares.max())}" if shares.min() < shares.max() else "")
+        observed += " of each host"
+    else:
+        drivers = ", ".join(clean(version) for version in report.driver_versions) or "not known"
+        machine, observed = f"{_cards(report)}, driver {drivers}", percent(report.coverage_share)
+    start, end = show(window.start_ms, zone), show(window.end_ms, zone)
+    lines = [machine, f"{start} to {end} {clean(report.timezone)}, {observed} observed"]
+    if window.start_ms > report.requested.start_ms:
         lines.append(f"Asked for since {show(report.requested.start_ms, zone)}; the oldest sample is younger.")
-    late_ms = report.window.end_ms - report.newest_ms
+    if fleet:
+        return [*lines, *_missing_of(fleet)]
+    late_ms = window.end_ms - report.newest_ms
     if late_ms > STALE_MS:
         newest = moment(report.newest_ms, zone)
         lines.append(f"The sampler seems to have stopped: no tick since {newest}, {duration(late_ms / 1000)} earlier.")
@@ -57,29 +68,15 @@ def _header(report: Report) -> list[str]:
     return lines
 
 
-def _header_of_fleet(report: Report, fleet: Fleet) -> list[str]:
-    """The hosts and the window; and, before anything else is read, what is not in it."""
-    zone, shares = report.window.zone, fleet.hosts["coverage_share"]
-    start, end = show(report.window.start_ms, zone), show(report.window.end_ms, zone)
-    cards, versions = count(int(fleet.hosts["cards"].sum()), "GPU"), len(report.driver_versions)
-    observed = percent(shares.min()) + (f" to {percent(shares.max())}" if shares.min() < shares.max() else "")
-    lines = [
-        f"{cards}, {count(versions, 'driver version')}",
-        f"{start} to {end} {clean(report.timezone)}, {observed} of each host observed",
-    ]
-    if report.window.start_ms > report.requested.start_ms:
-        lines.append(f"Asked for since {show(report.requested.start_ms, zone)}; the oldest sample is younger.")
-    if fleet.missing:
-        named = clean(first_of(fleet.missing, MOST_NAMED))
-        lines.append(f"Not in this report: {len(fleet.missing):,} of {count(fleet.expected, 'host')} ({named}).")
-    if fleet.late:
-        named = clean(first_of(fleet.late, MOST_NAMED))
-        lines.append(f"Late: {count(len(fleet.late), 'host')}, whose last days were not collected ({named}).")
-    rest = set(fleet.problems[fleet.problems["left_out"].astype(bool)]["host"]) - {*fleet.missing, *fleet.late}
-    if rest:
-        named = clean(first_of(sorted(rest), MOST_NAMED))
-        lines.append(f"Not all was used of {count(len(rest), 'host')} ({named}): see what could not be used.")
-    return lines
+def _missing_of(fleet: Fleet) -> list[str]:
+    groups = fleet.missing, fleet.late, fleet.partly_used
+    (missing, late, rest), named = map(len, groups), [clean(first_of(some, MOST_NAMED)) for some in groups]
+    lines = (
+        f"Not in this report: {missing:,} of {count(fleet.expected, 'host')} ({named[0]}).",
+        f"Late: {count(late, 'host')}, whose last days were not collected ({named[1]}).",
+        f"Not all was used of {count(rest, 'host')} ({named[2]}): see what could not be used.",
+    )
+    return [line for line, some in zip(lines, groups, strict=True) if some]
 
 
 def _cards(report: Report) -> str:
@@ -87,3 +84,40 @@ def _cards(report: Report) -> str:
     cards = indexes.nunique() + int(indexes.isna().sum())
     instances = int(report.gpus["mig_index"].notna().sum())
     return count(cards, "GPU") + (f" ({count(instances, 'MIG instance')})" if instances else "")
+
+
+def _build_brief_page(report: Report, options: Options) -> Page:
+    """The page with short paragraphs, without captions, and with the coverage and what was not used only if they
+    matter."""
+    has_coverage = report.coverage_share < LEAST_COVERAGE or bool(report.warnings)
+    sections = BRIEF_OF_PEOPLE if report.selection else BRIEF_OF_FLEET if report.fleet else BRIEF_SECTIONS
+    page = build_page(report, options._replace(brief=False, sections=sections, top=TOP_IN_BRIEF))
+    machine, *others = page.header
+    title = _fit(page.title, max(LONGEST_TITLE, WIDTH - len(": ") - columns(machine)), options)
+    machine = _fit(machine, WIDTH - columns(title) - len(": "), options)
+    return page._replace(
+        title=title,
+        attention=[_fit(line, LONGEST_ATTENTION, options) for line in page.attention],
+        header=[machine, *(_fit(line, LONGEST_PARAGRAPH, options) for line in others)],
+        sections=[
+            _shorten(section, options)
+            for section in page.sections
+            if {"not_used": bool(section.blocks), "coverage": has_coverage}.get(section.name, True)
+        ],
+    )
+
+
+def _shorten(section: Section, options: Options) -> Section:
+    """The section without its caption, every title and text of it in one line."""
+    blocks = [_fit(block, LONGEST_LINE, options) if isinstance(block, str) else block for block in section.blocks]
+    if section.name == "identities":
+        blocks = blocks[:1]
+    elif section.name == "coverage":
+        said = [block for block in blocks if isinstance(block, str)]
+        blocks = [*said[:1], *[text for text in said if text.startswith("Warning")][:1]]
+    return section._replace(title=_fit(section.title, WIDTH, options), caption="", blocks=blocks)
+
+
+def _fit(text: str, size: int, options: Options) -> str:
+    # Made ASCII first: a letter may take ten characters then.
+    return fit(to_ascii(text) if options.ascii else text, size, options.ascii)

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from gua_report.config import Config
-from gua_report.render import GROUPS, NONE, Options
-from gua_report.render.attention import LONG_EPISODE, reasons
+from gua_report.render import GROUPS, LONG_EPISODE, NONE, Options
+from gua_report.render.attention import reasons
 from gua_report.render.html import render, render_empty
 from gua_report.summary.build import build_report
+from gua_report.summary.names import number_people, with_groups, without_names
 from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import Told
-from gua_report.summary.without_names import number_people, with_groups, without_names
 from gua_report.window import Window
 from gua_sample.errors import NothingToReport
 from gua_sample.partition_names import DAY_MS
@@ -23,8 +23,6 @@ DAYS = {"week": 7, "month": 30, "year": 365}
 
 
 class PageSet(NamedTuple):
-    """Pages that are asked for."""
-
     data_dir: str
     config: Config
     now: Window  # any that ends now

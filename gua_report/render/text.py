@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from gua_report.console.fitting import SEPARATOR, columns, fit, join, wrap
-from gua_report.console.spelling import to_ascii
+from tabulate import tabulate
+
+from gua_report.console.fitting import SEPARATOR, columns, fit, wrap
+from gua_report.console.spelling import WEEKDAYS, to_ascii
 from gua_report.console.terminal import STATE_COLORS as COLORS
 from gua_report.console.terminal import paint
 from gua_report.render import DEFAULTS, Options
@@ -20,9 +22,7 @@ from gua_report.render.blocks import (
     shade,
     spread,
 )
-from gua_report.render.brief import build_brief_page
 from gua_report.render.page import build_page
-from gua_report.render.words import WEEKDAYS
 from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
@@ -34,7 +34,7 @@ INDENT = "  "
 
 
 def render(report: Report, options: Options = DEFAULTS) -> str:
-    page = (build_brief_page if options.brief else build_page)(report, options)
+    page = build_page(report, options)
     first, *others = page.header
     top = _paragraph(f"{page.title}: {first}", options, BOLD)
     top += [line for paragraph in others for line in _paragraph(paragraph, options)]
@@ -56,7 +56,6 @@ def _section(section: Section, options: Options) -> list[str]:
 
 
 def _draw(block: Block, options: Options) -> list[str]:
-    """The lines of a block, none longer than the width."""
     if isinstance(block, str):
         return _paragraph(block, options)
     if isinstance(block, Bar):
@@ -92,40 +91,39 @@ def _draw_table(table: Table, options: Options) -> list[str]:
     titles = [_plain(column.title, options) for column in table.columns]
     cells = [titles, *([_cell(cell, options) for cell in row] for row in table.cells())]
     sizes = _sizes(table, cells, options.width)
-    shown = [table.columns[position] for position in sizes]
-    lines = []
-    for row in cells:
-        fitted = [
-            fit(row[position], size, options.ascii, table.columns[position].keep_end)
-            for position, size in sizes.items()
-        ]
-        lines.append(join(fitted, list(sizes.values()), [column.right for column in shown]))
-    return [paint(lines[0], DIM, options.color), *lines[1:]]
+    shown = [table.columns[place] for place in sizes]
+    text = tabulate(
+        [
+            [
+                fit(row[place], size, options.ascii, column.keep_end)
+                for (place, size), column in zip(sizes.items(), shown, strict=True)
+            ]
+            for row in cells
+        ],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=["right" if column.right else "left" for column in shown],
+    )
+    first, *others = [line.rstrip() for line in text.split("\n")]
+    return [paint(first, DIM, options.color), *others]
 
 
 def _sizes(table: Table, cells: list[list[str]], width: int) -> dict[int, int]:
-    """The widths of the visible columns, by position: columns are shortened, the last one first, then left out."""
     natural = {position: max(columns(row[position]) for row in cells) for position in range(len(table.columns))}
     while True:
         optional = [position for position in natural if table.columns[position].may_go]
-        sizes = _shorten(table, natural, width, is_good=bool(optional))
-        if not optional or sum(sizes.values()) + len(SEPARATOR) * (len(sizes) - 1) <= width:
+        sizes, excess = dict(natural), sum(natural.values()) + len(SEPARATOR) * (len(natural) - 1) - width
+        for position in reversed(natural):
+            column = table.columns[position]
+            if column.least and excess > 0:
+                # As long as a column may go, no other one gets narrower than is good.
+                least = max(column.least, column.good) if optional else column.least
+                cut = min(excess, max(sizes[position] - least, 0))
+                sizes[position] -= cut
+                excess -= cut
+        if not optional or excess <= 0:
             return sizes
         del natural[optional[-1]]
-
-
-def _shorten(table: Table, natural: dict[int, int], width: int, is_good: bool) -> dict[int, int]:
-    """The widths, shortened as far as need be, and no further than to what is still good, if that is wanted."""
-    sizes = dict(natural)
-    excess = sum(sizes.values()) + len(SEPARATOR) * (len(sizes) - 1) - width
-    for position in reversed(natural):
-        column = table.columns[position]
-        if column.least and excess > 0:
-            least = max(column.least, column.good) if is_good else column.least
-            cut = min(excess, max(sizes[position] - least, 0))
-            sizes[position] -= cut
-            excess -= cut
-    return sizes
 
 
 def _cell(cell: Cell, options: Options) -> str:
@@ -138,7 +136,6 @@ def _cell(cell: Cell, options: Options) -> str:
 
 
 def _paragraph(text: str, options: Options, code: str = "") -> list[str]:
-    """The lines of a paragraph, in that colour if there is one."""
     return [paint(line, code, options.color) for line in wrap(_plain(text, options), options.width)]
 
 

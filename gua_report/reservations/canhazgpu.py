@@ -11,23 +11,23 @@ the version in Python, the script canhazgpu.
   one, 5 minutes in newer versions, and only when somebody runs canhazgpu. A heartbeat of the version in Python leaves
   the type out.
 - `canhazgpu:usage_history_sorted` has the released reservations, by the second of their end, for 90 days.
+
+That Redis is not trusted. redis-py asks it in a child, with a limit of time and one of memory: the timeouts of redis-py
+are for one read each, and it reads answers of any length.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import sys
+from collections.abc import Callable
 from datetime import timezone
 from typing import Any
 
-from gua_report.reservations.redis_client import (
-    CONVERSATION_SECONDS,
-    Conversation,
-    ErrorAnswer,
-    NoConversation,
-    converse,
-)
-from gua_report.reservations.redis_url import OPTIONS, BadUrl, parse_url
-from gua_report.reservations.reservation import FOREVER_MS, BadEntry, Book, FewLines, Reservation, moment_ms, shown
+from gua_report.machine.child import NO_ANSWER, ask, limit_memory
+from gua_report.reservations.reservation import FOREVER_MS, BadEntry, Book, Reservation, complain_of, moment_ms, shown
+from gua_sample.processes import printable
 
 COUNT_KEY = "canhazgpu:gpu_count"
 GPU_KEY = "canhazgpu:gpu:{}"
@@ -36,66 +36,71 @@ HISTORY_KEY = "canhazgpu:usage_history_sorted"
 HEARTBEAT_MS = 15 * 60_000
 MOST_CARDS = 1024
 
+CONVERSATION_SECONDS = 2.0  # from the first look-up of the server's name to the last answer
+MOST_MEMORY_BYTES = 48 << 20  # all answers, of which there are several copies for a moment
+LONGEST_PROBLEM = 200
+OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
+# Stricter than redis-py, which takes a part of a password with a slash for a host or a port.
+OPTION = f"(?:{'|'.join(OPTIONS)})=[^&#]*"
+LOGIN, QUERY = r"(?:[^/?#@]*@)?", rf"(?:\?{OPTION}(?:&{OPTION})*)?"
+SERVER = re.compile(rf"(rediss?://){LOGIN}([^/?#@]*(?:/\d*)?){QUERY}")
+SOCKET = re.compile(rf"(unix://){LOGIN}(/[^?#@]*){QUERY}")
+
+Card = tuple[Any, str | None]  # its value, and why there is none although there is a key
+Question = Callable[[Any], Any]  # takes a redis.Redis; the answer is serializable as JSON
+
+
+class NotAsked(Exception):
+    """There is no answer; the text says why, without a password."""
+
 
 def read(url: str, history_since_ms: int | None, book: Book) -> None:
     """Add the current reservations to the book and, if a time is given, those that ended since then."""
     try:
-        address = parse_url(url)
-    except BadUrl:
-        book.give_up(
-            "[reservations] redis in the config is no URL: in a password, write / ? # @ : as %2F %3F %23 %40 %3A;"
-            f" what may follow a question mark is {', '.join(OPTIONS)}"
-        )
+        cards, ended = ask_redis(url, lambda redis: _ask(redis, history_since_ms))
+    except NotAsked as error:
+        book.give_up(str(error))
         return
-    try:
-        with converse(address) as server:
-            cards, ended = _ask(server, history_since_ms)
-    except TimeoutError:
-        said = f"not all answers came within {CONVERSATION_SECONDS:g} s"
-    except OSError as error:
-        said = error.strerror or str(error)
-    except (NoConversation, BadEntry) as error:
-        said = str(error)
-    else:
-        _add_cards(book, cards)
-        _add_history(book, ended)
-        return
-    book.give_up(f"reservations can't be read from {address.place()} ({address.hide_secrets(said)})")
+    _add_cards(book, cards)
+    _add_history(book, ended)
 
 
-def _ask(server: Conversation, history_since_ms: int | None) -> tuple[list[Any], list[Any]]:
-    """The values of all cards, and the entries of the history."""
-    count = server.ask("GET", COUNT_KEY)
+def _ask(redis: Any, history_since_ms: int | None) -> tuple[list[Card], list[Any]]:
+    count = redis.get(COUNT_KEY)
     if count is None:
         raise BadEntry(f"no {COUNT_KEY}: is it canhazgpu's database? canhazgpu admin --gpus N sets it")
-    if not isinstance(count, bytes) or not count.isdigit() or len(count) > 4 or int(count) > MOST_CARDS:
+    if not isinstance(count, str) or not count.isdecimal() or len(count) > 4 or int(count) > MOST_CARDS:
         raise BadEntry(f"{COUNT_KEY} is {shown(count)}: expected a number of cards")
-    cards = server.ask_all(("GET", GPU_KEY.format(index)) for index in range(int(count)))
+    with redis.pipeline(transaction=False) as pipeline:
+        for index in range(int(count)):
+            pipeline.get(GPU_KEY.format(index))
+        found = pipeline.execute(raise_on_error=False)
+    cards: list[Card] = [(None, str(value)) if isinstance(value, Exception) else (value, None) for value in found]
     if history_since_ms is None:
         return cards, []
     # The score is the end, truncated to whole seconds.
-    ended = server.ask("ZRANGEBYSCORE", HISTORY_KEY, history_since_ms // 1000 - 1, "+inf")
+    ended = redis.zrangebyscore(HISTORY_KEY, history_since_ms // 1000 - 1, "+inf")
     if not isinstance(ended, list):
         raise BadEntry(f"{HISTORY_KEY} is {shown(ended)}: expected a list")
     return cards, ended
 
 
-def _add_cards(book: Book, values: list[Any]) -> None:
-    foreign = FewLines(book.complain, "more cards in Redis are not canhazgpu's")
-    for index, value in enumerate(values):
+def _add_cards(book: Book, cards: list[Card]) -> None:
+    foreign: list[str] = []
+    for index, (value, problem) in enumerate(cards):
         try:
+            if problem is not None:  # a value of another type
+                raise BadEntry(printable(problem))
             _add_card(book, index, value)
         except BadEntry as error:
             book.unreadable.add(str(index))
-            foreign.say(f"{GPU_KEY.format(index)} in Redis is not canhazgpu's: {error}")
-    foreign.finish()
+            foreign.append(f"{GPU_KEY.format(index)} in Redis is not canhazgpu's: {error}")
+    complain_of(foreign, "more cards in Redis are not canhazgpu's", book.complain)
 
 
 def _add_card(book: Book, index: int, value: Any) -> None:
     if value is None:
         return
-    if isinstance(value, ErrorAnswer):  # a value of another type
-        raise BadEntry(str(value))
     state = _object(value)
     released = _time(state, "last_released")
     if released is not None:
@@ -108,11 +113,13 @@ def _add_card(book: Book, index: int, value: Any) -> None:
         raise BadEntry(f"reserved by {shown(user)} without a start_time")
     kind = _text(state, "type") or "run"
     end_ms = _time(state, "expiry_time")
+    heartbeat_ms = _time(state, "last_heartbeat") if kind == "run" else None
     if end_ms is None:
-        heartbeat = _time(state, "last_heartbeat") if kind == "run" else None
-        end_ms = FOREVER_MS if heartbeat is None else heartbeat + HEARTBEAT_MS
-    key = GPU_KEY.format(index)
-    book.reservations.append(Reservation(str(index), user, start_ms, end_ms, kind, _text(state, "note"), key))
+        end_ms = FOREVER_MS if heartbeat_ms is None else heartbeat_ms + HEARTBEAT_MS
+    note, key = _text(state, "note"), GPU_KEY.format(index)
+    book.reservations.append(
+        Reservation(str(index), user, start_ms, end_ms, kind, note, key, heartbeat_ms=heartbeat_ms)
+    )
 
 
 def _add_history(book: Book, members: list[Any]) -> None:
@@ -136,7 +143,7 @@ def _add_history(book: Book, members: list[Any]) -> None:
 
 def _object(value: object) -> dict[str, Any]:
     try:
-        document = json.loads(value) if isinstance(value, bytes) else None
+        document = json.loads(value) if isinstance(value, str) else None
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -159,3 +166,66 @@ def _time(state: dict[str, Any], name: str) -> int | None:
     if ts_ms is None:
         raise BadEntry(f"expected a time as {name}, not {shown(value)}")
     return ts_ms
+
+
+def ask_redis(url: str, question: Question) -> Any:
+    """The answer to the question, which may raise BadEntry. Raises NotAsked."""
+    place, client = _find(url)
+
+    def answer() -> dict[str, Any]:
+        limit_memory(MOST_MEMORY_BYTES)
+        return _answer(client, question)
+
+    found = ask(answer, CONVERSATION_SECONDS)
+    if found.problem == NO_ANSWER:
+        said = f"not all answers came within {CONVERSATION_SECONDS:g} s"
+    elif found.problem:
+        said = f"an answer that Redis would not give, or that does not fit into {MOST_MEMORY_BYTES >> 20} MiB"
+    elif "value" in found.value:
+        return found.value["value"]
+    else:
+        said = found.value["problem"]
+    if password := client.get_connection_kwargs().get("password"):
+        said = said.replace(password, "...")  # a server may repeat it
+    said = printable(" ".join(said.split()))[:LONGEST_PROBLEM]
+    raise NotAsked(f"reservations can't be read from {place} ({said})")
+
+
+def _find(url: str) -> tuple[str, Any]:
+    """The URL without its login and options, and a client that has not connected yet."""
+    try:
+        import redis  # here, as it takes 0.3 s
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+    except ImportError as missing:
+        raise NotAsked(
+            "reservations in Redis need the package redis, which is optional: sudo make install EXTRAS=redis,"
+            f" or python3 -m pip --python {sys.executable} install redis"
+        ) from missing
+    found = SERVER.fullmatch(url) or SOCKET.fullmatch(url)
+    try:
+        if found is None:
+            raise ValueError
+        seconds = {"socket_timeout": CONVERSATION_SECONDS, "socket_connect_timeout": CONVERSATION_SECONDS}
+        texts = {"decode_responses": True, "encoding_errors": "backslashreplace"}
+        # It would say who it is, for which a user needs one more right.
+        plain = {"protocol": 2, "driver_info": None, "retry": Retry(NoBackoff(), 0)}
+        return "".join(found.groups()), redis.Redis.from_url(url, **seconds, **texts, **plain)
+    except ValueError:  # the text may quote a password
+        raise NotAsked(
+            "[reservations] redis in the config is no URL: in a password, write / ? # @ : as %2F %3F %23 %40 %3A;"
+            f" what may follow a question mark is {', '.join(OPTIONS)}"
+        ) from None
+
+
+def _answer(client: Any, question: Question) -> dict[str, Any]:
+    import redis
+
+    try:
+        return {"value": question(client)}
+    except redis.TimeoutError:
+        problem = f"not all answers came within {CONVERSATION_SECONDS:g} s"
+    except (redis.RedisError, OSError, BadEntry) as error:
+        cause = error.__context__  # of the system, in whose words it is shorter
+        problem = getattr(cause, "strerror", None) or str(error)
+    return {"problem": problem}

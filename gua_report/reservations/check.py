@@ -7,18 +7,21 @@ from collections.abc import Callable
 from gua_report.config import Config
 from gua_report.console.spelling import duration, first_of
 from gua_report.people.identities import apply_mapping
-from gua_report.reservations.cards import (
+from gua_report.reservations.reservation import (
     AVAILABLE,
     CONFIRMED,
+    FOREVER_MS,
     SEVERAL_USERS,
     UNRESERVED,
     UNUSED,
+    Book,
     CardNow,
     Holder,
+    Reservation,
     Validation,
 )
-from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation
-from gua_report.reservations.sources import is_configured, name_strays, names_of, read_book
+from gua_report.reservations.sources import name_strays, names_of, read_book
+from gua_sample.console import plural
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN, UNPARTITIONED
 from gua_sample.processes import printable
@@ -28,8 +31,8 @@ RECENT_MS = 7 * DAY_MS  # how far back the end of a reservation may tell since w
 
 
 def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[[str], None]) -> dict[str, Validation]:
-    """The validations by uuid; empty if no source of reservations is configured. Each problem is one complaint."""
-    if not is_configured(config):
+    """The validations by uuid; empty without a source of reservations. Each problem is one complaint."""
+    if not any(config.reservations):
         return {}
     book = read_book(config, now_ms - RECENT_MS, complain, with_history=False)
     # Only current and future ones: a past reservation may name a card that no longer exists.
@@ -41,16 +44,13 @@ def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[
 
 
 class _Case:
-    """One card with its reservations and its users."""
-
     def __init__(self, card: CardNow, book: Book, config: Config, now_ms: int) -> None:
         self.card, self.now_ms, self.people = card, now_ms, config.people
         names = names_of(card.uuid, card.index, card.parent_uuid)
         own = [one for one in book.reservations if one.gpu in names]
         self.current = [one for one in own if one.start_ms <= now_ms < one.end_ms]
         self.ended_ms = [one.end_ms for one in own if one.end_ms <= now_ms]
-        released = book.released_ms.get(str(card.index))
-        self.ended_ms += [released] if released is not None else []
+        self.released_ms = book.released_ms.get(str(card.index))
         self.is_readable = book.is_complete and not names & book.unreadable
         self.owners = list(dict.fromkeys(apply_mapping(one.user, self.people) for one in self.current))
         threshold = config.policy.process_memory_mib
@@ -64,7 +64,9 @@ class _Case:
 
     def validate(self) -> Validation:
         kind, text = self._validate_use() if self.is_in_use else self._validate_free()
-        return Validation(kind, text, [printable(owner) for owner in self.owners], self._details())
+        told = [self._tell(one) for one in self.current[:MOST_NAMED]]
+        told += [f"and {more} more" for more in [len(self.current) - len(told)] if more]
+        return Validation(kind, text, [printable(owner) for owner in self.owners], self._details(), told)
 
     def _validate_free(self) -> tuple[str, str]:
         if self.card.state == UNPARTITIONED:
@@ -112,11 +114,11 @@ class _Case:
         return _listed([self.shown.get(user, user) for user in self.users])
 
     def _usage(self) -> str:
-        count = len(self.holders)
-        return f"{_mib(_sum(self.holders))}, {count} process{'' if count == 1 else 'es'}"
+        memories = [one.memory_mib for one in self.holders]
+        known = [memory for memory in memories if memory is not None]
+        return f"{_mib(sum(known) if known == memories else None)}, {plural(len(memories), 'process', 'es')}"
 
     def _claims(self) -> str:
-        """Who has the card: by Slurm jobs, and by reservations."""
         jobs = [f"{apply_mapping(one.user, self.people)} (job {one.job})" for one in self.current if one.job]
         others = dict.fromkeys(apply_mapping(one.user, self.people) for one in self.current if not one.job)
         told = [f"allocated to {_listed(jobs)}"] if jobs else []
@@ -124,6 +126,15 @@ class _Case:
 
     def _reserved_by(self) -> str:
         return f"; {self._claims()}" if self.owners else ""
+
+    def _tell(self, one: Reservation) -> str:
+        """What canhazgpu's table has: since when, by whom, which type, the heartbeat, the note."""
+        text = f"reserved {self._ago(one.start_ms)} by {apply_mapping(one.user, self.people)}, type {one.kind}"
+        text += f", heartbeat {self._ago(one.heartbeat_ms)}" if one.heartbeat_ms is not None else ""
+        return printable(f"{text}: {one.note}" if one.note else text)
+
+    def _ago(self, ts_ms: int) -> str:
+        return f"{duration(max(0, self.now_ms - ts_ms) / 1000)} ago"
 
     def _expiry(self) -> str:
         """The time until reservations with a fixed end expire; those of type run end with their program."""
@@ -136,8 +147,12 @@ class _Case:
         return at_least + duration(max(0, self.now_ms - since_ms) / 1000)
 
     def _free_since_ms(self) -> int | None:
-        """The time since which the card has been neither used nor reserved, if known."""
-        return None if self.card.since_ms is None else max([self.card.since_ms, *self.ended_ms])
+        """The time since which the card has been neither used nor reserved, if known.
+
+        Without a history, canhazgpu's word for it is passed on: when the last reservation was released.
+        """
+        ended_ms = [*self.ended_ms, self.released_ms or 0]
+        return self.released_ms if self.card.since_ms is None else max([self.card.since_ms, *ended_ms])
 
     def _details(self) -> dict[str, object]:
         since_ms = self._free_since_ms() if not self.is_in_use and not self.owners and self.is_readable else None
@@ -166,11 +181,12 @@ def _record(one: Reservation, people: dict[str, str]) -> dict[str, object]:
         "type": printable(one.kind),
         "note": printable(one.note),
         "slurm_job": one.job,
+        "heartbeat_ms": one.heartbeat_ms,
     }
 
 
 def _listed(names: list[str]) -> str:
-    """The names as a list in prose: alice, bob and carol. Of very many, as of jobs that share a card, the first."""
+    """The names as a list in prose: alice, bob and carol. Of very many, the first."""
     clean = [printable(name) for name in names]
     if len(clean) > MOST_LISTED:
         return first_of(clean, MOST_LISTED)
@@ -180,11 +196,6 @@ def _listed(names: list[str]) -> str:
 def _processes(holders: list[Holder]) -> str:
     named = [f"PID {one.pid} ({printable(one.command)}) {_mib(one.memory_mib)}" for one in holders]
     return first_of(named, MOST_NAMED)
-
-
-def _sum(holders: list[Holder]) -> float | None:
-    known = [one.memory_mib for one in holders if one.memory_mib is not None]
-    return sum(known) if len(known) == len(holders) else None
 
 
 def _mib(memory_mib: float | None) -> str:

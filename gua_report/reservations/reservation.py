@@ -1,16 +1,11 @@
-"""A reservation, whatever its source, the book of all of them, and what the readers of sources share."""
+"""A reservation, the book of all of them, and the state of a card that is compared with it."""
 
-from __future__ import annotations
-
-import re
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import tzinfo
 from typing import NamedTuple
 
-from gua_report.window import parse_time
-from gua_sample.errors import UsageError
+from gua_report.window import iso_ms
+from gua_sample.policy import UNKNOWN
 from gua_sample.processes import printable
 
 FOREVER_MS = 253_402_300_799_000  # the end of the calendar
@@ -18,11 +13,13 @@ FOREVER_MS = 253_402_300_799_000  # the end of the calendar
 EARLIEST_SECONDS, LATEST_SECONDS = 10**9, 10**11
 LONGEST_SHOWN = 40
 MOST_LINES = 20
+AVAILABLE = "available"
+CONFIRMED = "confirmed"
+UNRESERVED = "unreserved"
+UNUSED = "unused"
+SEVERAL_USERS = "several-users"
+KINDS = (AVAILABLE, CONFIRMED, UNRESERVED, UNUSED, SEVERAL_USERS, UNKNOWN)
 JOB = "job"  # the kind of a card's allocation to a Slurm job
-
-# Times as people and Go write them: a date, or a time with any number of digits after the second.
-MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
-
 
 Complain = Callable[[str], None]
 
@@ -36,6 +33,7 @@ class Reservation(NamedTuple):
     note: str
     source: str  # the place of the reservation, for messages
     job: str | None = None  # the id of the Slurm job that the card is allocated to
+    heartbeat_ms: int | None = None  # the last sign of life of a run of canhazgpu
 
 
 class Book:
@@ -58,28 +56,12 @@ class BadEntry(Exception):
     """An entry of a source that makes no sense; the text says what was expected."""
 
 
-class FewLines:
-    """Complaints of one kind: the first are passed on and the rest counted, as a bad file may cause very many."""
-
-    def __init__(self, complain: Complain, more: str) -> None:
-        self._complain, self._more, self._count = complain, more, 0
-
-    def say(self, line: str) -> None:
-        self._count += 1
-        if self._count <= MOST_LINES:
-            self._complain(line)
-
-    def finish(self) -> None:
-        if self._count > MOST_LINES:
-            self._complain(f"{self._count - MOST_LINES:,} {self._more}")
-
-
-def abandon_after(seconds: float, work: Callable[[], None]) -> None:
-    """Let a thread do the work, and leave it behind after so many seconds: a look-up of a name may hang for minutes."""
-    thread = threading.Thread(target=work, daemon=True)
-    with suppress(RuntimeError):  # the system is out of threads
-        thread.start()
-        thread.join(seconds)
+def complain_of(lines: list[str], more: str, complain: Complain) -> None:
+    """Pass on the first of these complaints, and count the rest: a bad file may cause very many."""
+    for line in lines[:MOST_LINES]:
+        complain(line)
+    if len(lines) > MOST_LINES:
+        complain(f"{len(lines) - MOST_LINES:,} {more}")
 
 
 def moment_ms(value: object, zone: tzinfo) -> int | None:
@@ -87,9 +69,8 @@ def moment_ms(value: object, zone: tzinfo) -> int | None:
     names its own; None for anything else."""
     if isinstance(value, str):
         text = value.strip()
-        found = MOMENT.fullmatch(text)
-        if found:
-            return _iso_ms(found, zone)
+        if (ts_ms := iso_ms(text, zone)) is not None:
+            return ts_ms
         try:
             value = float(text)
         except ValueError:
@@ -101,17 +82,33 @@ def moment_ms(value: object, zone: tzinfo) -> int | None:
     return round(value * 1000) if EARLIEST_SECONDS <= value < LATEST_SECONDS else None
 
 
-def _iso_ms(found: re.Match[str], zone: tzinfo) -> int | None:
-    day, time, fraction, offset = found.groups()
-    # Python 3.10 accepts only three digits or six.
-    milliseconds = f".{fraction[:3]:0<3}" if fraction and time and len(time) == 8 else ""
-    try:
-        return parse_time(f"{day}T{time or '00:00'}{milliseconds}{offset or ''}", zone, "a reservation")
-    except UsageError:
-        return None
-
-
 def shown(value: object) -> str:
     """Any value as a short, quoted example for a message of one line."""
     text = printable(value) if isinstance(value, str | bytes) else printable(repr(value))
     return repr(text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...")
+
+
+class Holder(NamedTuple):
+    user: str  # an identity
+    pid: int
+    command: str
+    memory_mib: float | None
+    who: str | None = None  # the name that people are shown; None: the identity
+
+
+class CardNow(NamedTuple):
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
+    uuid: str
+    holders: list[Holder]
+    state: str  # active, idle-held, truly-idle, unknown, or unpartitioned
+    since_ms: int | None  # beginning of this state, if the history tells
+    since_is_exact: bool = True  # False: the state may have begun earlier
+    parent_uuid: str | None = None  # of a MIG instance
+
+
+class Validation(NamedTuple):
+    kind: str
+    text: str  # clean, for a terminal
+    reserved_by: list[str]  # clean, for a terminal
+    details: dict[str, object]  # plain values, for JSON
+    reservations: list[str]  # a sentence on each that is in force

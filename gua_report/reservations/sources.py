@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gua_report.config import Config
 from gua_report.people.identities import apply_mapping
-from gua_report.reservations import csv_file, csv_folder
+from gua_report.reservations import csv_files
 from gua_report.reservations.reservation import (
     FOREVER_MS,
     MOST_LINES,
     Book,
     Complain,
-    FewLines,
     Reservation,
-    abandon_after,
+    complain_of,
     shown,
 )
 from gua_report.window import parse_zone, show
-from gua_sample.processes import ANSWER_SECONDS, printable
+from gua_sample.processes import printable, user_ids
 
 MOST_OVERLAPS = 5
 # canhazgpu cuts the start of a reservation to the second, but not the end of the one before.
 ROUNDED_MS = 1000
 
 Names = Mapping[str, Collection[str]]  # of cards in reservations, by uuid
-
-
-def is_configured(config: Config) -> bool:
-    return any(config.reservations)
 
 
 def read_book(config: Config, since_ms: int, complain: Complain, with_history: bool = True) -> Book:
@@ -39,9 +33,9 @@ def read_book(config: Config, since_ms: int, complain: Complain, with_history: b
     """
     book = Book(complain)
     if config.reservations.file is not None:
-        csv_file.read(config.reservations.file, parse_zone(None), book)
+        csv_files.read_file(config.reservations.file, parse_zone(None), book)
     if config.reservations.folder is not None:
-        csv_folder.read(config.reservations.folder, since_ms, parse_zone(None), book)
+        csv_files.read_folder(config.reservations.folder, since_ms, parse_zone(None), book)
     if config.reservations.redis is not None:
         from gua_report.reservations import canhazgpu
 
@@ -70,39 +64,22 @@ def name_strays(
         if one.job is None:  # else Slurm knows the user
             first_by_user.setdefault(one.user, one)
     known_cards = {name for names in cards.values() for name in names}
-    strays = FewLines(complain, "more cards that are reserved do not exist")
-    for gpu, first in first_by_card.items():
-        if gpu not in known_cards:
-            strays.say(f"{_called(gpu)} does not exist: reserved for {printable(first.user)} in {first.source}")
-    strays.finish()
+    strays = [
+        f"{_called(gpu)} does not exist: reserved for {printable(first.user)} in {first.source}"
+        for gpu, first in first_by_card.items()
+        if gpu not in known_cards
+    ]
+    complain_of(strays, "more cards that are reserved do not exist", complain)
     known_people = {*seen, *people.values()}
-    unknown = _unknown_to_the_system(
-        [user for user in first_by_user if apply_mapping(user, people) not in known_people], MOST_LINES + 1
-    )
+    asked = [user for user in first_by_user if apply_mapping(user, people) not in known_people]
+    uids = user_ids(asked) if asked else {}  # who is missing there got no answer in time
+    unknown = [user for user in asked if uids.get(user, user) is None]
     for user in unknown[:MOST_LINES]:
         source = first_by_user[user].source
         complain(f"no user {shown(user)} on this machine, nor on a card: reservation in {source}")
     if len(unknown) > MOST_LINES:
         complain("more users who have reserved cards are neither on this machine nor on a card")
     _name_overlaps(reservations, cards, people, complain)
-
-
-def _unknown_to_the_system(names: list[str], most: int) -> list[str]:
-    """The first names without an account. A user directory that does not answer in time adds none."""
-    unknown: list[str] = []
-
-    def ask() -> None:
-        for name in names:
-            try:
-                pwd.getpwnam(name)
-            except (KeyError, ValueError):  # ValueError: an impossible name
-                unknown.append(name)
-                if len(unknown) == most:
-                    break
-
-    if names:
-        abandon_after(ANSWER_SECONDS, ask)
-    return list(unknown)
 
 
 def _name_overlaps(

@@ -1,7 +1,4 @@
-"""Hourly sums of a day of ticks, from which every section of a report is made.
-
-The report only adds these frames up, whether they were just computed or stored when the day was closed.
-"""
+"""Hourly sums of a day of ticks, computed or stored, which every section of a report only adds up."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.people.identities import UNATTRIBUTED
 from gua_report.ticks.arrays import Floats, Integers, pack, spread, unpack
 from gua_report.ticks.classify import ABSENT, CODE_OF, NOT_USABLE, RANKS, Classified
 from gua_report.ticks.read_partition import CARD_FACTS
 from gua_report.ticks.tick_weights import Pieces, cut
 from gua_report.window import HOUR_MS
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES, TRULY_IDLE
 from gua_sample.schema import UTILIZATION_SOURCES
 
@@ -41,7 +38,7 @@ class Rollup(NamedTuple):
 
 
 def roll_up(day: Classified, start_ms: int, end_ms: int, grid: tuple[int, int] = (0, HOUR_MS)) -> Rollup:
-    """The sums over the part of the day in the window; `grid` is the offset of hours from UTC's, and their length."""
+    """The sums over a part of the day; `grid` is the offset of hours from UTC's, and their length."""
     pieces = cut(day.ticks.iloc[day.inside], start_ms, end_ms, *grid)
     pieces = pieces._replace(tick=pieces.tick + day.inside.start)
     seen = (day.states[day.inside] != ABSENT).any(axis=0)
@@ -55,7 +52,6 @@ def roll_up(day: Classified, start_ms: int, end_ms: int, grid: tuple[int, int] =
 
 
 def empty_rollup() -> Rollup:
-    """The rollup of a time without any tick."""
     return Rollup(
         pd.DataFrame(columns=[*CARD_KEY, *CARD_SUMS]),
         pd.DataFrame(columns=[*IDENTITY_KEY, *IDENTITY_SUMS]),
@@ -66,7 +62,6 @@ def empty_rollup() -> Rollup:
 
 
 def _find_instant_only(day: Classified, pieces: Pieces) -> Floats:
-    """The INSTANT_ONLY of each card, by the ticks of these pieces."""
     rows = day.rows
     is_wanted = np.zeros(len(day.ticks), bool)
     is_wanted[pieces.tick] = True
@@ -74,7 +69,7 @@ def _find_instant_only(day: Classified, pieces: Pieces) -> Floats:
     card = pd.Index(day.cards["uuid"]).get_indexer(rows.card_facts["uuid"])[rows.cards.card[told]]
     busy, means = (
         np.bincount(card, weights=marks[told], minlength=len(day.cards)) > 0
-        for marks in (rows.cards.utilization_percent > 0, rows.sources != RATE)
+        for marks in (rows.cards.utilization_percent > 0, rows.cards.source != RATE)
     )
     return np.where(means, np.nan, busy.astype(float))
 
@@ -119,11 +114,20 @@ def _sum_unpartitioned(day: Classified, pieces: Pieces) -> pd.DataFrame:
 
 
 def _energy_deltas(day: Classified) -> Floats:
-    """The energy that each card used from each tick to the next; NaN if a counter is missing or was restarted."""
+    """The energy that each card used in each tick's time; NaN if a counter is missing or was restarted.
+
+    Between midnight and a day's first tick, and between its last one and midnight, it goes on at the nearest rate.
+    """
+    times, weights = (day.ticks[name].to_numpy() for name in ("ts_ms", "weight_ms"))
+    joined, is_lead = (day.ticks[name].to_numpy(dtype=bool) for name in ("joined", "is_lead"))
     deltas = np.full(day.energy_joules.shape, np.nan)
     deltas[:-1] = np.diff(day.energy_joules, axis=0)
-    deltas[~day.ticks["joined"].to_numpy()] = np.nan
+    deltas[~joined | is_lead] = np.nan
     deltas[deltas < 0] = np.nan
+    lead = np.flatnonzero(is_lead[:-1])
+    tail = np.flatnonzero(~joined[1:] & ((times + weights)[1:] % DAY_MS == 0)) + 1
+    for here, near in ((lead, lead + 1), (tail, tail - 1)):
+        deltas[here] = deltas[near] * (weights[here] / weights[near])[:, None]
     return deltas
 
 
@@ -145,18 +149,11 @@ def _sum_identities(day: Classified, pieces: Pieces) -> pd.DataFrame:
 def presences(
     day: Classified,
 ) -> tuple[Integers, Integers, Integers, Integers, np.ndarray[tuple[int], np.dtype[np.object_]]]:
-    """Presences as columns (tick, card, identity, state) and the names of identities.
-
-    An identity is present once per tick and card, in the most active of its processes' states.
-    """
+    """Columns (tick, card, identity, most active state), and the names of identities."""
     rows = day.processes[day.processes["counts"] & (day.processes["state"] != CODE_OF[TRULY_IDLE])]
-    identities = day.process_facts["identity"].to_numpy(dtype=object)
-    code_of, names = pd.factorize(np.append(identities, UNATTRIBUTED))
-    hidden_tick, hidden_card = np.nonzero(day.unattributed)
-    tick = np.append(rows["tick"].to_numpy(), hidden_tick)
-    card = np.append(rows["card"].to_numpy(), hidden_card)
-    identity = np.append(code_of[rows["process"].to_numpy()], np.full(len(hidden_tick), code_of[-1]))
-    state = np.append(rows["state"].to_numpy(), np.full(len(hidden_tick), CODE_OF[IDLE_HELD]))
+    code_of, names = pd.factorize(day.process_facts["identity"].to_numpy(dtype=object))
+    tick, card, process, state = (rows[name].to_numpy() for name in ("tick", "card", "process", "state"))
+    identity = code_of[process]
     place = pack((tick, card, identity), [len(day.cards), len(names)])
     order = np.lexsort((RANKS[state], place))
     best = order[np.append(place[order][1:] != place[order][:-1], True)] if len(order) else order
@@ -164,7 +161,7 @@ def presences(
 
 
 def _find_holds(day: Classified) -> pd.DataFrame:
-    """Each card's runs of joined idle-held ticks, without unattributed memory, which no holder could release."""
+    """Runs of joined idle-held ticks, without unattributed memory, which no holder could release."""
     held = (day.states[day.inside] == CODE_OF[IDLE_HELD]) & ~day.unattributed[day.inside]
     card, tick = np.nonzero(held.T)
     if not len(card):
@@ -184,7 +181,7 @@ def _find_holds(day: Classified) -> pd.DataFrame:
 
 
 def _group(key: list[str], codes: list[Integers], labels: list[Any], columns: dict[str, Any]) -> pd.DataFrame:
-    """The sums of the columns by key. `codes` are a column for each name in the key, as positions in its labels."""
+    """The sums of the columns by key. `codes` are positions in the labels of each name in the key."""
     sizes = [len(names) for names in labels[1:]]
     found, group = np.unique(pack(codes, sizes), return_inverse=True)
     keys = {name: names[code] for name, names, code in zip(key, labels, unpack(found, sizes), strict=True)}

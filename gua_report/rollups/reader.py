@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -13,7 +13,9 @@ import pandas as pd
 from gua_report.rollups.hourly_sums import (
     CARD_KEY,
     CARD_SUMS,
+    HOLD_COLUMNS,
     IDENTITY_KEY,
+    IDENTITY_SUMS,
     INSTANT_ONLY,
     UNPARTITIONED_COLUMNS,
     Rollup,
@@ -52,16 +54,18 @@ class Day(NamedTuple):
 
 
 def read_days(path: str, first: str, last: str) -> Day:
-    """The stored days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
+    """The stored days from `first` to `last`. Raises CorruptPartition if the file is damaged, as the others do."""
     with _open(path, first, last) as reader:
-        rollup = Rollup(
-            reader.cards(), reader.identities(), reader.holds(), reader.card_facts(), reader.unpartitioned()
-        )
-        return Day(rollup, reader.episodes(), reader.spans())
+        rollup = reader.cards(), reader.identities(), reader.holds(), reader.card_facts(), reader.unpartitioned()
+        return Day(Rollup(*rollup), reader.episodes(), reader.spans())
+
+
+def read_episodes(path: str, day: str) -> pd.DataFrame:
+    with _open(path, day, day) as reader:
+        return reader.episodes()
 
 
 def read_spans(path: str, first: str, last: str) -> pd.DataFrame:
-    """The spans of the stored days from `first` to `last`. Raises CorruptPartition if the file is damaged."""
     with _open(path, first, last) as reader:
         return reader.spans()
 
@@ -81,24 +85,20 @@ def _open(path: str, first: str, last: str) -> Iterator[_Reader]:
 class _Reader:
     def __init__(self, connection: sqlite3.Connection, first: int, last: int) -> None:
         self._connection, self._range = connection, (first, last)
-        self._facts = pd.DataFrame(
-            connection.execute(f"SELECT id, {', '.join(CARD_FACTS)} FROM card").fetchall(), columns=["id", *CARD_FACTS]
-        )
-        self._uuids = _lookup(self._facts["id"].tolist(), self._facts["uuid"].tolist())
-        words = connection.execute("SELECT id, text FROM word").fetchall()
-        self._words = _lookup([row[0] for row in words], [row[1] for row in words])
+        facts = connection.execute(f"SELECT id, {', '.join(CARD_FACTS)} FROM card").fetchall()
+        self._facts = pd.DataFrame(facts, columns=["id", *CARD_FACTS])
+        self._uuids = _lookup([row[:2] for row in facts])
+        self._words = _lookup(connection.execute("SELECT id, text FROM word").fetchall())
 
     def cards(self) -> pd.DataFrame:
-        names = (PLACE, "weight_ms", GPU_MS, "energy_joules", ENERGY_MS, "memory_mib")
-        place, weight, gpu, energy, energy_ms, memory = self._columns("card_hour", *names)
-        for milliseconds in (weight, gpu, energy_ms):
-            check_range(milliseconds, 0, HOUR_MS, "a part of an hour")
+        found, (energy, energy_ms, memory) = self._hours("card_hour", "energy_joules", ENERGY_MS, "memory_mib")
+        check_range(energy_ms, 0, HOUR_MS, "a part of an hour")
         told = memory != NOT_KNOWN
-        hour, uuids, states = self._places(place)
-        values: list[Any] = [hour, uuids, states, weight, gpu.astype(float)]
-        values += [np.where(energy == NOT_KNOWN, 0, energy).astype(float), energy_ms]
-        values += [np.where(told, memory, 0).astype(float) * weight, np.where(told, weight, 0)]
-        return pd.DataFrame(dict(zip([*CARD_KEY, *CARD_SUMS], values, strict=True)))
+        found["energy_joules"] = np.where(energy == NOT_KNOWN, 0, energy).astype(float)
+        found["energy_ms"] = energy_ms
+        found["memory_mib_ms"] = np.where(told, memory, 0).astype(float) * found["weight_ms"]
+        found["memory_ms"] = np.where(told, found["weight_ms"], 0)
+        return found[[*CARD_KEY, *CARD_SUMS]]
 
     def states(self) -> pd.DataFrame:
         of_state = f"coalesce(sum({GPU_MS}) FILTER (WHERE state = {{0}}), 0) AS state_{{0}}"
@@ -106,34 +106,20 @@ class _Reader:
         source = f"(SELECT {selected} FROM card_hour WHERE day_id BETWEEN ? AND ? GROUP BY day_id, hour)"
         names = ("hours", *map("state_{}".format, range(len(STATES))))
         hour, *sums = read_columns(self._connection, source, names, self._range)
-        return pd.DataFrame(
-            {
-                "hour_ms": np.tile(hour * HOUR_MS, len(STATES)),
-                "state": np.repeat(np.arange(len(STATES)), len(hour)),
-                "gpu_ms": np.concatenate(sums).astype(float),
-            }
-        )
+        hours, states = np.tile(hour * HOUR_MS, len(STATES)), np.repeat(np.arange(len(STATES)), len(hour))
+        return pd.DataFrame({"hour_ms": hours, "state": states, "gpu_ms": np.concatenate(sums).astype(float)})
 
     def identities(self) -> pd.DataFrame:
-        place, identity, weight, gpu = self._columns("identity_hour", PLACE, "identity", "weight_ms", GPU_MS)
-        for milliseconds in (weight, gpu):
-            check_range(milliseconds, 0, HOUR_MS, "a part of an hour")
-        hour, uuids, states = self._places(place)
-        values: list[Any] = [hour, uuids, _objects(self._name(identity)), states, weight, gpu.astype(float)]
-        return pd.DataFrame(dict(zip([*IDENTITY_KEY, "weight_ms", "gpu_ms"], values, strict=True)))
+        found, (identity,) = self._hours("identity_hour", "identity")
+        found["identity"] = _objects(_at(self._words, identity))
+        return found[[*IDENTITY_KEY, *IDENTITY_SUMS]]
 
     def holds(self) -> pd.DataFrame:
         card, start, end, share = self._columns("hold", "card_id", START_MS, END_MS, "share_millionths")
         self._check_times(start, end)
         check_range(share[share != NOT_KNOWN], 0, 1_000_000, "a share")
-        return pd.DataFrame(
-            {
-                "gpu_uuid": _objects(_at(self._uuids, card)),
-                "start_ms": start,
-                "end_ms": end,
-                "share": np.where(share == NOT_KNOWN, 1e6, share) / 1e6,
-            }
-        )
+        values = [_objects(_at(self._uuids, card)), start, end, np.where(share == NOT_KNOWN, 1e6, share) / 1e6]
+        return pd.DataFrame(dict(zip(HOLD_COLUMNS, values, strict=True)))
 
     def episodes(self) -> pd.DataFrame:
         names = ("card_id", "pid", "start_time_ms", "command", "identity", START_MS, END_MS, "peak_memory_mib")
@@ -141,27 +127,20 @@ class _Reader:
         card, pid, born, command, identity, start, end, peak, before, after = columns
         self._check_times(start, end)
         values: list[Any] = [_objects(_at(self._uuids, card)), pid, np.where(born == NOT_KNOWN, np.nan, born)]
-        values += [_objects(self._text(command)), _objects(self._name(identity)), start, end]
+        values += [_objects(self._text(command)), _objects(_at(self._words, identity)), start, end]
         values += [np.where(peak == NOT_KNOWN, np.nan, peak), before.astype(bool), after.astype(bool)]
-        values.append(_objects(self._jobs(len(card))))
-        return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
-
-    def _jobs(self, count: int) -> np.ndarray[Any, Any]:
-        """The Slurm job of each of so many episodes; None for those without."""
-        query = "SELECT day_id, position, slurm_job FROM episode WHERE slurm_job IS NOT NULL AND day_id BETWEEN ? AND ?"
-        found = {(day, position): job for day, position, job in self._connection.execute(query, self._range)}
-        if not all(isinstance(job, str) for job in found.values()):
+        query = "SELECT slurm_job FROM episode WHERE day_id BETWEEN ? AND ?"
+        jobs = [job for (job,) in self._connection.execute(query, self._range)]
+        if not all(job is None or isinstance(job, str) for job in jobs):
             raise TypeError("no text for a job")
-        keys = zip(*(column.tolist() for column in self._columns("episode", "day_id", "position")), strict=True)
-        jobs = np.full(count, None, dtype=object)
-        jobs[:] = [found.get(key) for key in keys] if found else None
-        return jobs
+        values.append(pd.Series(jobs, dtype=object))
+        return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
 
     def spans(self) -> pd.DataFrame:
         names = (START_MS, END_MS, "boot_id", "driver_version", "kind")
         start, end, boot, driver, kind = self._columns("span", *names)
         self._check_times(start, end)
-        values = [start, end, self._name(boot), self._text(driver), self._text(kind)]
+        values = [start, end, _at(self._words, boot), self._text(driver), self._text(kind)]
         return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
 
     def card_facts(self) -> pd.DataFrame:
@@ -176,8 +155,7 @@ class _Reader:
         return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
 
     def unpartitioned(self) -> pd.DataFrame:
-        days = "WHERE day_id BETWEEN ? AND ?"
-        query = f"SELECT {HOURS}, gpu_uuid, gpu_ms FROM unpartitioned_hour {days}"
+        query = f"SELECT {HOURS}, gpu_uuid, gpu_ms FROM unpartitioned_hour WHERE day_id BETWEEN ? AND ?"
         rows = self._connection.execute(query, self._range).fetchall()
         hours, uuids, gpu_ms = zip(*rows, strict=True) if rows else ((), (), ())
         if not all(isinstance(uuid, str) for uuid in uuids):
@@ -188,20 +166,22 @@ class _Reader:
         values: list[Any] = [found[0] * HOUR_MS, pd.Series(uuids, dtype=object), found[1].astype(float)]
         return pd.DataFrame(dict(zip(UNPARTITIONED_COLUMNS, values, strict=True)))
 
-    def _places(self, numbers: Integers) -> tuple[Integers, pd.Series[Any], Integers]:
-        hours = numbers >> (CARD_BITS + STATE_BITS)
+    def _hours(self, table: str, *names: str) -> tuple[pd.DataFrame, list[Integers]]:
+        """Hour, card, state and times of the rows; and the columns of these names."""
+        place, weight, gpu, *others = self._columns(table, PLACE, "weight_ms", GPU_MS, *names)
+        hours, cards = place >> (CARD_BITS + STATE_BITS), (place >> STATE_BITS) & ((1 << CARD_BITS) - 1)
+        for milliseconds in (weight, gpu):
+            check_range(milliseconds, 0, HOUR_MS, "a part of an hour")
         check_range(hours, self._range[0] * 24, self._range[1] * 24 + 23, "an hour, a card or a state")
-        cards = (numbers >> STATE_BITS) & ((1 << CARD_BITS) - 1)
-        return hours * HOUR_MS, _objects(_at(self._uuids, cards)), numbers & ((1 << STATE_BITS) - 1)
+        key = {"hour_ms": hours * HOUR_MS, "gpu_uuid": _objects(_at(self._uuids, cards))}
+        times = {"state": place & ((1 << STATE_BITS) - 1), "weight_ms": weight, "gpu_ms": gpu.astype(float)}
+        return pd.DataFrame({**key, **times}), others
 
     def _columns(self, table: str, *names: str) -> list[Integers]:
         return read_columns(self._connection, f"{table} WHERE day_id BETWEEN ? AND ?", names, self._range)
 
     def _text(self, numbers: Integers) -> np.ndarray[Any, Any]:
         return _at(self._words, np.where(numbers == NOT_KNOWN, 0, numbers), may_be_none=True)
-
-    def _name(self, numbers: Integers) -> np.ndarray[Any, Any]:
-        return _at(self._words, numbers)
 
     def _check_times(self, start: Integers, end: Integers) -> None:
         """Raise ValueError if a start is outside of the days asked for; the last tick of a day may end later."""
@@ -215,13 +195,14 @@ def _objects(values: np.ndarray[Any, Any]) -> pd.Series[Any]:
     return pd.Series(values, dtype=object, copy=False)
 
 
-def _lookup(ids: Sequence[int], values: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """An array with each value at the position of its id; None at 0, which is no id."""
+def _lookup(rows: list[tuple[int, Any]]) -> np.ndarray[Any, Any]:
+    """An array with the text of each row at the position of its id; None at 0, which is no id."""
+    ids = [number for number, _ in rows]
     largest = max(ids, default=0)
     if largest > MOST_UNUSED_IDS + 4 * len(ids) or min(ids, default=1) < 1:
         raise ValueError(f"an id of {largest} among {len(ids)}")
     table = np.full(largest + 1, None, dtype=object)
-    for number, value in zip(ids, values, strict=True):
+    for number, value in rows:
         if not isinstance(value, str):
             raise TypeError("no text for a name")
         table[number] = value

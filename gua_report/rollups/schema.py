@@ -18,9 +18,8 @@ FILE_NAME = "rollups.sqlite"
 TABLES = {
     # The thresholds and the partition (its size and time of change) that the day was made from; whether it was read
     # back and found correct, and whether its ticks were removed since, or only compacted. The id is the number of days
-    # since 1970-01-01, so that rows are in time order. Digests are those of the partition's bytes, before and after it
-    # was compacted, and of the day's rows: NULL where an older gua wrote the day. `checked_ms` is when they were last
-    # compared with what is on disk, `failed_check` what differed then. `rule` is the number of the rule for states.
+    # since 1970-01-01, so that rows are in time order. `rule` is the number of the rule for states. Digests are those
+    # of the partition's bytes and of the day's contents, taken when it was verified.
     "day": """
     CREATE TABLE day (
         id INTEGER PRIMARY KEY,
@@ -33,12 +32,9 @@ TABLES = {
         is_verified INTEGER NOT NULL,
         is_expired INTEGER NOT NULL,
         is_compact INTEGER NOT NULL,
-        partition_digest TEXT,
-        compact_digest TEXT,
-        rows_digest TEXT,
-        checked_ms INTEGER,
-        failed_check TEXT,
-        rule INTEGER
+        rule INTEGER,
+        ticks_digest TEXT,
+        sums_digest TEXT
     ) STRICT
     """,
     # Each distinct name, command, boot id, ... once.
@@ -55,7 +51,7 @@ TABLES = {
         status TEXT
     ) STRICT
     """,
-    # instant_only: see rollups/hourly_sums.py. NULL also where an older gua wrote the day.
+    # instant_only: see rollups/hourly_sums.py.
     "card_day": """
     CREATE TABLE card_day (
         day_id INTEGER NOT NULL,
@@ -103,8 +99,6 @@ TABLES = {
         PRIMARY KEY (day_id, card_id, start_ms)
     ) STRICT, WITHOUT ROWID
     """,
-    # slurm_job is spelled out: an older gua, which does not know this column, removes words that no other column
-    # refers to. NULL also where an older gua wrote the day.
     "episode": """
     CREATE TABLE episode (
         day_id INTEGER NOT NULL,
@@ -134,43 +128,29 @@ TABLES = {
         PRIMARY KEY (day_id, start_ms)
     ) STRICT, WITHOUT ROWID
     """,
-    # Keys of the neighbours' ticks: those that the day was made with, and the current ones; NULL where ticks were
-    # missing. Days that were stored before this table was added have no rows.
-    "edge": """
-    CREATE TABLE edge (
-        day_id INTEGER PRIMARY KEY,
-        before_made TEXT,
-        after_made TEXT,
-        before_now TEXT,
-        after_now TEXT
-    ) STRICT
-    """,
-    # What of a physical card no MIG instance covers. The uuid is spelled out: an older gua, which does not know this
-    # table, removes words and cards that no other table refers to. The digest of a day does not cover this table for
-    # the same reason, so each row has a CRC.
+    # What of a physical card no MIG instance covers.
     "unpartitioned_hour": """
     CREATE TABLE unpartitioned_hour (
         day_id INTEGER NOT NULL,
         hour INTEGER NOT NULL,
         gpu_uuid TEXT NOT NULL,
         gpu_ms INTEGER NOT NULL,
-        crc INTEGER NOT NULL,
         PRIMARY KEY (day_id, hour, gpu_uuid)
     ) STRICT, WITHOUT ROWID
     """,
 }
-# Columns, and whole tables, that were added later: files of an older gua lack them until the next write.
+# Columns, and whole tables, that were added later: earlier files lack them until the next write.
 ADDED = {
-    "day": ("partition_digest", "compact_digest", "rows_digest", "checked_ms", "failed_check", "rule"),
+    "day": ("rule", "ticks_digest", "sums_digest"),
     "card_day": ("instant_only",),
     "episode": ("slurm_job",),
-    "edge": ("day_id", "before_made", "after_made", "before_now", "after_now"),
-    "unpartitioned_hour": ("day_id", "hour", "gpu_uuid", "gpu_ms", "crc"),
+    "unpartitioned_hour": ("day_id", "hour", "gpu_uuid", "gpu_ms"),
 }
-ADDED_TABLES = ("edge", "unpartitioned_hour")
-TABLE_NAMES = tuple(name for name in TABLES if name not in ADDED_TABLES)  # those of every version
-# Tables with the rows of a day, as every version knows them: the digest of a day is of these.
-DAY_TABLES = ("card_day", "card_hour", "identity_hour", "hold", "episode", "span")
+ADDED_TABLE = "unpartitioned_hour"
+# Columns that earlier files have, and that stand in the way of a write.
+REMOVED = {"unpartitioned_hour": "crc"}
+TABLE_NAMES = tuple(name for name in TABLES if name != ADDED_TABLE)
+DAY_TABLES = tuple(name for name, sql in TABLES.items() if "day_id" in sql)
 CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status")
 WORD_COLUMNS = (
     ("identity_hour", "identity"),
@@ -180,12 +160,6 @@ WORD_COLUMNS = (
     ("span", "driver_version"),
     ("span", "kind"),
 )
-EDGE_MARKS = """
-    e.before_made IS NOT e.before_now OR e.after_made IS NOT e.after_now AS is_stale,
-    e.day_id IS NOT NULL AND (e.before_made IS NULL OR e.after_made IS NULL) AS lacks_edge,
-    e.before_made, e.after_made
-"""
-
 OBSERVED = "observed"  # the kind of a span in which cards were seen
 
 _STATE_NAME = "CASE h.state {} END".format(
@@ -245,8 +219,10 @@ VIEWS = (
         FROM (
             SELECT *, sum(NOT goes_on) OVER ({_ONE_PROCESS} ORDER BY start_ms) AS number
             FROM (
-                SELECT *, joins_before AND lag(joins_after, 1, 0) OVER ({_ONE_PROCESS} ORDER BY start_ms) AS goes_on
+                SELECT *, joins_before AND lag(joins_after, 1, 0) OVER process
+                    AND start_ms <= lag(end_ms) OVER process AS goes_on
                 FROM episode_days
+                WINDOW process AS ({_ONE_PROCESS} ORDER BY start_ms)
             )
         )
         WINDOW piece AS ({_ONE_PROCESS}, number ORDER BY start_ms)

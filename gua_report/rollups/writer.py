@@ -1,30 +1,76 @@
-"""Writing rollups.sqlite. This module has the only SQL that changes it."""
+"""A closed day: a function of its own ticks and of nothing else. Only this module writes rollups.sqlite."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gua_report.rollups import schema
-from gua_report.rollups.digests import digest_rows, with_crc
-from gua_report.rollups.hourly_sums import CARD_KEY, CARD_SUMS, IDENTITY_KEY, INSTANT_ONLY
-from gua_report.rollups.index import MARKS, ROWS, Beside, Edges, Stored
+from gua_report.rollups.hourly_sums import CARD_SUMS, INSTANT_ONLY, roll_up
+from gua_report.rollups.index import Stored
 from gua_report.rollups.reader import Day
-from gua_report.ticks.coverage import SPAN_COLUMNS
+from gua_report.ticks.classify import read_classified
+from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans
 from gua_report.ticks.episodes import COLUMNS as EPISODE_COLUMNS
-from gua_report.window import HOUR_MS, number_of
+from gua_report.ticks.episodes import find_episodes
+from gua_report.ticks.history import History
+from gua_report.window import HOUR_MS, midnight_ms, number_of
 from gua_sample.errors import StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import DAY_MS
+from gua_sample.policy import Policy
 from gua_sample.safe_file import connect
 from gua_sample.schema import find_missing
 
 # Readers are short. One that stays open, such as a notebook, makes this run fail, and the next run continues.
 BUSY_SECONDS = 30
+
+
+def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
+    """Roll up a day; None if it has no ticks, or is unreadable. Readers map identities to people."""
+    start_ms, end_ms = midnight_ms(day), midnight_ms(day) + DAY_MS
+    found = read_classified(history, start_ms, end_ms, policy, {})
+    if found is None or day in history.unreadable:
+        return None
+    return Day(roll_up(found, start_ms, end_ms), find_episodes(found, start_ms, end_ms), find_spans(history, [day]))
+
+
+def fingerprint(day: Day) -> list[list[tuple[Any, ...]]]:
+    """The contents of a day as whole numbers and texts, for a comparison."""
+    rollup = day.rollup
+    hours = rollup.cards[["hour_ms", "gpu_uuid", "state", "weight_ms", "gpu_ms", "energy_joules", "energy_ms"]]
+    presences = rollup.identities[["hour_ms", "gpu_uuid", "identity", "state", "weight_ms", "gpu_ms"]]
+    holds = rollup.holds.assign(share=rollup.holds["share"].astype(float) * 1e6)
+    facts = rollup.card_facts[[*schema.CARD_FACTS, INSTANT_ONLY]]
+    memory, others = _memory_mib(rollup.cards), (day.episodes[EPISODE_COLUMNS], day.spans[SPAN_COLUMNS])
+    frames = (hours.assign(memory_mib=memory), presences, holds, rollup.unpartitioned, facts, *others)
+    return [sorted(_rows(frame, frame), key=repr) for frame in frames]
+
+
+def digest_sums(day: Day) -> str:
+    """The digest of a day's contents, by which rot of the stored sums is found."""
+    return blake2b(repr(fingerprint(day)).encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def _memory_mib(hours: pd.DataFrame) -> pd.Series[Any]:
+    return hours["memory_mib_ms"].astype(float) / hours["memory_ms"].astype(float).where(hours["memory_ms"] > 0)
+
+
+def _rows(frame: pd.DataFrame, names: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """The rows of these columns, as Python's own values, so that computed and stored ones have the same spelling."""
+    return list(zip(*(map(_plain, frame[name]) for name in names), strict=True))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or value != value:
+        return None
+    return value if isinstance(value, str) else round(float(value))
 
 
 class RollupWriter:
@@ -50,58 +96,32 @@ class RollupWriter:
         if isinstance(error, sqlite3.Error):
             raise storage_error(error, self.path) from error
 
-    def write(
-        self, day: str, made: Day, stored: Stored, edges: Edges | None = None, beside: Iterable[Beside] = ()
-    ) -> None:
-        """Store the day, replacing its earlier rollup, and the current edge keys for its neighbours.
-
-        Both are one transaction, so that a killed run leaves no stale day that is not marked as such. The digest of the
-        rows is taken, or compared with the one that `stored` has from another file.
-        """
-        number = number_of(day)
+    def write(self, day: str, made: Day, stored: Stored) -> None:
+        rollup, episodes, spans = made
+        facts = rollup.card_facts
+        hours = rollup.cards.astype(dict.fromkeys(CARD_SUMS, float))
+        knows_energy = hours["energy_ms"] > 0
         self._connection.execute("BEGIN IMMEDIATE")
-        self._delete(number)
-        policy, *partition = stored.origin
-        marks = (int(getattr(stored, mark)) for mark in MARKS)
-        added = (getattr(stored, name) for name in schema.ADDED["day"])
-        self._insert("day", [(number, day, *policy, *partition, *marks, *added)])
-        if edges is not None:
-            now = (None, None) if stored.is_stale else edges
-            self._insert("edge", [(number, *edges, *now)])
-        for neighbour, side, key in beside:
-            self._connection.execute(f"UPDATE edge SET {side}_now = ? WHERE day_id = ?", (key, number_of(neighbour)))
-        facts = made.rollup.card_facts[list(schema.CARD_FACTS)].astype(object)
-        cards = [
-            dict(zip(schema.CARD_FACTS, values, strict=True)) for values in facts.itertuples(index=False, name=None)
-        ]
-        by_uuid = {card["uuid"]: self._id_of("card", card) for card in cards}
-        instant_only = map(_whole, made.rollup.card_facts[INSTANT_ONLY])
-        places = zip(range(len(by_uuid)), by_uuid.values(), instant_only, strict=True)
-        self._insert("card_day", [(number, *place) for place in places])
-        self._insert("card_hour", _card_hours(number, made.rollup.cards, by_uuid))
-        self._insert("identity_hour", self._identity_hours(number, made.rollup.identities, by_uuid))
-        midnight = number * DAY_MS
-        self._insert(
-            "hold",
-            [
-                (number, by_uuid[uuid], start - midnight, end - midnight, _unless(round(share * 1e6), 1_000_000))
-                for uuid, start, end, share in made.rollup.holds.itertuples(index=False, name=None)
-            ],
-        )
-        self._insert("episode", self._episodes(number, made.episodes, by_uuid))
-        self._insert(
-            "span",
-            [
-                (number, start - midnight, end - midnight, *map(self._word, words))
-                for start, end, *words in made.spans[SPAN_COLUMNS].itertuples(index=False, name=None)
-            ],
-        )
-        self._insert("unpartitioned_hour", _unpartitioned_hours(number, made.rollup.unpartitioned))
-        digest = digest_rows(self._connection, number)
-        if stored.rows_digest is None:
-            self._connection.execute("UPDATE day SET rows_digest = ? WHERE id = ?", (digest, number))
-        elif stored.rows_digest != digest:
-            self._connection.execute("UPDATE day SET failed_check = ? WHERE id = ?", (ROWS, number))
+        self._delete(number_of(day))
+        (policy, *partition), *marks = stored
+        self._insert("day", [(number_of(day), day, *policy, *partition, *marks)])
+        known = _rows(facts, schema.CARD_FACTS)
+        cards = {one[0]: self._id_of("card", schema.CARD_FACTS, one) for one in known}
+        frames = {
+            "card_day": facts.rename(columns={"uuid": "gpu_uuid"}),
+            "card_hour": hours.assign(
+                energy_joules=hours["energy_joules"].where(knows_energy),
+                energy_ms=_unless(hours["energy_ms"], hours["weight_ms"]).where(knows_energy),
+                memory_mib=_memory_mib(hours),
+            ),
+            "identity_hour": rollup.identities,
+            "hold": rollup.holds.assign(share_millionths=_unless(rollup.holds["share"] * 1e6, 1e6)),
+            "episode": episodes,
+            "span": spans,
+            "unpartitioned_hour": rollup.unpartitioned,
+        }
+        for table, frame in frames.items():
+            self._add(table, frame, number_of(day), cards)
         self._connection.execute("COMMIT")
 
     def roll_back(self) -> None:
@@ -121,7 +141,6 @@ class RollupWriter:
         self._connection.execute("COMMIT")
 
     def mark(self, days: Iterable[str], **values: Any) -> None:
-        """Set these columns of the table `day` for these days."""
         columns = ", ".join(f"{name} = ?" for name in values)
         rows = [(*values.values(), number_of(day)) for day in days]
         self._connection.execute("BEGIN IMMEDIATE")
@@ -129,7 +148,7 @@ class RollupWriter:
         self._connection.execute("COMMIT")
 
     def _begin(self) -> None:
-        """Create the tables and views of a new file, or add those that a file of an older gua lacks."""
+        """Create the tables and views of a new file, or bring an earlier one up to date."""
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         names = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master")}
@@ -141,15 +160,18 @@ class RollupWriter:
         if names and not missing:
             return
         self._connection.execute("BEGIN IMMEDIATE")
+        for statement in schema.VIEWS:
+            self._connection.execute(f"DROP VIEW IF EXISTS {statement.split()[2]}")
         for table, statement in schema.TABLES.items():
             if table not in names:
                 self._connection.execute(statement)
-            else:
-                for column in missing.get(table, ()):
-                    kind = schema.columns_of(table)[column]
-                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+                continue
+            for column in missing.get(table, ()):
+                kind = schema.columns_of(table)[column]
+                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+            if (old := schema.REMOVED.get(table)) and not find_missing(self._connection, {table: (old,)}):
+                self._connection.execute(f"ALTER TABLE {table} DROP COLUMN {old}")
         for statement in schema.VIEWS:
-            self._connection.execute(f"DROP VIEW IF EXISTS {statement.split()[2]}")
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {schema.VERSION}")
@@ -157,7 +179,7 @@ class RollupWriter:
 
     def _delete(self, number: int) -> None:
         self._connection.execute("DELETE FROM day WHERE id = ?", (number,))
-        for table in (*schema.DAY_TABLES, *schema.ADDED_TABLES):
+        for table in schema.DAY_TABLES:
             self._connection.execute(f"DELETE FROM {table} WHERE day_id = ?", (number,))
 
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
@@ -166,83 +188,39 @@ class RollupWriter:
             marks = ", ".join("?" * len(columns))
             self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 
-    def _id_of(self, table: str, facts: Mapping[str, Any]) -> int:
+    def _add(self, table: str, frame: pd.DataFrame, number: int, cards: Mapping[str, int]) -> None:
+        """Add the rows of a day: times as those after its midnight, cards and words as their ids."""
+        found = frame.assign(day_id=number, position=range(len(frame)))
+        if "hour_ms" in frame:
+            found["hour"] = (frame["hour_ms"] - number * DAY_MS) // HOUR_MS
+        if "weight_ms" in frame:
+            found["gpu_ms"] = _unless(frame["gpu_ms"], frame["weight_ms"])
+        if "start_ms" in frame:
+            found[["start_ms", "end_ms"]] -= number * DAY_MS
+        if "card_id" in schema.columns_of(table):
+            found["card_id"] = frame["gpu_uuid"].map(cards)
+        for name in (name for of, name in schema.WORD_COLUMNS if of == table):
+            found[name] = self._words(frame[name])
+        self._insert(table, _rows(found, schema.columns_of(table)))
+
+    def _words(self, texts: pd.Series[Any]) -> list[int | None]:
+        distinct = dict.fromkeys(text for text in texts if isinstance(text, str))
+        ids = {text: self._id_of("word", ("text",), (text,)) for text in distinct}
+        return [ids.get(text) for text in texts]
+
+    def _id_of(self, table: str, names: tuple[str, ...], values: tuple[Any, ...]) -> int:
         """The id of the row with these facts, which is inserted if there is none."""
-        values = tuple(map(_known, facts.values()))
-        condition = " AND ".join(f"{name} IS ?" for name in facts)
+        condition = " AND ".join(f"{name} IS ?" for name in names)
         row = self._connection.execute(f"SELECT id FROM {table} WHERE {condition}", values).fetchone()
         if row is None:
             marks = ", ".join("?" * len(values))
-            insert = f"INSERT INTO {table} ({', '.join(facts)}) VALUES ({marks})"
+            insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"
             row = (self._connection.execute(insert, values).lastrowid,)
         found: int = row[0]
         return found
 
-    def _word(self, text: Any) -> int | None:
-        return None if _known(text) is None else self._id_of("word", {"text": text})
 
-    def _identity_hours(
-        self, number: int, identities: pd.DataFrame, by_uuid: Mapping[str, int]
-    ) -> list[tuple[Any, ...]]:
-        rows = []
-        names = [*IDENTITY_KEY, "weight_ms", "gpu_ms"]
-        words = {name: self._word(name) for name in dict.fromkeys(identities["identity"].tolist())}
-        for hour, uuid, identity, state, weight, gpu in identities[names].itertuples(index=False, name=None):
-            key = (number, (hour - number * DAY_MS) // HOUR_MS, by_uuid[uuid], words[identity], state)
-            rows.append((*key, round(weight), _unless(round(gpu), round(weight))))
-        return rows
-
-    def _episodes(self, number: int, episodes: pd.DataFrame, by_uuid: Mapping[str, int]) -> list[tuple[Any, ...]]:
-        midnight = number * DAY_MS
-        rows: list[tuple[Any, ...]] = []
-        for uuid, pid, born, command, identity, start, end, peak, before, after, job in (
-            episodes[EPISODE_COLUMNS].astype(object).itertuples(index=False, name=None)
-        ):
-            who = (by_uuid[uuid], pid, _whole(born), self._word(command), self._word(identity))
-            times = (start - midnight, end - midnight, _whole(peak), int(before), int(after))
-            rows.append((number, len(rows), *who, *times, _known(job)))
-        return rows
-
-
-def _card_hours(number: int, cards: pd.DataFrame, by_uuid: Mapping[str, int]) -> list[tuple[Any, ...]]:
-    rows = []
-    names = [*CARD_KEY, *CARD_SUMS]
-    for hour, uuid, state, weight, gpu, joules, energy_ms, memory, memory_ms in cards[names].itertuples(
-        index=False, name=None
-    ):
-        whole = round(weight)
-        rows.append(
-            (
-                number,
-                (hour - number * DAY_MS) // HOUR_MS,
-                by_uuid[uuid],
-                state,
-                whole,
-                _unless(round(gpu), whole),
-                round(joules) if energy_ms else None,
-                _unless(round(energy_ms), whole) if energy_ms else None,
-                round(memory / memory_ms) if memory_ms else None,
-            )
-        )
-    return rows
-
-
-def _unpartitioned_hours(number: int, unpartitioned: pd.DataFrame) -> list[tuple[Any, ...]]:
-    return [
-        with_crc(number, int(hour - number * DAY_MS) // HOUR_MS, uuid, round(gpu_ms))
-        for hour, uuid, gpu_ms in unpartitioned.itertuples(index=False, name=None)
-    ]
-
-
-def _unless(value: int, usual: int) -> int | None:
-    """The value, or None if it is the usual one: NULL takes no byte."""
-    return None if value == usual else value
-
-
-def _known(value: Any) -> Any:
-    """The value, or None if it is one of the values by which pandas says that it is not known."""
-    return None if value is None or value != value else value
-
-
-def _whole(value: Any) -> int | None:
-    return None if _known(value) is None else int(value)
+def _unless(values: pd.Series[Any], usual: pd.Series[Any] | float) -> pd.Series[Any]:
+    """The rounded values, without those that are the usual one: NULL takes no byte."""
+    rounded = values.astype(float).round()
+    return rounded.where(rounded.to_numpy() != np.round(np.asarray(usual, dtype=float)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import RECLAIM_AFTER, Config
-from gua_report.console.spelling import span_of_days
 from gua_report.limits import WEEK_MS, Week, week_before
 from gua_report.machine.notes import find_notes
 from gua_report.people.containers import find_people
@@ -23,26 +22,45 @@ from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
 from gua_report.summary.groups import sum_groups, sum_people
 from gua_report.summary.intervals import overlap
-from gua_report.summary.meant import Moment, find_meant, meant_card_hours, meant_gpu_hours, with_meant
-from gua_report.summary.named_frames import name_containers
-from gua_report.summary.newest_failed import NewestTick, look_at_newest
-from gua_report.summary.no_report import never_saw_cards, nothing, unreadable
-from gua_report.summary.now import read_now, with_beginnings
-from gua_report.summary.over_time import over_time
+from gua_report.summary.meant import (
+    CURVE_MS,
+    Moment,
+    find_meant,
+    freed_gpu_hours,
+    meant_card_hours,
+    meant_gpu_hours,
+    with_meant,
+)
+from gua_report.summary.names import name_containers
+from gua_report.summary.now import NewestTick, look_at_newest, read_now, with_beginnings
+from gua_report.summary.over_time import NOTHING, over_time
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
-from gua_report.summary.reclaim import CURVE_MS, freed_gpu_hours
-from gua_report.summary.report import Report
+from gua_report.summary.report import (
+    LATE,
+    LEFT_OUT,
+    NEWER_RULE,
+    OLDER_RULE,
+    WARNING,
+    NoReport,
+    Notice,
+    Report,
+    never_saw_cards,
+    nothing,
+    spell_notice,
+    unreadable,
+)
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
-from gua_report.summary.week import WeekHours, groups_and_limits, people_and_limits, read_week
+from gua_report.summary.week import groups_and_limits, people_and_limits, read_week
 from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, zone_name
-from gua_sample.errors import CorruptPartition, GuaError, NothingToReport
+from gua_sample.errors import CorruptPartition, GuaError, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import IDLE_HELD
 from gua_sample.settings import duration_ms
 
-# `gua rollup` may remove partitions that a report is about to read: then the report starts again.
+# `gua rollup` may remove partitions that a report is about to read, or one turns out to be damaged whose day is stored:
+# then the report starts again.
 ATTEMPTS = 5
 # The window before is compared with if at least this share of it was observed.
 LEAST_OBSERVED_BEFORE = 0.9
@@ -50,20 +68,19 @@ RECLAIM_AFTER_MS = tuple(duration_ms(text) for text in RECLAIM_AFTER)
 
 
 class Request(NamedTuple):
-    """A report that is asked for."""
-
     window: Window
     config: Config
     reclaim_after_ms: tuple[int, ...]
     progress: Progress | None
     told: Told | None = None  # the reservations, if a source of them is configured
-    amend: Callable[[Rollup], Rollup] | None = None  # takes out of the window's sums what must not count
+    has_times: bool = True  # whether what happened when is wanted; a fleet has it in cells of its own
+    now_ms: int | None = None  # no time to come was observed, unless the history is ahead of this clock
 
 
 class Summed(NamedTuple):
     report: Report
     sums: Rollup  # of the window
-    plan: DayPlan  # which days could be used
+    notices: list[Notice]  # what limits the figures
 
 
 def build_report(
@@ -73,28 +90,34 @@ def build_report(
     reclaim_after_ms: tuple[int, ...] = RECLAIM_AFTER_MS,
     progress: Progress | None = None,
     told: Told | None = None,
+    now_ms: int | None = None,
 ) -> Report:
-    """Build a report. Raises NothingToReport if no tick is in the window. `told`: reservations, if already read."""
+    """Build a report, which ends by `now_ms` unless ticks are younger. Raises NothingToReport if no tick is in it."""
     people = find_people(data_dir, config.people)
-    config = config._replace(people=people.names)
-    request = Request(requested, config, reclaim_after_ms, progress, told or read_told(config, requested.start_ms))
+    told = told or read_told(config, requested.start_ms)
+    request = Request(requested, config, reclaim_after_ms, progress, told, now_ms=now_ms)
+    unreadable: dict[str, StoreError] = {}
     for attempts_left in reversed(range(ATTEMPTS)):
         history = History(data_dir)
+        plan = make_plan(history, config.policy, unreadable=unreadable)
         try:
-            report = _build_from(history, make_plan(history, config.policy), request).report
-            if not attempts_left or not history.has_shrunk():
+            report = _build_from(history, plan, request).report
+            if not attempts_left or not _may_do_better(history, plan):
                 return name_containers(report, people)
         except GuaError:
-            if not attempts_left or not history.has_shrunk():
+            if not attempts_left or not _may_do_better(history, plan):
                 raise
+        unreadable |= {day: history.errors[day] for day in plan.spare & history.errors.keys()}
     raise AssertionError("the last attempt returns or raises")
 
 
-def sum_rollups(path: str, request: Request) -> Summed:
-    """The report and the sums of a file of rollups alone, whatever else lies beside it.
+def _may_do_better(history: History, plan: DayPlan) -> bool:
+    """Whether another attempt can read more: files have expired meanwhile, or rollups have what is unreadable."""
+    return history.has_shrunk() or not plan.spare.isdisjoint(history.errors)
 
-    Days of other rules are left out. Raises NothingToReport if no tick is in the window.
-    """
+
+def sum_rollups(path: str, request: Request) -> Summed:
+    """The report and the sums of a file of rollups alone, without days of other rules. Raises NothingToReport."""
     history = History(os.path.dirname(path), has_ticks=False)
     plan = make_plan(history, request.config.policy, path)
     return _build_from(history, plan.without_other_rules(), request)
@@ -114,6 +137,8 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     outermost_ms = _outermost_ms(history, plan)
     if not outermost_ms or min(outermost_ms) >= request.window.end_ms:
         raise unreadable(history) if history.warnings else nothing(history.data_dir, request.window)
+    if request.now_ms is not None and max(outermost_ms) <= request.now_ms:
+        request = request._replace(window=request.window.until(request.now_ms))
     window = request.window._replace(start_ms=max(request.window.start_ms, min(outermost_ms)))
     before = request.window.before()
     grid = find_grid(window._replace(start_ms=window.before().start_ms))
@@ -121,17 +146,16 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     scope = Scope(history, plan.for_grid(grid), request.config, windows, grid)
     spans = gather_spans(scope)
     if not _in_window(spans, window).any():
-        notes = _left_out(plan, window)
-        raise NothingToReport("; ".join(notes)) if notes else nothing(history.data_dir, request.window)
+        notices = _find_notices(plan, window)
+        raise NoReport(notices=notices) if notices else nothing(history.data_dir, request.window)
     observed = spans[pd.isna(spans["kind"])]
     if not _in_window(observed, window).any():
-        raise NothingToReport("; ".join([never_saw_cards(history, window), *_left_out(plan, window)]))
+        raise never_saw_cards(history, window, _find_notices(plan, window))
     newest = look_at_newest(history, plan, window, max(outermost_ms))
     gathered = gather(scope, spans, newest.seen_ms, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
     sums = Rollup(*(tables.concat(list(frames)) for frames in zip(*gathered.rollups[window], strict=True)))
-    sums = request.amend(sums) if request.amend else sums
     report = _add_up(request, scope, gathered, sums, spans, newest)
     if request.told is not None:
         facts, people = tables.last_facts(sums.card_facts), report.identities["identity"].tolist()
@@ -140,22 +164,20 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     if request.config.limits.are_set:
         report = _with_limits(report, scope, min(outermost_ms), _moment(window, newest))
     report = _with_groups(report, sums) if request.config.groups else report
-    return Summed(report, sums, gathered.plan)
+    return Summed(report, sums, _all_notices(gathered, window))
 
 
 def _with_limits(report: Report, scope: Scope, first_ms: int, moment: Moment) -> Report:
     start_ms, end_ms = week_before(report.window.end_ms)
     if report.requested.start_ms == start_ms:  # the window is the week
-        week = Week(start_ms, end_ms, report.observed_seconds * 1000 / WEEK_MS)
-        found = WeekHours(week, report.identities)
+        week, identities = Week(start_ms, end_ms, report.observed_seconds * 1000 / WEEK_MS), report.identities
     else:
-        found = read_week(scope, first_ms, moment)
-    return replace(report, week=found.week, limits=people_and_limits(found, report.config))
+        week, identities = read_week(scope, first_ms, moment)
+    return replace(report, week=week, limits=people_and_limits(week, identities, report.config))
 
 
 def _with_groups(report: Report, sums: Rollup) -> Report:
-    names = dict.fromkeys(who for frame in report.named_frames.values() for who in frame["identity"].tolist())
-    memberships = find_memberships(report.config.groups, names, report.config.people)
+    memberships = find_memberships(report.config.groups, report.names, report.config.people)
     report = replace(report, memberships=memberships, groups=sum_groups(sum_people(sums), memberships, report.config))
     if report.week is None or report.limits is None:
         return report
@@ -163,12 +185,11 @@ def _with_groups(report: Report, sums: Rollup) -> Report:
 
 
 def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
-    """The times of ticks with the oldest and the newest among them; for an expired day, by its spans."""
     times = history.outermost_ms() + [midnight_ms(day) for day in plan.lost]
     expired = sorted(plan.expired & plan.days)
     for day in expired[:1] + expired[-1:]:
         spans = read_spans(plan.path, day, day)
-        # The day's last tick reaches into the next day, unless that one's first tick is exactly on midnight.
+        # Under an older rule, a day's last tick reaches into the next day.
         ends = (spans["end_ms"] - 1).clip(upper=midnight_ms(day) + DAY_MS - 1)
         times += [int(ms) for ms in (*spans["start_ms"], *ends)]
     return times
@@ -177,7 +198,6 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
 def _add_up(
     request: Request, scope: Scope, gathered: Gathered, sums: Rollup, spans: pd.DataFrame, newest: NewestTick
 ) -> Report:
-    """The report of what was gathered; `sums` are those of the window."""
     window, config, history, plan = scope.window, scope.config, scope.history, gathered.plan
     cards, identities, holds, card_facts, unpartitioned = sums
     facts = tables.last_facts(card_facts)
@@ -220,7 +240,7 @@ def _add_up(
         gpus=tables.gpus(cards, facts, config),
         identities=tables.identities(identities, meant_hours, config),
         heatmap=tables.heatmap(cards, window, scope.grid[1], gaps),
-        **over_time(scope, sums, facts, gaps)._asdict(),
+        **(over_time(scope, sums, facts, gaps) if request.has_times else NOTHING),
         reclaim_curve=freed_gpu_hours(holds, gathered.episodes, meant, window, CURVE_MS),
         episodes=episodes,
         gaps=gaps,
@@ -229,7 +249,7 @@ def _add_up(
         from_ticks_seconds=(observed_ms - from_rollups_ms) / 1000,
         from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
-        notes=[*plan.warnings, *gathered.notes, *_left_out(plan, window), *notes.problems],
+        notes=[*map(spell_notice, _all_notices(gathered, window)), *notes.problems],
         newest_failed=newest.failed,
         unknown_now=now.unknown if now else [],
         instant_only=tables.instant_only(card_facts),
@@ -240,7 +260,7 @@ def _add_up(
 
 
 def _moment(window: Window, newest: NewestTick) -> Moment:
-    return Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0))
+    return Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0), window.end_ms)
 
 
 def _observed_ms(gaps: pd.DataFrame, window: Window) -> int:
@@ -251,31 +271,24 @@ def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:
     return (spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)
 
 
-def _left_out(plan: DayPlan, window: Window) -> list[str]:
-    """Notes on the window's days that are missing, or no longer exact, since ticks have expired."""
+def _all_notices(gathered: Gathered, window: Window) -> list[Notice]:
+    warnings = [Notice(WARNING, detail=warning) for warning in gathered.plan.warnings]
+    return [*warnings, *gathered.notices, *_find_notices(gathered.plan, window)]
 
-    def touched(days: Iterable[str]) -> list[str]:
-        return sorted(day for day in days if day_of(window.start_ms) <= day <= day_of(window.end_ms - 1))
 
-    notes = []
-    for reason in dict.fromkeys(plan.lost.values()):
-        if lost := touched(day for day, why in plan.lost.items() if why == reason):
-            notes.append(f"left out: {span_of_days(lost)}, {reason}, and the ticks have expired")
-    if failed := touched(plan.failed):
-        notes.append(f"figures may be wrong, as files have changed on disk (gua doctor --deep): {', '.join(failed)}")
-    if older := touched(plan.of_older_rule):
-        notes.append(f"ticks have expired: states of {span_of_days(older)} are by an older rule")
-    if newer := touched(plan.of_newer_rule):
-        notes.append(f"ticks have expired: states of {span_of_days(newer)} are by a newer rule (upgrade gua here)")
-    if inexact := touched(plan.inexact):
-        notes.append(f"not exact at midnight, as ticks beside them are gone or came late: {', '.join(inexact)}")
-    if late := touched(plan.late):
-        notes.append(f"ticks of {span_of_days(late)} came when those of the day had expired: they are not counted")
-    return notes
+def _find_notices(plan: DayPlan, window: Window) -> list[Notice]:
+    """The window's days that are missing, or made by another rule, since ticks have expired."""
+    reasons = dict.fromkeys(plan.lost.values())
+    found: list[tuple[str, Iterable[str], str]] = [
+        (LEFT_OUT, [day for day, why in plan.lost.items() if why == reason], reason) for reason in reasons
+    ]
+    found += [(OLDER_RULE, plan.of_older_rule, ""), (NEWER_RULE, plan.of_newer_rule, ""), (LATE, plan.late, "")]
+    first, last = day_of(window.start_ms), day_of(window.end_ms - 1)
+    touched = [(kind, sorted(day for day in days if first <= day <= last), detail) for kind, days, detail in found]
+    return [Notice(kind, tuple(days), detail) for kind, days, detail in touched if days]
 
 
 def _observed_from_rollups_ms(parts: list[WindowPart], gaps: pd.DataFrame, window: Window) -> int:
-    """The observed milliseconds of the window that are not from ticks."""
     stored = [part[:2] for part in parts if part.source != FROM_TICKS]
     start, end = np.clip(np.array(stored, np.int64).reshape(-1, 2).T, window.start_ms, window.end_ms)
     return int((end - start - overlap(gaps[["start_ms", "end_ms"]].to_numpy(np.int64), start, end)).sum())

@@ -11,15 +11,16 @@ import pandas as pd
 
 from gua_report.people.identities import apply_mapping
 from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, empty_rollup, roll_up
-from gua_report.rollups.reader import read_days, read_spans, read_states
+from gua_report.rollups.reader import read_days, read_episodes, read_spans, read_states
 from gua_report.summary.intervals import overlap
 from gua_report.summary.now import Now, look_at
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
+from gua_report.summary.report import CLASHES, CUT_HOURS, UTC_HOURS, Notice
 from gua_report.summary.tables import concat
-from gua_report.summary.whole_episodes import Known, find_known, follow_episodes, map_people
+from gua_report.ticks.classify import ABSENT, Classified, read_classified
 from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans
+from gua_report.ticks.episodes import episode_keys, find_episodes, join_episodes
 from gua_report.ticks.history import History
-from gua_report.ticks.read_classified import read_classified
 from gua_report.window import HOUR_MS, Window, midnight_ms, number_of, show
 from gua_sample.partition_names import DAY_MS, day_of
 
@@ -32,18 +33,15 @@ Read = TypeVar("Read")
 
 
 class Gathered(NamedTuple):
-    """All that is added up to a report."""
-
     plan: DayPlan
     parts: list[WindowPart]
     rollups: dict[Window, list[Rollup]]
     episodes: pd.DataFrame  # of the last window
-    notes: list[str]  # figures that are not exact, since ticks have expired
+    notices: list[Notice]  # figures that are not exact, since ticks have expired
     now: Now | None  # None if the tick that would tell was not read
 
 
 def gather_spans(scope: Scope) -> pd.DataFrame:
-    """The spans of all days that the windows touch, and of the nearest days around them."""
     plan, history = scope.plan, scope.history
     days = sorted(plan.days | set(history.days))
     first, last = day_of(scope.windows[0].start_ms), day_of(scope.window.end_ms)
@@ -59,11 +57,8 @@ def gather_spans(scope: Scope) -> pd.DataFrame:
 
 
 def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Progress | None) -> Gathered:
-    """Read all days of the windows, each from where the plan says. `spans` are those of `gather_spans`.
-
-    `seen_ms`: the tick that tells who holds what right now, if there is one.
-    """
-    plan, stored, known, notes = _read_stored(scope)
+    """Read all days, each from where the plan says. `seen_ms`: the tick that tells who holds what, if there is one."""
+    plan, stored, known, notices = _read_stored(scope)
     scope = scope._replace(plan=plan)
     parts = find_parts(plan, scope.windows)
     rollups: dict[Window, list[Rollup]] = {window: [] for window in scope.windows}
@@ -89,13 +84,11 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
             if progress:
                 progress(done, total)
     if cut_hours:
-        hours = ", ".join(cut_hours)
-        notes.append(f"ticks have expired: of the hour of {hours}, which the window cuts, a share is taken instead")
-    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notes, now)
+        notices.append(Notice(CUT_HOURS, detail=", ".join(cut_hours)))
+    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notices, now)
 
 
 def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[Window, int, int]]:
-    """The windows that a time meets, with the start and the end of what they have in common."""
     for window in windows:
         start, end = max(start_ms, window.start_ms), min(end_ms, window.end_ms)
         if start < end:
@@ -103,7 +96,6 @@ def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[W
 
 
 def _some_days_each(history: History, part: WindowPart) -> list[tuple[int, int]]:
-    """The part divided at midnights into times that are read at once."""
     cuts, days, ticks = [part.start_ms], 0, 0
     for day in history.days_of(part.start_ms, part.end_ms):
         if days >= DAYS_AT_A_TIME and ticks >= TICKS_AT_A_TIME:
@@ -114,36 +106,32 @@ def _some_days_each(history: History, part: WindowPart) -> list[tuple[int, int]]
     return list(pairwise([*cuts, part.end_ms]))
 
 
-def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Known], list[str]]:
-    """The sums and episodes of the windows' stored days, notes, and the plan without days that can't be used after all.
+def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Known], list[Notice]]:
+    """The sums and episodes of the windows' stored days, notices, and the plan without days that can't be used.
 
     Where two identities of one person are on a card in the same hour, only ticks can tell how much of their time
     overlaps: such days are not taken from rollups, unless they have expired.
     """
-    plan, people, window, notes = scope.plan, scope.config.people, scope.window, []
+    plan, people, window, notices = scope.plan, scope.config.people, scope.window, list[Notice]()
     rollups: dict[Window, Rollup] = {}
     for before in scope.windows[:-1]:
         states = _read_stretches(plan, plan.find_days(before.start_ms, before.end_ms), read_states)
         rollups[before] = empty_rollup()._replace(cards=concat(states))
-    # The last tick of the day before may reach into the window, and an episode may end with it.
-    start_ms, first_ms = window.start_ms - DAY_MS, midnight_ms(day_of(window.start_ms))
-    days = _read_stretches(plan, plan.find_days(start_ms, window.end_ms), read_days)
+    days = _read_stretches(plan, plan.find_days(window.start_ms, window.end_ms), read_days)
     if not days:
         return plan, rollups, [], []
     stored = Rollup(*(concat(list(frames)) for frames in zip(*(day.rollup for day in days), strict=True)))
     rollups[window] = stored._replace(identities=map_people(stored.identities, people))
     clashes = _find_clashes(stored.identities, people).intersection(plan.find_days(window.start_ms, window.end_ms))
     plan = plan.without(clashes - plan.expired)
-    # If it does not, there may be ticks between that day and the window whose episodes are not known.
-    reaches = any(((spans["start_ms"] < first_ms) & (spans["end_ms"] > window.start_ms)).any() for _, _, spans in days)
-    used = plan.find_days(start_ms if reaches else window.start_ms, window.end_ms)
+    used = plan.find_days(window.start_ms, window.end_ms)
     episodes = map_people(_only(concat([day.episodes for day in days]), "start_ms", used), people)
     known = [Known(midnight_ms(used[0]), midnight_ms(used[-1]) + DAY_MS - 1, episodes)] if used else []
     if scope.grid != FULL_HOURS and plan.find_days(window.start_ms, window.end_ms):
-        notes.append("ticks have expired: by hour of day, older days are as UTC's full hours cut them")
+        notices.append(Notice(UTC_HOURS))
     if clashes & plan.days:
-        notes.append("ticks have expired: where one person had two identities at a time, both count")
-    return plan, rollups, known, notes
+        notices.append(Notice(CLASHES))
+    return plan, rollups, known, notices
 
 
 def _read_stretches(plan: DayPlan, days: list[str], read: Callable[[str, str, str], Read]) -> list[Read]:
@@ -170,28 +158,18 @@ def _find_clashes(identities: pd.DataFrame, people: dict[str, str]) -> set[str]:
 
 
 def _only(frame: pd.DataFrame, column: str, days: list[str]) -> pd.DataFrame:
-    """The rows of these days, by the column with their times."""
     numbers = np.array([number_of(day) for day in days])
     return frame[np.isin(frame[column].to_numpy(dtype=np.int64) // DAY_MS, numbers)]
 
 
 def _cut(rollup: Rollup, start_ms: int, end_ms: int, share: float) -> Rollup:
     """The part of stored sums that lies in a time, and of an hour that is cut this share."""
-    return rollup._replace(
-        cards=_hours(rollup.cards, start_ms, end_ms, share),
-        identities=_hours(rollup.identities, start_ms, end_ms, share),
-        holds=clip_holds(rollup.holds, start_ms, end_ms),
-        card_facts=_facts(rollup.card_facts, start_ms, end_ms),
-        unpartitioned=_hours(rollup.unpartitioned, start_ms, end_ms, share),
-    )
-
-
-def _facts(card_facts: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
-    """The facts of the days that a time touches; those of the window before are not read."""
-    if not len(card_facts):
-        return card_facts
-    days_ms = card_facts["day_ms"].to_numpy(dtype=np.int64)
-    return card_facts.loc[(days_ms > start_ms - DAY_MS) & (days_ms < end_ms)].drop(columns="day_ms")
+    cards, identities, holds, facts, unpartitioned = rollup
+    if len(facts):  # those of the window before are not read
+        facts = facts[facts["day_ms"].between(start_ms - DAY_MS, end_ms, inclusive="neither")].drop(columns="day_ms")
+    cut = (_hours(frame, start_ms, end_ms, share) for frame in (cards, identities, unpartitioned))
+    cards, identities, unpartitioned = cut
+    return Rollup(cards, identities, clip_holds(holds, start_ms, end_ms), facts, unpartitioned)
 
 
 def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.DataFrame:
@@ -209,3 +187,77 @@ def _share(spans: pd.DataFrame, start_ms: int, end_ms: int) -> float:
     hour_ms = start_ms // HOUR_MS * HOUR_MS
     part, whole = overlap(observed, np.array([start_ms, hour_ms]), np.array([end_ms, hour_ms + HOUR_MS]))
     return float(part / whole) if whole else 0.0
+
+
+class Known(NamedTuple):
+    """The episodes of consecutive ticks, from the one at `first_ms` to the one at `last_ms`."""
+
+    first_ms: int
+    last_ms: int
+    episodes: pd.DataFrame
+
+
+def find_known(scope: Scope, found: Classified, start_ms: int) -> list[Known]:
+    """The episodes of the ticks from `start_ms` on; not of stored days, whose stored episodes are complete."""
+    ticks = found.ticks.iloc[found.inside]
+    times = ticks["ts_ms"].to_numpy()
+    ends = times + ticks["weight_ms"].to_numpy()
+    own = (np.maximum(times, scope.window.start_ms) >= start_ms) & (ends > scope.window.start_ms)
+    own &= ~ticks["day"].isin(scope.plan.days).to_numpy()
+    if not own.any():
+        return []
+    first_ms, last_ms = int(times[own][0]), int(times[own][-1])
+    return [Known(first_ms, last_ms, find_episodes(found, first_ms, last_ms + 1))]
+
+
+def follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
+    """All episodes that reach into the window, whole, and some others. `known` are those of all ticks in it."""
+    parts = [one.episodes for one in known]
+    edges_ms = [ms for one in known for ms in one[:2]] or [scope.window.start_ms]
+    found = join_episodes(parts)
+    for edge_ms, back in ((min(edges_ms), True), (max(edges_ms), False)):
+        more = _extend(scope, found, edge_ms, back)
+        parts += more
+        if more:  # only if needed: joining the many episodes of a year takes a while
+            found = join_episodes(parts)
+    return found
+
+
+def _extend(scope: Scope, found: pd.DataFrame, edge_ms: int, back: bool) -> list[pd.DataFrame]:
+    """Follow the window's episodes beyond the known ticks, day by day, on their own cards only."""
+    inside = found[(found["end_ms"] > scope.window.start_ms) & (found["start_ms"] < scope.window.end_ms)]
+    direction = "joins_before" if back else "joins_after"
+    going_on = set(episode_keys(inside[inside[direction].astype(bool)]))
+    parts = []
+    while going_on:
+        day = day_of(edge_ms - 1 if back else edge_ms + 1)
+        start_ms, end_ms = midnight_ms(day), midnight_ms(day) + DAY_MS
+        first_ms, last_ms = (start_ms, edge_ms) if back else (edge_ms + 1, end_ms)
+        edge_ms = start_ms if back else end_ms - 1
+        more = _find(scope, day, first_ms, last_ms, sorted({uuid for uuid, _, _ in going_on}))
+        if more is not None:
+            parts.append(more)
+            going_on &= set(episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)]))
+        elif last_ms - first_ms == DAY_MS:
+            break  # a day that nothing is known of; a part of one may be without ticks
+    return parts
+
+
+def _find(scope: Scope, day: str, start_ms: int, end_ms: int, uuids: list[str]) -> pd.DataFrame | None:
+    """The episodes of a part of a day, or of the whole day if it is stored; None if no card was seen."""
+    config = scope.config
+    if day in scope.plan.days:
+        return map_people(read_episodes(scope.plan.path, day), config.people)
+    if day not in scope.history.days or end_ms <= start_ms:
+        return None
+    found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people, uuids)
+    if found is None or day in scope.history.unreadable:
+        return None
+    own = found.ticks["ts_ms"].between(start_ms, end_ms - 1).to_numpy()
+    return None if (found.states[own] == ABSENT).all() else find_episodes(found, start_ms, end_ms)
+
+
+def map_people(frame: pd.DataFrame, people: dict[str, str]) -> pd.DataFrame:
+    if not people or not len(frame) or people.keys().isdisjoint(frame["identity"].unique()):
+        return frame
+    return frame.assign(identity=[apply_mapping(identity, people) for identity in frame["identity"].tolist()])

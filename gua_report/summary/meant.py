@@ -1,4 +1,5 @@
-"""The part of idle-held time that is meant: what people's notes, and exemptions of the configuration, are about.
+"""The part of idle-held time that is meant, by people's notes and exemptions of the configuration; and the part of the
+rest that a rule "reclaim memory after some idle time" would have freed.
 
 Hours stay idle-held; these tell how much of them is meant. All is made from whole episodes and hourly sums, so that it
 is equal from ticks and from rollups.
@@ -6,60 +7,68 @@ is equal from ticks and from rollups.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from gua_report.machine.notes import KnownNotes
+from gua_report.people.identities import UNATTRIBUTED
 from gua_report.rollups.hourly_sums import IDENTITY_SUMS
 from gua_report.summary.intervals import overlap, union
 from gua_report.summary.plan import Scope
-from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, unpack
+from gua_report.ticks.arrays import Booleans, Integers
 from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window, number_of
-from gua_sample.notes import LATEST_MS, KnownNotes, Note
+from gua_sample.notes import Note
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD
 
 COLUMNS = ["meant_seconds", "meant_reason", "meant_until_ms", "meant_now"]
+NEVER = np.zeros((0, 2), np.int64)
+# The times of the curve: closer where most people would set a rule.
+CURVE_MINUTES = (0, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1440, 2880)
+CURVE_MS = tuple(minutes * 60_000 for minutes in CURVE_MINUTES)
 
 
 class Moment(NamedTuple):
-    """When it is asked what goes on."""
-
     seen_ms: int | None  # the last tick that saw cards; None: it is not known what goes on
     now_ms: int
+    end_ms: int  # of the window
 
 
 class Meant(NamedTuple):
-    """A row for each note that is about an episode."""
+    """What is meant of each episode that notes are about, by its position."""
 
-    episode: Integers  # its position
-    times: Integers  # what both have in common, as start and end
-    note: Integers  # its position in `notes`
-    notes: list[Note]
+    times: dict[int, Integers]  # when: disjoint, in order
+    notes: dict[int, Note]  # why: the note that is in force, else the one that ended last
+
+    def join(self, positions: Integers) -> Integers:
+        return np.concatenate([NEVER, *(self.times[one] for one in positions.tolist() if one in self.times)])
 
 
 def find_meant(episodes: pd.DataFrame, known: KnownNotes, moment: Moment) -> Meant:
     """Find the notes about each episode; of those that go on, also notes that have begun since the last tick."""
-    identity, names = pd.factorize(episodes["identity"])
     start, end = (episodes[name].to_numpy(dtype=np.int64) for name in ("start_ms", "end_ms"))
     reached = np.where(_go_on(episodes, moment), np.maximum(end, moment.now_ms + 1), end)
-    found: list[Integers] = []
-    notes: list[Note] = []
-    for number, name in enumerate(names.tolist()):
-        about = known.about(name)
-        own = np.flatnonzero(identity == number) if about else np.zeros(0, np.int64)
-        for note in about:
-            until_ms = LATEST_MS if note.until_ms is None else note.until_ms
-            near = own[(start[own] < until_ms) & (reached[own] > note.start_ms)]
-            near = near[_is_about(note, episodes, near)]
-            first = np.maximum(start[near], note.start_ms)
-            last = np.maximum(first, np.minimum(end[near], until_ms))
-            found.append(np.column_stack((near, first, last, np.full(len(near), len(notes)))))
-            notes.append(note)
-    rows = np.concatenate([np.zeros((0, 4), np.int64), *found])
-    return Meant(rows[:, 0], rows[:, 1:3], rows[:, 3], notes)
+    times, notes = defaultdict[int, list[Integers]](list), dict[int, Note]()
+    for identity, own in _places(episodes, "identity").items():
+        for note in known.about(identity):
+            # What nobody visible holds is nobody's to mark, unless it is named.
+            if identity == UNATTRIBUTED and not note.identity:
+                continue
+            near = own[(start[own] < note.end_ms) & (reached[own] > note.start_ms)]
+            for one in near[_is_about(note, episodes, near)].tolist():
+                first = max(start[one], note.start_ms)
+                times[one].append(np.array([first, max(first, min(end[one], note.end_ms))]))
+                notes[one] = max(note, notes.get(one, note), key=lambda it: (it.is_in_force(moment.now_ms), it.end_ms))
+    return Meant({one: union(np.array(found)) for one, found in times.items()}, notes)
+
+
+def _places(episodes: pd.DataFrame, by: str | list[str]) -> dict[Any, Integers]:
+    return {key: np.asarray(places, np.int64) for key, places in episodes.groupby(by).indices.items()}
 
 
 def _go_on(episodes: pd.DataFrame, moment: Moment) -> Booleans:
@@ -84,19 +93,14 @@ def with_meant(episodes: pd.DataFrame, meant: Meant, moment: Moment) -> pd.DataF
     reason = np.full(len(episodes), None, dtype=object)
     until_ms = np.full(len(episodes), np.nan)
     is_now = np.zeros(len(episodes), bool)
-    if len(meant.episode):
-        key, times = _unite(meant.episode, meant.times)
-        seconds += np.bincount(key, weights=times[:, 1] - times[:, 0], minlength=len(episodes)) / 1000
-        ends = np.array([np.inf if note.until_ms is None else note.until_ms for note in meant.notes])[meant.note]
-        in_force = np.array([note.is_in_force(moment.now_ms) for note in meant.notes])[meant.note]
-        order = np.lexsort((ends, in_force, meant.episode))
-        last = order[np.append(np.diff(meant.episode[order]) != 0, True)]
-        place = meant.episode[last]
-        reason[place] = [meant.notes[number].reason for number in meant.note[last]]
-        until_ms[place] = np.where(np.isinf(ends[last]), np.nan, ends[last])
-        is_now[place] = in_force[last]
+    for place, note in meant.notes.items():
+        seconds[place] = np.ptp(np.minimum(meant.times[place], moment.end_ms), axis=1).sum() / 1000
+        reason[place], is_now[place] = note.reason, note.is_in_force(moment.now_ms)
+        until_ms[place] = np.nan if note.until_ms is None else note.until_ms
     is_now &= _go_on(episodes, moment)
-    return episodes.assign(**dict(zip(COLUMNS, (seconds, reason, until_ms, is_now), strict=True)))
+    reasons = pd.Series(reason, episodes.index, dtype=object)  # else None would become NaN where there are texts, too
+    columns: list[Any] = [seconds, reasons, until_ms, is_now]
+    return episodes.assign(**dict(zip(COLUMNS, columns, strict=True)))
 
 
 def meant_gpu_hours(scope: Scope, presences: pd.DataFrame, episodes: pd.DataFrame, meant: Meant) -> dict[str, float]:
@@ -105,84 +109,77 @@ def meant_gpu_hours(scope: Scope, presences: pd.DataFrame, episodes: pd.DataFram
     On each card and in each hour they are at most the identity's own idle-held time, as somebody who works there with
     another process is not idle.
     """
-    if not len(meant.episode):
-        return {}
-    window, marked = scope.window, episodes.iloc[meant.episode]
-    people, cards = (pd.Index(marked[name].unique()) for name in ("identity", "gpu_uuid"))
-    pairs, pair = np.unique(_pair(marked, people, cards), return_inverse=True)
-    key, times = _unite(pair, np.clip(meant.times, window.start_ms, window.end_ms))
+    window, days = scope.window, [*map(number_of, scope.plan.days)]
+    marked = episodes.iloc[[*meant.times]]
     idle = presences[presences["state"].to_numpy(dtype=np.int64) == CODE_OF[IDLE_HELD]]
-    idle = idle[np.isin(_pair(idle, people, cards), pairs)]
-    found = _sum_by_hour(idle, np.searchsorted(pairs, _pair(idle, people, cards)))
-    length_ms = np.where(np.isin(found.hour_ms // DAY_MS, [*map(number_of, scope.plan.days)]), HOUR_MS, scope.grid[1])
-    start, end = (np.clip(found.hour_ms + more, window.start_ms, window.end_ms) for more in (0, length_ms))
-    # All pairs are laid end to end on one line, so that one look does for all.
-    line = times - window.start_ms + (key * window.length_ms)[:, np.newaxis]
-    place = found.pair * window.length_ms - window.start_ms
-    covered_ms = np.minimum(overlap(line, start + place, end + place), found.weight_ms)
-    share = np.divide(found.gpu_ms, found.weight_ms, out=np.zeros(len(place)), where=found.weight_ms > 0)
-    who = pairs[found.pair] // len(cards)
-    hours = np.bincount(who, weights=covered_ms * share, minlength=len(people)) / HOUR_MS
-    return dict(zip(people.tolist(), hours.tolist(), strict=True))
-
-
-def _pair(frame: pd.DataFrame, people: pd.Index[str], cards: pd.Index[str]) -> Integers:
-    """A number for the identity and the card of each row; negative if it is none of these."""
-    who, card = people.get_indexer(pd.Index(frame["identity"])), cards.get_indexer(pd.Index(frame["gpu_uuid"]))
-    return np.where((who < 0) | (card < 0), -1, pack((who.astype(np.int64), card.astype(np.int64)), [len(cards)]))
-
-
-class IdleHours(NamedTuple):
-    pair: Integers
-    hour_ms: Integers
-    weight_ms: Floats
-    gpu_ms: Floats
-
-
-def _sum_by_hour(idle: pd.DataFrame, pair: Integers) -> IdleHours:
-    """The sums of each pair and hour: two identities of one person, or two parts of a window, may have the same."""
-    hours, hour = np.unique(idle["hour_ms"].to_numpy(dtype=np.int64), return_inverse=True)
-    found, row = np.unique(pack((pair, hour), [len(hours)]), return_inverse=True)
-    pair, hour = unpack(found, [len(hours)])
-    columns = (idle[name].to_numpy(dtype="float64") for name in IDENTITY_SUMS)
-    sums = [np.bincount(row, weights=column, minlength=len(found)).astype("float64") for column in columns]
-    return IdleHours(pair, hours[hour], *sums)
+    idle = idle[idle["identity"].isin(marked["identity"]) & idle["gpu_uuid"].isin(marked["gpu_uuid"])]
+    places = _places(episodes, ["identity", "gpu_uuid"])
+    hours = dict.fromkeys(marked["identity"].tolist(), 0.0)
+    for (who, uuid), own in idle.groupby(["identity", "gpu_uuid"]):
+        sums = own.astype(dict.fromkeys(IDENTITY_SUMS, "float64")).groupby("hour_ms")[IDENTITY_SUMS].sum()
+        weight_ms, gpu_ms = sums.to_numpy().T
+        hour_ms = sums.index.to_numpy(dtype=np.int64)
+        length_ms = np.where(np.isin(hour_ms // DAY_MS, days), HOUR_MS, scope.grid[1])
+        start, end = (np.clip(edge_ms, window.start_ms, window.end_ms) for edge_ms in (hour_ms, hour_ms + length_ms))
+        times = meant.join(places.get((who, uuid), np.zeros(0, np.int64)))
+        covered_ms = np.minimum(overlap(union(times), start, end), weight_ms)
+        share = np.divide(gpu_ms, weight_ms, out=np.zeros(len(sums)), where=weight_ms > 0)
+        hours[who] += float((covered_ms * share).sum()) / HOUR_MS
+    return hours
 
 
 def meant_card_hours(holds: pd.DataFrame, episodes: pd.DataFrame, meant: Meant, window: Window) -> float:
     """The idle-held GPU-hours of cards on which all that is held is meant."""
-    if not len(meant.episode):
-        return 0.0
-    uuids = episodes["gpu_uuid"].to_numpy(dtype=object)
+    cards = set(episodes["gpu_uuid"].iloc[[*meant.times]])
     whole = episodes[["start_ms", "end_ms"]].to_numpy(dtype=np.int64)
-    rest_of, rest = _subtract(whole, *_unite(meant.episode, meant.times))
-    found = 0.0
-    for uuid, held in holds[holds["gpu_uuid"].isin(set(uuids[meant.episode]))].groupby("gpu_uuid", sort=False):
-        edges = np.clip(held[["start_ms", "end_ms"]].to_numpy(dtype=np.int64), window.start_ms, window.end_ms)
-        anybody = overlap(union(whole[uuids == uuid]), edges[:, 0], edges[:, 1])
-        unmeant = overlap(union(rest[uuids[rest_of] == uuid]), edges[:, 0], edges[:, 1])
-        found += float(((anybody - unmeant) * held["share"].to_numpy(dtype="float64")).sum())
-    return found / HOUR_MS
+    (others,) = np.nonzero(episodes["gpu_uuid"].isin(cards) & ~np.isin(np.arange(len(episodes)), [*meant.times]))
+    left, of = _join({one: _subtract(whole[one], times) for one, times in meant.times.items()})
+    rest = np.concatenate((whole[others], left)), np.concatenate((others, of))
+    return next(_hours_without(holds[holds["gpu_uuid"].isin(cards)], episodes, window, [rest]))
 
 
-def _unite(key: Integers, times: Integers) -> tuple[Integers, Integers]:
-    """The union of the intervals of each key: its disjoint intervals in order, with the key of each."""
-    # All are laid end to end on one line, so that one union does for all keys.
-    origin, length = times.min(), np.ptp(times) + 1
-    joined = union(times - origin + (key * length)[:, np.newaxis])
-    keys = joined[:, 0] // length
-    return keys, joined - (keys * length)[:, np.newaxis] + origin
+def freed_gpu_hours(
+    holds: pd.DataFrame, episodes: pd.DataFrame, meant: Meant, window: Window, after_ms: tuple[int, ...]
+) -> pd.DataFrame:
+    """For each time: the idle-held GPU-hours in the window in which every holder had been idle for at least as long.
+
+    Unattributed memory can't be reclaimed from anybody, so it frees nothing. What is meant is spared.
+    """
+    start, end = episodes[["start_ms", "end_ms"]].to_numpy(dtype=np.int64).T
+    spared, of = _join(meant.times)
+    young = (np.column_stack((start, np.minimum(end, start + after))) for after in after_ms)
+    kept = ((np.concatenate((times, spared)), np.concatenate((np.arange(len(start)), of))) for times in young)
+    freed = [*_hours_without(holds, episodes, window, kept)]
+    seconds = [after / 1000 for after in after_ms]
+    return pd.DataFrame({"after_seconds": seconds, "freed_gpu_hours": np.array(freed, dtype="float64")})
 
 
-def _subtract(whole: Integers, key: Integers, times: Integers) -> tuple[Integers, Integers]:
-    """What is left of the intervals without those of their own key, which is their position, and whose each part is."""
-    everything = np.arange(len(whole))
-    # What is left begins where the whole or one that is taken away ends, and ends where one begins, or the whole ends.
-    sides = []
-    for own, taken in ((whole[:, 0], times[:, 1]), (whole[:, 1], times[:, 0])):
-        of, at = np.append(everything, key), np.append(own, taken)
-        order = np.lexsort((at, of))
-        sides.append((of[order], at[order]))
-    (of, start), (_, end) = sides
-    left = end > start
-    return of[left], np.column_stack((start, end))[left]
+def _join(times: Mapping[int, Integers]) -> tuple[Integers, Integers]:
+    """The times of episodes, and the position of the episode of each."""
+    lengths = [len(some) for some in times.values()]
+    return np.concatenate([NEVER, *times.values()]), np.repeat(np.array([*times], np.int64), lengths)
+
+
+def _hours_without(
+    holds: pd.DataFrame, episodes: pd.DataFrame, window: Window, kept: Iterable[tuple[Integers, Integers]]
+) -> Iterator[float]:
+    """The GPU-hours of holds without each of these times, which come with the positions of their episodes."""
+    card, uuids = pd.factorize(holds["gpu_uuid"])
+    of_card = pd.Index(uuids).get_indexer(pd.Index(episodes["gpu_uuid"]))
+
+    def lay(times: Integers, cards: Integers) -> Integers:
+        """All cards are laid end to end on one line, so that one look does for all."""
+        laid: Integers = np.clip(times, window.start_ms, window.end_ms) + (cards * window.length_ms)[:, np.newaxis]
+        return laid[cards >= 0]
+
+    start, end = lay(holds[["start_ms", "end_ms"]].to_numpy(dtype=np.int64), card).T
+    anybody = overlap(union(lay(episodes[["start_ms", "end_ms"]].to_numpy(dtype=np.int64), of_card)), start, end)
+    for times, of in kept:
+        lost = anybody - overlap(union(lay(times, of_card[of])), start, end)
+        yield float((lost * holds["share"].to_numpy(dtype="float64")).sum()) / HOUR_MS
+
+
+def _subtract(whole: Integers, times: Integers) -> Integers:
+    """What is left of an interval without these, which are disjoint, in order and within it."""
+    left = np.column_stack((np.append(whole[0], times[:, 1]), np.append(times[:, 0], whole[1])))
+    return left[left[:, 1] > left[:, 0]]

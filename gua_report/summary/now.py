@@ -1,4 +1,4 @@
-"""What the newest tick that saw cards tells: who is on which card right now, and of which cards that is not known."""
+"""The newest ticks: whether they failed, whether the last that saw cards stands for them, and who is on which card."""
 
 from __future__ import annotations
 
@@ -8,22 +8,81 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.ticks.classify import CODE_OF, Classified
+from gua_report.rollups.reader import read_spans
+from gua_report.summary.plan import DayPlan
+from gua_report.ticks.classify import CODE_OF, Classified, read_classified
 from gua_report.ticks.history import History
-from gua_report.ticks.read_classified import read_classified
+from gua_report.window import Window
 from gua_sample.partition_names import day_of
-from gua_sample.policy import IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
+from gua_sample.policy import DEFAULT_INTERVAL_MS, IDLE_HELD, LONGEST_GAP_INTERVALS, STATES, TRULY_IDLE, UNKNOWN
 
-NOW_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "state", "since_ms", "memory_mib", "pid", "command"]
+NOW_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "state", "since_ms", "since_is_exact", "memory_mib"]
+NOW_COLUMNS += ["pid", "command"]
+
+
+class NewestFailed(NamedTuple):
+    error: str  # why the newest tick of all has no cards
+    since_ms: int  # the first of the failed ticks
+    seen_ms: int | None  # the last tick that saw cards; None if none was found
+    is_near: bool  # the newest tick can be joined to that one, which so tells who holds what right now
+
+
+class NewestTick(NamedTuple):
+    ts_ms: int
+    failed: NewestFailed | None  # None: it saw cards
+
+    @property
+    def seen_ms(self) -> int | None:
+        """The tick that tells who holds what right now; None if that is not known."""
+        if self.failed is None:
+            return self.ts_ms
+        return self.failed.seen_ms if self.failed.is_near else None
+
+
+def look_at_newest(history: History, plan: DayPlan, window: Window, newest_ms: int) -> NewestTick:
+    """The newest tick of the history, which is at `newest_ms`, and what is known of failed ticks at its end.
+
+    The rule is that of gaps, measured from the newest tick of any kind: as long as that is at most 2.5 intervals after
+    the last one that saw cards, and of the same boot, what that one saw holds.
+    """
+    day = day_of(newest_ms)
+    if day in plan.lost:
+        return NewestTick(newest_ms, None)
+    if day in plan.expired:  # a stored day knows neither intervals nor names of errors
+        spans = read_spans(plan.path, day, day)
+        times = spans.assign(error=spans["kind"], last_ms=spans["end_ms"] - 1, interval_ms=DEFAULT_INTERVAL_MS)
+    else:
+        ticks = _newest_ticks(history, window)
+        times = ticks.assign(start_ms=ticks["ts_ms"], last_ms=ticks["ts_ms"])
+    starts, ends, errors, boots = (times[name].tolist() for name in ("start_ms", "last_ms", "error", "boot_id"))
+    seen = np.flatnonzero(pd.isna(errors))
+    if not len(seen):
+        return NewestTick(newest_ms, NewestFailed(errors[-1], starts[0], None, False))
+    last = int(seen[-1])
+    if last == len(errors) - 1:
+        return NewestTick(newest_ms, None)
+    longest_ms = LONGEST_GAP_INTERVALS * float(times["interval_ms"].iloc[last])
+    is_near = newest_ms - ends[last] <= longest_ms and len(set(boots[last:])) == 1
+    return NewestTick(newest_ms, NewestFailed(errors[-1], starts[last + 1], ends[last], is_near))
+
+
+def _newest_ticks(history: History, window: Window) -> pd.DataFrame:
+    """The ticks of the last days, back to one that saw cards, or to the window's first day."""
+    parts: list[pd.DataFrame] = []
+    for day in reversed(history.days):
+        ticks = history.weighed_ticks_of(day)
+        parts += [ticks[~ticks["is_lead"].to_numpy(dtype=bool)]] if len(ticks) else []
+        if ticks["error"].isna().any() or (parts and day <= day_of(window.start_ms)):
+            break
+    return pd.concat(parts[::-1], ignore_index=True)
 
 
 class Now(NamedTuple):
     unknown: list[str]  # uuids of cards whose state the tick does not tell
-    processes: pd.DataFrame  # NOW_COLUMNS without since_ms
+    processes: pd.DataFrame  # NOW_COLUMNS without since_ms and since_is_exact
 
 
 def read_now(history: History, config: Config, seen_ms: int) -> Now | None:
-    """What that tick tells; None if it has expired."""
     if day_of(seen_ms) not in history.days:
         return None
     found = read_classified(history, seen_ms, seen_ms + 1, config.policy, config.people)
@@ -41,7 +100,6 @@ def look_at(found: Classified, seen_ms: int) -> Now | None:
 
 
 def _processes(found: Classified, tick: int) -> pd.DataFrame:
-    """The processes that hold a card or work on it, as reports count them."""
     rows = found.processes
     rows = rows[(rows["tick"] == tick) & rows["counts"] & (rows["state"] != CODE_OF[TRULY_IDLE])]
     cards = found.cards.iloc[rows["card"].to_numpy()]
@@ -61,12 +119,13 @@ def _processes(found: Classified, tick: int) -> pd.DataFrame:
 
 
 def with_beginnings(processes: pd.DataFrame, episodes: pd.DataFrame) -> pd.DataFrame:
-    """The processes with the beginnings of the episodes that idle-holding ones are in, by card and memory."""
     ongoing = episodes[episodes["ongoing"].astype(bool)]
     keys = zip(ongoing["gpu_uuid"], ongoing["pid"], strict=True)
-    since = dict(zip(keys, ongoing["start_ms"].tolist(), strict=True))
+    since = dict(zip(keys, zip(ongoing["start_ms"], ongoing["start_is_exact"], strict=True), strict=True))
     rows = zip(processes["gpu_uuid"], processes["pid"], processes["state"], strict=True)
-    found = [since.get((uuid, pid)) if state == IDLE_HELD else None for uuid, pid, state in rows]
-    frame = processes.assign(since_ms=np.array(found, dtype="float64"))[NOW_COLUMNS]
+    unknown = (None, None)
+    found = [since.get((uuid, pid), unknown) if state == IDLE_HELD else unknown for uuid, pid, state in rows]
+    since_ms, is_exact = (np.array([one[part] for one in found], dtype=object) for part in (0, 1))
+    frame = processes.assign(since_ms=since_ms.astype("float64"), since_is_exact=is_exact)[NOW_COLUMNS]
     order = ["gpu_index", "mig_index", "gpu_uuid", "memory_mib", "pid"]
     return frame.sort_values(order, ascending=[True, True, True, False, True], ignore_index=True)

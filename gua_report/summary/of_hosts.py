@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gua_sample.policy import STATES
+from gua_report.console.spelling import state_columns
 
 if TYPE_CHECKING:  # help texts need the constants, and not pandas
     import pandas as pd
 
 HOST, GROUP, PERSON, MODEL = KEYS = "host", "group", "person", "model"  # what hours may be broken down by
-HOURS = [f"{state.replace('-', '_')}_gpu_hours" for state in STATES]
+HOURS = [*state_columns("gpu_hours").values()]
 HOST_COLUMNS = [
     *("host", "groups", "cards", "gpu_hours", *HOURS, "idle_held_share"),
     *("observed_seconds", "coverage_share", "first_day", "newest_day", "gua_version", "machine"),
@@ -47,5 +47,10 @@ class Fleet(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of any host was left out."""
         return not bool(self.problems["left_out"].astype(bool).any())
+
+    @property
+    def partly_used(self) -> list[str]:
+        """The hosts of which something was left out, though they are neither missing nor late."""
+        left_out = self.problems[self.problems["left_out"].astype(bool)]["host"]
+        return sorted(set(left_out) - {*self.missing, *self.late})

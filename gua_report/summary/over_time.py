@@ -5,26 +5,18 @@ All are sums of the same rollups as the rest of a report, so they are equal from
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gua_report.console.spelling import state_columns
 from gua_report.rollups.hourly_sums import Rollup, roll_up
-from gua_report.summary.cells import (
-    MINUTE_MS,
-    MONTH_MS,
-    WEEK_MS,
-    cell_of,
-    choose_cell_ms,
-    find_edges,
-    observed_ms,
-)
+from gua_report.summary.intervals import MINUTE_MS, MONTH_MS, WEEK_MS, cell_of, choose_cell_ms, find_edges, observed_ms
 from gua_report.summary.plan import Scope
 from gua_report.ticks.arrays import Integers, pack, unpack
-from gua_report.ticks.classify import CODE_OF
+from gua_report.ticks.classify import CODE_OF, read_classified
 from gua_report.ticks.history import History
-from gua_report.ticks.read_classified import read_classified
 from gua_report.window import HOUR_MS, Window
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import STATES, TRULY_IDLE
@@ -38,41 +30,21 @@ MOST_DAYS = 62  # of a person
 HOLDER_STATES = tuple(state for state in STATES if state != TRULY_IDLE)
 
 
-class Unit(NamedTuple):
-    """What is summed, and in which unit."""
-
-    column: str
-    length_ms: int
-    name: str
+# What is summed in each unit, and how much of it is one. Seconds are those of the card, or MIG instance, itself.
+UNITS = {"seconds": ("weight_ms", 1000), "gpu_hours": ("gpu_ms", HOUR_MS)}
+NAMES = ("timeline", "timeline_holders", "timeline_cell_seconds", "trend", "identity_days")  # fields of a Report
+NOTHING = dict(zip(NAMES, (pd.DataFrame(), pd.DataFrame(), 0.0, pd.DataFrame(), pd.DataFrame()), strict=True))
 
 
-SECONDS = Unit("weight_ms", 1000, "seconds")  # of the card, or MIG instance, itself
-GPU_HOURS = Unit("gpu_ms", HOUR_MS, "gpu_hours")
-
-
-class OverTime(NamedTuple):
-    """Frames of a Report, under the names that they have there."""
-
-    timeline: pd.DataFrame
-    timeline_holders: pd.DataFrame
-    timeline_cell_seconds: float
-    trend: pd.DataFrame
-    identity_days: pd.DataFrame
-
-
-def over_time(scope: Scope, sums: Rollup, facts: pd.DataFrame, gaps: pd.DataFrame) -> OverTime:
-    """The frames of the scope's window. `sums` are its rollups, `facts` those of its cards."""
+def over_time(scope: Scope, sums: Rollup, facts: pd.DataFrame, gaps: pd.DataFrame) -> dict[str, Any]:
     window, fine_ms = scope.window, choose_cell_ms(scope.window.length_ms, FINE_CELLS_MS, MOST_FINE_CELLS)
     fine = _read_fine(scope, fine_ms) if window.length_ms < 2 * DAY_MS else None
     cell_ms = fine_ms if fine else choose_cell_ms(window.length_ms, CELLS_MS, MOST_CELLS)
     edges = find_edges(window, cell_ms)
-    return OverTime(
-        _timeline((fine or sums).cards, edges, facts),
-        _by_cell((fine or sums).identities, edges, ["gpu_uuid", "identity"], SECONDS, HOLDER_STATES),
-        cell_ms / 1000,
-        sum_trend(sums.cards, window, gaps),
-        sum_identity_days(sums.identities, window),
-    )
+    timeline = _timeline((fine or sums).cards, edges, facts)
+    holders = _by_cell((fine or sums).identities, edges, ["gpu_uuid", "identity"], "seconds", HOLDER_STATES)
+    trend, days = sum_trend(sums.cards, window, gaps), sum_identity_days(sums.identities, window)
+    return dict(zip(NAMES, (timeline, holders, cell_ms / 1000, trend, days), strict=True))
 
 
 def _read_fine(scope: Scope, cell_ms: int) -> Rollup | None:
@@ -90,7 +62,7 @@ def _read_fine(scope: Scope, cell_ms: int) -> Rollup | None:
 
 
 def _timeline(cards: pd.DataFrame, edges: Integers, facts: pd.DataFrame) -> pd.DataFrame:
-    found = _by_cell(cards, edges, ["gpu_uuid"], SECONDS, STATES)
+    found = _by_cell(cards, edges, ["gpu_uuid"], "seconds", STATES)
     known = facts.set_index("uuid").reindex(found["gpu_uuid"])
     found.insert(1, "gpu_index", known["gpu_index"].to_numpy())
     found.insert(2, "mig_index", known["mig_index"].to_numpy(dtype="float64"))
@@ -99,23 +71,25 @@ def _timeline(cards: pd.DataFrame, edges: Integers, facts: pd.DataFrame) -> pd.D
 
 
 def sum_trend(cards: pd.DataFrame, window: Window, gaps: pd.DataFrame) -> pd.DataFrame:
-    """Every cell of the window, observed or not."""
     edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS, MOST_BARS))
     start, end = edges[:-1], edges[1:]
-    found = _by_cell(cards.assign(all=0), edges, ["all"], GPU_HOURS, STATES)
+    found = _by_cell(cards.assign(all=0), edges, ["all"], "gpu_hours", STATES)
     hours = found.set_index("start_ms").drop(columns=["all", "end_ms"]).reindex(start).fillna(0.0)
     times = {"start_ms": start, "end_ms": end, "observed_seconds": observed_ms(start, end, gaps) / 1000}
     return pd.DataFrame({**times, **{str(name): hours[name].to_numpy() for name in hours}})
 
 
+def find_days(window: Window) -> tuple[int, Integers]:
+    """The length of a person's days, or weeks, and their edges."""
+    cell_ms = choose_cell_ms(window.length_ms, CELLS_MS[1:], MOST_DAYS)
+    return cell_ms, find_edges(window, cell_ms)
+
+
 def sum_identity_days(identities: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """The GPU-hours of each person in each day, or week, in which there are any."""
-    edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS[1:], MOST_DAYS))
-    return _by_cell(identities, edges, ["identity"], GPU_HOURS, HOLDER_STATES)
+    return _by_cell(identities, find_days(window)[1], ["identity"], "gpu_hours", HOLDER_STATES)
 
 
-def _by_cell(frame: pd.DataFrame, edges: Integers, key: list[str], unit: Unit, states: tuple[str, ...]) -> pd.DataFrame:
-    """Sums by key and cell, with a column for each of the states."""
+def _by_cell(frame: pd.DataFrame, edges: Integers, key: list[str], unit: str, states: tuple[str, ...]) -> pd.DataFrame:
     codes, labels = zip(*(pd.factorize(frame[name], sort=True) for name in key), strict=True)
     cell = cell_of(edges, frame["hour_ms"].to_numpy(dtype=np.int64))
     sizes = [*(len(names) for names in labels[1:]), len(edges) - 1]
@@ -123,9 +97,9 @@ def _by_cell(frame: pd.DataFrame, edges: Integers, key: list[str], unit: Unit, s
     *places, cells = unpack(found, sizes)
     columns = {name: np.asarray(names)[place] for name, names, place in zip(key, labels, places, strict=True)}
     columns |= {"start_ms": edges[cells], "end_ms": edges[cells + 1]}
-    state, values = frame["state"].to_numpy(dtype=np.int64), frame[unit.column].to_numpy(dtype="float64")
-    for name in states:
+    summed, length_ms = UNITS[unit]
+    state, values = frame["state"].to_numpy(dtype=np.int64), frame[summed].to_numpy(dtype="float64")
+    for name, column in state_columns(unit, states).items():
         own = np.where(state == CODE_OF[name], values, 0.0)
-        sums = np.bincount(row, weights=own, minlength=len(found))
-        columns[f"{name.replace('-', '_')}_{unit.name}"] = sums / unit.length_ms
+        columns[column] = np.bincount(row, weights=own, minlength=len(found)) / length_ms
     return pd.DataFrame(columns)

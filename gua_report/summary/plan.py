@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
-from gua_report.rollups.index import ROWS, path_of, read_index
+from gua_report.rollups.index import find_current, find_expired, has_changed, path_of, read_index
 from gua_report.rollups.reader import read_days
-from gua_report.rollups.usable import find_usable, has_changed
 from gua_report.ticks.history import History
 from gua_report.window import HOUR_MS, Window
 from gua_sample.errors import EmptyPartition, StoreError
@@ -25,14 +24,11 @@ OLDER_RULE = "rolled up by an older rule"
 NEWER_RULE = "rolled up by a newer rule (upgrade gua here)"
 Grid = tuple[int, int]  # the offset of hours from UTC's, and their length
 FULL_HOURS: Grid = (0, HOUR_MS)
+NO_ERRORS: Mapping[str, StoreError] = {}
 
 
 class WindowPart(NamedTuple):
-    """A part of a window that is taken from one source.
-
-    Rollups only have whole hours; an hour that the window cuts is taken from ticks or, if these have expired, in
-    proportion.
-    """
+    """A part from one source. Of an hour that the window cuts, rollups have only the whole, and give a proportion."""
 
     start_ms: int
     end_ms: int
@@ -46,12 +42,11 @@ class DayPlan(NamedTuple):
     days: frozenset[str] = frozenset()
     expired: frozenset[str] = frozenset()  # stored, but without ticks
     lost: Mapping[str, str] = {}  # expired, and the reason why the rollup is not usable either
-    damaged: frozenset[str] = frozenset()  # stored, but unreadable, or not as they were written
-    failed: frozenset[str] = frozenset()  # used, but their ticks or rollups are not as they were verified: bit rot
+    damaged: frozenset[str] = frozenset()  # stored, but unreadable
     of_older_rule: frozenset[str] = frozenset()  # used, though another rule decided their states: ticks have expired
     of_newer_rule: frozenset[str] = frozenset()  # the same, of a newer gua
-    inexact: frozenset[str] = frozenset()  # off by a tick at midnight: neighbours' ticks are gone or have changed
     late: tuple[str, ...] = ()  # expired, with ticks that came later and are not counted
+    spare: frozenset[str] = frozenset()  # verified, but their partitions have changed: used if these are unreadable
     warnings: tuple[str, ...] = ()
 
     def without(self, days: Collection[str], why: str = UNREADABLE) -> DayPlan:
@@ -72,24 +67,19 @@ class DayPlan(NamedTuple):
         return self.without(damaged)._replace(damaged=self.damaged | damaged, warnings=(*self.warnings, warning))
 
     def without_rollups(self, error: StoreError) -> DayPlan:
-        """The plan without any stored day."""
         warning = f"rollups are not used: {error}"
         return self.without(self.days | self.expired)._replace(warnings=(*self.warnings, warning))
 
     def without_other_rules(self) -> DayPlan:
-        """The plan without the days whose states another rule decided."""
         plan = self.without(self.of_older_rule, OLDER_RULE).without(self.of_newer_rule, NEWER_RULE)
         return plan._replace(of_older_rule=frozenset(), of_newer_rule=frozenset())
 
     def find_days(self, start_ms: int, end_ms: int) -> list[str]:
-        """The planned days that a time touches, in order."""
         first, last = day_of(start_ms), day_of(end_ms - 1)
         return sorted(day for day in self.days if first <= day <= last)
 
 
 class Scope(NamedTuple):
-    """What a report is made from, and by which rules."""
-
     history: History
     plan: DayPlan
     config: Config
@@ -109,8 +99,10 @@ def _is_readable(path: str, day: str) -> bool:
     return True
 
 
-def make_plan(history: History, policy: Policy, path: str | None = None) -> DayPlan:
-    """Make the plan from the index of rollups.sqlite, or of the file at `path`, and the partitions of the history."""
+def make_plan(
+    history: History, policy: Policy, path: str | None = None, unreadable: Mapping[str, StoreError] = NO_ERRORS
+) -> DayPlan:
+    """Make the plan. Days that are `unreadable`, and why, come from rollups, as if their ticks had expired."""
     path, partitions = path or path_of(history.data_dir), history.paths
     warnings: list[str] = []
     try:
@@ -119,21 +111,21 @@ def make_plan(history: History, policy: Policy, path: str | None = None) -> DayP
         return DayPlan(path)  # the file is just being created
     except StoreError as error:
         return DayPlan(path, warnings=tuple(warnings)).without_rollups(error)
-    expired = frozenset(day for day, stored in index.items() if stored.is_expired or day not in partitions)
+    expired = frozenset(find_expired(index, partitions))
+    saved = {day: error for day, error in unreadable.items() if day in index and index[day].is_verified}
+    warnings += [f"{error}: what was stored of that day is used" for error in saved.values()]
+    expired = expired.union(saved)
     there = {day: partition for day, partition in partitions.items() if day not in expired}
-    days = expired.union(find_usable(index, there, policy, history.first_ms))
+    days = expired.union(find_current(index, there, policy))
     # An unchanged partition has no late ticks: its removal was cut short, or is under way.
-    late = [day for day in sorted(expired & partitions.keys()) if has_changed(index[day], partitions[day])]
-    plan = DayPlan(path, days, expired, late=tuple(late), warnings=tuple(warnings))
+    left = sorted((expired & partitions.keys()) - saved.keys())
+    late = [day for day in left if has_changed(index[day], partitions[day])]
+    spare = frozenset(day for day, stored in index.items() if stored.is_verified) - days
+    plan = DayPlan(path, days, expired, late=tuple(late), spare=spare, warnings=tuple(warnings))
     plan = plan.without([day for day in expired if index[day].origin.policy != policy], OTHER_THRESHOLDS)
-    inexact = frozenset(day for day in plan.days if not index[day].is_exact)
-    failed = frozenset(day for day, stored in index.items() if stored.failed_check)
     of_older_rule = frozenset(day for day in plan.days if (index[day].rule or 0) < RULE)
     of_newer_rule = frozenset(day for day in plan.days if (index[day].rule or 0) > RULE)
-    # If nothing but the rollup of a day has rotted, its ticks are used instead.
-    damaged = frozenset(day for day in failed - expired if index[day].failed_check == ROWS)
-    plan = plan.without(damaged)._replace(of_older_rule=of_older_rule, of_newer_rule=of_newer_rule)
-    return plan._replace(inexact=inexact - damaged, damaged=damaged, failed=failed - damaged)
+    return plan._replace(of_older_rule=of_older_rule, of_newer_rule=of_newer_rule)
 
 
 def find_parts(plan: DayPlan, windows: list[Window]) -> list[WindowPart]:

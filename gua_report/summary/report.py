@@ -1,24 +1,47 @@
-"""The Report: a window added up, which is all that renderers need."""
+"""The Report: a window added up, all that renderers need; or why there is none, in a line with what to do next."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from gua_report.config import Config
+from gua_report.console.spelling import span_of_days
 from gua_report.limits import Week
 from gua_report.people.containers import spell
 from gua_report.people.groups import Memberships
-from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.now import NewestFailed
 from gua_report.summary.of_hosts import Fleet
+from gua_report.ticks.coverage import DRIVER_ERROR
+from gua_report.ticks.history import History
 from gua_report.window import Window, show
 from gua_sample.containers import Container
+from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.policy import Policy
 
 if TYPE_CHECKING:
-    from gua_report.summary.selection import Selection
+    from gua_report.summary.names import Selection
+
+# What limits the figures of a report. Words are made of it when it is shown.
+LEFT_OUT, LATE, WARNING = "left out", "late", "warning"
+OLDER_RULE, NEWER_RULE = "older rule", "newer rule"
+CUT_HOURS, UTC_HOURS, CLASHES = "cut hours", "full hours", "clashes"
+WORDS = {
+    LEFT_OUT: "left out: {span}, {detail}",
+    LATE: "ticks of {span} came when those of the day had expired: they are not counted",
+    WARNING: "{detail}",
+    OLDER_RULE: "{why}: states of {span} are by an older rule",
+    NEWER_RULE: "{why}: states of {span} are by a newer rule (upgrade gua here)",
+    CUT_HOURS: "{why}: of the hour of {detail}, which the window cuts, a share is taken instead",
+    UTC_HOURS: "{why}: by hour of day, older days are as UTC's full hours cut them",
+    CLASHES: "{why}: where one person had two identities at a time, both count",
+}
+LEAST_SECONDS = 600  # observed: shares of less say nothing about a machine
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,15 +105,28 @@ class Report:
         return None if self.before is None else now["share"] - self.before["share"]
 
     @property
+    def has_headline(self) -> bool:
+        return self.observed_seconds >= LEAST_SECONDS
+
+    @property
     def named_frames(self) -> dict[str, pd.DataFrame]:
-        """The frames that name people, by the name of their field."""
         fields = ("identities", "identity_days", "timeline_holders", "episodes", "now", "reservations", "limits")
         return {name: frame for name in fields if (frame := getattr(self, name)) is not None}
 
     @property
+    def names(self) -> list[str]:
+        """The identities in all of these frames, each once."""
+        return [*dict.fromkeys(who for frame in self.named_frames.values() for who in frame["identity"].tolist())]
+
+    @property
     def knows_now(self) -> bool:
-        """Whether it is known who holds what at the newest tick."""
         return self.newest_failed is None or self.newest_failed.is_near
+
+    @property
+    def told_ms(self) -> int:
+        """The tick that tells who is on which card: the last that saw cards, else the newest."""
+        failed = self.newest_failed
+        return self.newest_ms if failed is None or failed.seen_ms is None else failed.seen_ms
 
     def who(self, identity: str) -> str:
         """The name that people are shown for an identity of the report, not clean: `ada? (docker: train-resnet)`."""
@@ -99,3 +135,61 @@ class Report:
     def __repr__(self) -> str:
         start, end = (show(ms, self.window.zone) for ms in (self.window.start_ms, self.window.end_ms))
         return f"<Report of {self.host}, {start} to {end} {self.timezone}>"
+
+
+class Notice(NamedTuple):
+    kind: str  # of WORDS
+    days: Sequence[str] = ()
+    detail: str = ""
+
+
+def spell_notice(notice: Notice) -> str:
+    """The notice for who has the ticks, or had them."""
+    said = _fill_in(notice, "ticks have expired")
+    return f"{said}, and the ticks have expired" if notice.kind == LEFT_OUT else said
+
+
+def spell_published(notice: Notice) -> str:
+    """The notice for who reads a published file: there were never ticks beside it."""
+    return _fill_in(notice, "only sums are published")
+
+
+def _fill_in(notice: Notice, why: str) -> str:
+    span = span_of_days(list(notice.days)) if notice.days else ""
+    return WORDS[notice.kind].format(span=span, detail=notice.detail, why=why)
+
+
+class NoReport(NothingToReport):
+    """Why there is no report of a folder, in parts: who reads a published file has no use for the advice."""
+
+    def __init__(self, why: str = "", advice: str = "", notices: Sequence[Notice] = ()) -> None:
+        self.why, self.notices = why, notices
+        said = f"{why}: {advice}" if advice else why
+        super().__init__("; ".join([*([said] if said else []), *map(spell_notice, notices)]))
+
+
+def unreadable(history: History) -> StoreError:
+    return StoreError("nothing can be read: " + "; ".join(history.warnings))
+
+
+def nothing(data_dir: str, window: Window) -> NoReport:
+    advice = f"run {_doctor(data_dir)} to see why, or give a longer --since, or another --data-dir"
+    return NoReport(f"no ticks {spell_window(window)}", advice)
+
+
+def never_saw_cards(history: History, window: Window, notices: Sequence[Notice]) -> NoReport:
+    """For a window in which the driver failed at every tick, with the error of the last one."""
+    ticks = (history.ticks_of(day) for day in history.days_of(window.start_ms, window.end_ms)[::-1])
+    errors = (day[day["ts_ms"] < window.end_ms]["error"].dropna().tolist() for day in ticks)
+    error = next((some[-1] for some in errors if some), DRIVER_ERROR)
+    why = f"no card was seen {spell_window(window)}, as the driver failed ({error})"
+    return NoReport(why, f"run {_doctor(history.data_dir)}", notices)
+
+
+def spell_window(window: Window) -> str:
+    start, end = (datetime.fromtimestamp(ms / 1000, window.zone) for ms in (window.start_ms, window.end_ms))
+    return f"from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}"
+
+
+def _doctor(data_dir: str) -> str:
+    return f"gua doctor --data-dir {shlex.quote(data_dir)}"

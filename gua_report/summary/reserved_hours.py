@@ -16,13 +16,12 @@ from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
 from gua_report.reservations.reservation import Book, Reservation
-from gua_report.reservations.sources import is_configured, name_strays, names_of, read_book
+from gua_report.reservations.sources import name_strays, names_of, read_book
 from gua_report.rollups.hourly_sums import presences
 from gua_report.summary.intervals import overlap, union
 from gua_report.summary.plan import Scope
 from gua_report.ticks.arrays import Booleans, Integers, pack, unpack
-from gua_report.ticks.classify import ABSENT, CODE_OF, Classified
-from gua_report.ticks.read_classified import read_classified
+from gua_report.ticks.classify import ABSENT, CODE_OF, Classified, read_classified
 from gua_report.window import HOUR_MS, Window
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
@@ -37,35 +36,18 @@ NO_INTERVALS = np.zeros((0, 2), np.int64)
 Key = tuple[str, str]  # a person, and the uuid of a card
 Indexes = dict[str, int | None]  # by uuid
 Parents = dict[str, str | None]  # by uuid: the physical card of a MIG instance
+# The milliseconds of each that were reserved, used, free, held and unreserved.
+Spent = defaultdict[Key, list[int]]
 
 
 class Told(NamedTuple):
-    """The reservations from all sources, and the problems in reading them."""
-
     book: Book
     problems: list[str]
 
 
-class Spent:
-    """Milliseconds of one person on one card."""
-
-    def __init__(self) -> None:
-        self.reserved = self.used = self.free = self.held = self.unreserved = 0
-
-    def to_act_on(self) -> int:
-        return self.free + self.held + self.unreserved
-
-    def hours(self) -> list[float]:
-        """Hours in the order of SUMS. Unknown is reserved time that the driver did not report or nobody observed."""
-        idle = self.free + self.held
-        unknown = self.reserved - self.used - idle
-        sums = (self.reserved, self.used, idle, self.held, unknown, self.unreserved, self.free)
-        return [ms / HOUR_MS for ms in sums]
-
-
 def read_told(config: Config, since_ms: int) -> Told | None:
     """The reservations since `since_ms`, and the problems in reading them; None if no source of them is configured."""
-    if not is_configured(config):
+    if not any(config.reservations):
         return None
     problems: list[str] = []
     return Told(read_book(config, since_ms, problems.append), problems)
@@ -74,10 +56,7 @@ def read_told(config: Config, since_ms: int) -> Told | None:
 def reserved_hours(
     scope: Scope, told: Told, facts: pd.DataFrame, identities: Collection[str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The sums as a table of RESERVATION_COLUMNS, and reservations that are unreadable or make no sense.
-
-    `facts` and `identities` are those of the cards and people that the report has seen.
-    """
+    """A table of RESERVATION_COLUMNS, and problems. `facts` and `identities`: the cards and people that were seen."""
     window, config, problems = scope.window, scope.config, list(told.problems)
     wanted = [one for one in told.book.reservations if one.end_ms > window.start_ms and one.start_ms < window.end_ms]
     known = list(zip(*(facts[name].tolist() for name in ("uuid", "gpu_index", "parent_uuid")), strict=True))
@@ -87,16 +66,16 @@ def reserved_hours(
     name_strays(wanted, names, identities, config.people, problems.append)
     if gone := [day for day, _, _ in _days(window) if day in scope.plan.expired]:
         problems.append(f"ticks have expired: who used what in {span_of_days(gone)} is not known here")
-    spent: defaultdict[Key, Spent] = defaultdict(Spent)
+    spent = Spent(lambda: [0] * 5)
     for _, start_ms, end_ms in _days(window):
         found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people)
         if found is not None:
-            indexes = _move(indexes, _indexes(found))
+            indexes = _move(indexes, found)
         called = _called(indexes, parents)
         own = _intervals(wanted, called, start_ms, end_ms, config)
         jobs = _intervals([one for one in wanted if one.job], called, start_ms, end_ms, config)
         for key, intervals in own.items():
-            spent[key].reserved += int((intervals[:, 1] - intervals[:, 0]).sum())
+            spent[key][0] += int((intervals[:, 1] - intervals[:, 0]).sum())
         if found is not None:
             _add_part(spent, found, own, jobs, start_ms, end_ms)
     return _table(spent, facts, told.book.is_complete), problems
@@ -109,23 +88,13 @@ def _days(window: Window) -> Iterator[tuple[str, int, int]]:
         yield day_of(start_ms), max(start_ms, window.start_ms), min(start_ms + DAY_MS, window.end_ms)
 
 
-def _indexes(day: Classified) -> Indexes:
-    """The indexes of that day's cards, by uuid. If two cards had the same index, the one seen last has it."""
+def _move(before: Indexes, day: Classified) -> Indexes:
+    """The indexes as of that day. A missing card keeps its index, by which it may be reserved, until another has it."""
     seen = day.states[day.inside] != ABSENT
-    last = np.where(seen.any(axis=0), len(seen) - 1 - np.argmax(seen[::-1], axis=0), -1)
-    facts = zip(day.cards["uuid"], day.cards["gpu_index"], day.cards["mig_index"], last.tolist(), strict=True)
-    found: dict[tuple[int, int | None], tuple[int, str]] = {}
-    for uuid, index, mig_index, position in facts:
-        if position < 0:
-            continue
-        place = int(index), None if pd.isna(mig_index) else int(mig_index)
-        if position > found.get(place, (-1, ""))[0]:
-            found[place] = position, uuid
-    return {uuid: place[0] for place, (_, uuid) in found.items()}
-
-
-def _move(before: Indexes, today: Indexes) -> Indexes:
-    """The indexes as of today. A missing card keeps its index, by which it may be reserved, until another has it."""
+    cards = day.cards.assign(last=len(seen) - np.argmax(seen[::-1], axis=0))[seen.any(axis=0)].sort_values("last")
+    # If two cards had the same index, the one seen last has it.
+    own = cards.drop_duplicates(["gpu_index", "mig_index"], keep="last")
+    today = {str(uuid): int(index) for uuid, index in zip(own["uuid"], own["gpu_index"], strict=True)}
     kept = {uuid: None if index in today.values() else index for uuid, index in before.items()}
     return {**kept, **today}
 
@@ -147,10 +116,7 @@ def _called(indexes: Indexes, parents: Parents) -> dict[str, list[str]]:
 def _intervals(
     reservations: list[Reservation], called: dict[str, list[str]], start_ms: int, end_ms: int, config: Config
 ) -> dict[Key, Integers]:
-    """The reserved times of each person and card, as disjoint intervals: overlapping reservations count once.
-
-    `called`: the uuids that a name means.
-    """
+    """The reserved times of each person and card, disjoint: overlapping reservations count once."""
     found: defaultdict[Key, list[tuple[int, int]]] = defaultdict(list)
     for one in reservations:
         start, end = max(one.start_ms, start_ms), min(one.end_ms, end_ms)
@@ -161,12 +127,7 @@ def _intervals(
 
 
 def _add_part(
-    spent: defaultdict[Key, Spent],
-    day: Classified,
-    own: dict[Key, Integers],
-    jobs: dict[Key, Integers],
-    start_ms: int,
-    end_ms: int,
+    spent: Spent, day: Classified, own: dict[Key, Integers], jobs: dict[Key, Integers], start_ms: int, end_ms: int
 ) -> None:
     """Add used, idle and unreserved time between two times within one day. `jobs`: those of `own` that are of jobs."""
     ticks = day.ticks.iloc[day.inside]
@@ -186,9 +147,6 @@ def _add_part(
         # On an active card without a visible worker, the person who reserved it may be working.
         without_them = (on_card == CODE_OF[ACTIVE]) & at_work[:, column[uuid]]
         without_them |= (on_card == CODE_OF[IDLE_HELD]) | (on_card == CODE_OF[TRULY_IDLE])
-        spent[key].used += int(covered[working].sum())
-        spent[key].held += int(covered[holding].sum())
-        spent[key].free += int(covered[(states == NOT_THERE) & without_them].sum())
         # Unattributed memory may belong to anyone who reserved the card.
         theirs, by_jobs = (
             _of_anybody(some, uuid) if who == UNATTRIBUTED else some.get(key, NO_INTERVALS) for some in (own, jobs)
@@ -196,16 +154,16 @@ def _add_part(
         beyond = end - begin - overlap(theirs, begin, end)
         # A job ends between two ticks, and its processes with it: the time until the next is held against nobody.
         beyond[overlap(by_jobs, times, times + 1) > 0] = 0
-        spent[key].unreserved += int(beyond[working | holding].sum())
+        free = covered[(states == NOT_THERE) & without_them]
+        for place, some in enumerate((covered[working], free, covered[holding], beyond[working | holding]), start=1):
+            spent[key][place] += int(some.sum())
 
 
 def _of_anybody(intervals: dict[Key, Integers], uuid: str) -> Integers:
-    """The reserved times of a card, whoever has reserved it."""
     return union(np.concatenate([NO_INTERVALS, *(some for (_, on), some in intervals.items() if on == uuid)]))
 
 
 def _presences(day: Classified) -> tuple[Booleans, dict[Key, Integers]]:
-    """Whether anybody works, as a table of ticks by cards, and the states of each person on each card, tick by tick."""
     tick, card, identity, state, names = presences(day)
     at_work = np.zeros(day.states.shape, bool)
     at_work[tick[state == CODE_OF[ACTIVE]], card[state == CODE_OF[ACTIVE]]] = True
@@ -220,13 +178,18 @@ def _presences(day: Classified) -> tuple[Booleans, dict[Key, Integers]]:
     return at_work[day.inside], there
 
 
-def _table(spent: dict[Key, Spent], facts: pd.DataFrame, is_complete: bool) -> pd.DataFrame:
-    """The sums as a table, with most to act on first. Unreserved hours are unknown if reservations are missing."""
+def _table(spent: Spent, facts: pd.DataFrame, is_complete: bool) -> pd.DataFrame:
+    """The sums as a table, with most to act on first. Unreserved hours are unknown if reservations are missing.
+
+    Unknown is reserved time that the driver did not report or nobody observed.
+    """
     places = dict(zip(facts["uuid"], zip(facts["gpu_index"], facts["mig_index"], strict=True), strict=True))
     rows = []
-    for (who, uuid), found in sorted(spent.items(), key=lambda item: (-item[1].to_act_on(), item[0])):
-        hours = found.hours()
-        if any(hours):
-            rows.append([who, uuid, *places.get(uuid, (None, None)), *hours])
+    for (who, uuid), sums in sorted(spent.items(), key=lambda item: (-sum(item[1][2:]), item[0])):
+        if any(sums):
+            reserved, used, free, held, unreserved = sums
+            idle = free + held
+            times = reserved, used, idle, held, reserved - used - idle, unreserved, free
+            rows.append([who, uuid, *places.get(uuid, (None, None)), *(ms / HOUR_MS for ms in times)])
     frame = pd.DataFrame(rows, columns=RESERVATION_COLUMNS)
     return frame if is_complete else frame.assign(unreserved_hours=np.nan)

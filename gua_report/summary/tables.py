@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
+from gua_report.console.spelling import state_columns
 from gua_report.rollups.hourly_sums import INSTANT_ONLY
-from gua_report.summary.cells import observed_ms
+from gua_report.summary.intervals import observed_ms
 from gua_report.summary.meant import COLUMNS as MEANT
+from gua_report.summary.of_hosts import HOURS
 from gua_report.ticks.arrays import Integers, pack, unpack
 from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
+JOULES_PER_KWH = 3.6e6
 IDENTITY_COLUMNS = [
     "identity",
     "gpu_hours",
@@ -29,6 +33,19 @@ IDENTITY_COLUMNS = [
 ]
 
 
+EPISODE_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms", "seconds"]
+EPISODE_COLUMNS += ["start_is_exact", "peak_memory_mib", "ongoing", *MEANT, "slurm_job"]
+EPISODE_TYPES: dict[str, Any] = {
+    **dict.fromkeys(["gpu_uuid", "identity", "command", "slurm_job"], object),
+    "pid": "int64",
+    "start_ms": "int64",
+    "end_ms": "int64",
+    "seconds": "float64",
+    "peak_memory_mib": "float64",
+    "ongoing": bool,
+}
+
+
 def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate the frames that have rows: empty ones have no proper types, and would spoil those of the others."""
     filled = [frame for frame in frames if len(frame)]
@@ -38,7 +55,6 @@ def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def last_facts(card_facts: pd.DataFrame) -> pd.DataFrame:
-    """The facts of each card, as last known."""
     return card_facts.groupby("uuid", sort=False).last().reset_index()
 
 
@@ -50,11 +66,15 @@ def headline(cards: pd.DataFrame) -> pd.DataFrame:
 
 def capacity(cards: pd.DataFrame, window_observed_ms: int, config: Config) -> pd.DataFrame:
     hours, energy_ms = sum_by_state(cards, "gpu_ms") / HOUR_MS, sum_by_state(cards, "energy_ms")
-    # A state without a counter has unknown energy; a state without any time has 0 kWh.
-    energy_kwh = (sum_by_state(cards, "energy_joules") / 3.6e6).where((energy_ms > 0) | (hours == 0))
+    energy_kwh = known_kwh(sum_by_state(cards, "energy_joules"), energy_ms, hours)
     equivalent = hours / (window_observed_ms / HOUR_MS) if window_observed_ms else hours * np.nan
     costs = cost_of(hours, energy_kwh, config)
     return pd.DataFrame({"gpu_hours": hours, "equivalent_gpus": equivalent, "energy_kwh": energy_kwh, "cost": costs})
+
+
+def known_kwh(joules: pd.Series[float], known_ms: pd.Series[float], hours: pd.Series[float]) -> pd.Series[float]:
+    """The energy of these hours: unknown where no reading tells, and 0 where there are no hours."""
+    return (joules / JOULES_PER_KWH).where((known_ms > 0) | (hours == 0))
 
 
 def cost_of(hours: pd.Series[float], energy_kwh: pd.Series[float], config: Config) -> pd.Series[float]:
@@ -71,7 +91,6 @@ def sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
 
 
 def _by_state(frame: pd.DataFrame, key: str) -> pd.DataFrame:
-    """GPU-hours with a column for each state."""
     number, names = pd.factorize(frame[key], use_na_sentinel=False)
     cell = pack((number, state_codes(frame)), [len(STATES)])
     sums = np.bincount(cell, weights=frame["gpu_ms"].to_numpy(dtype="float64"), minlength=len(names) * len(STATES))
@@ -85,29 +104,21 @@ def state_codes(frame: pd.DataFrame) -> Integers:
 def gpus(cards: pd.DataFrame, facts: pd.DataFrame, config: Config) -> pd.DataFrame:
     hours = _by_state(cards, "gpu_uuid")
     known = facts.set_index("uuid").reindex(hours.index)
-    frame = pd.DataFrame(
-        {
-            "uuid": hours.index.to_numpy(),
-            "index": known["gpu_index"].to_numpy(),
-            "mig_index": known["mig_index"].to_numpy(dtype="float64"),
-            "name": known["name"].to_numpy(dtype=object),
-            "parent_uuid": known["parent_uuid"].to_numpy(dtype=object),
-            "gpu_hours": hours.sum(axis=1).to_numpy(),
-        }
-    )
-    for state in STATES:
-        name = state.replace("-", "_")
-        frame[f"{name}_gpu_hours"] = hours[state].to_numpy()
-        frame[f"{name}_share"] = (hours[state] / hours.sum(axis=1)).to_numpy()
+    frame = known[["gpu_index", "mig_index", "name", "parent_uuid"]].rename_axis("uuid").reset_index()
+    frame = frame.rename(columns={"gpu_index": "index"})
+    frame = frame.astype({"mig_index": "float64", "name": object, "parent_uuid": object})
+    frame["gpu_hours"] = hours.sum(axis=1).to_numpy()
+    for state, hours_column, share_column in zip(STATES, HOURS, state_columns("share").values(), strict=True):
+        frame[hours_column] = hours[state].to_numpy()
+        frame[share_column] = (hours[state] / hours.sum(axis=1)).to_numpy()
     idle = cards[state_codes(cards) == CODE_OF[IDLE_HELD]]
     energy = idle.groupby("gpu_uuid")[["energy_joules", "energy_ms"]].sum().reindex(hours.index, fill_value=0)
-    energy_kwh = (energy["energy_joules"] / 3.6e6).where((energy["energy_ms"] > 0) | (hours[IDLE_HELD] == 0))
+    energy_kwh = known_kwh(energy["energy_joules"], energy["energy_ms"], hours[IDLE_HELD])
     frame["idle_held_cost"] = cost_of(hours[IDLE_HELD], energy_kwh, config).to_numpy(dtype="float64")
     return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
 
 
 def unpartitioned(sums: pd.DataFrame, facts: pd.DataFrame, observed_ms: int) -> pd.DataFrame:
-    """What no MIG instance covers of each physical card, by index. It is part of no state."""
     gpu_ms = sums["gpu_ms"].astype("float64").groupby(sums["gpu_uuid"], sort=True).sum()
     # An instance tells the index of its card; a card without any has facts of its own.
     physical = facts["parent_uuid"].where(facts["parent_uuid"].notna(), facts["uuid"])
@@ -129,15 +140,12 @@ def identities(presences: pd.DataFrame, meant_gpu_hours: Mapping[str, float], co
     """The hours of each identity. Their cost is by the GPU-hour: whose energy it was is not known."""
     hours = _by_state(presences, "identity")
     used = hours[ACTIVE] + hours[IDLE_HELD]
-    columns = [used + hours[UNKNOWN], hours[ACTIVE], hours[IDLE_HELD], hours[UNKNOWN]]
-    columns.append(hours[IDLE_HELD] / used.where(used > 0))
     price = np.nan if config.price_per_gpu_hour is None else config.price_per_gpu_hour
-    columns.append(hours[IDLE_HELD] * price)
-    columns.append(pd.Series([meant_gpu_hours.get(who, 0.0) for who in hours.index], dtype="float64"))
-    frame = pd.DataFrame({"identity": hours.index.to_numpy(dtype=object)})
-    for name, values in zip(IDENTITY_COLUMNS[1:], columns, strict=True):
-        frame[name] = values.to_numpy()
-    return sort_identities(frame)
+    meant = np.array([meant_gpu_hours.get(who, 0.0) for who in hours.index], dtype="float64")
+    by_state = (hours[state] for state in (ACTIVE, IDLE_HELD, UNKNOWN))
+    columns: list[Any] = [hours.index.astype(object), used + hours[UNKNOWN], *by_state]
+    columns += [hours[IDLE_HELD] / used.where(used > 0), hours[IDLE_HELD] * price, meant]
+    return sort_identities(pd.DataFrame(dict(zip(IDENTITY_COLUMNS, columns, strict=True))))
 
 
 def sort_identities(frame: pd.DataFrame) -> pd.DataFrame:
@@ -146,10 +154,7 @@ def sort_identities(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
-    """Every hour of the week in the reader's zone: the active share, without unknown time, and the GPUs free.
-
-    Both are NaN for an hour of which no state is known.
-    """
+    """Every hour of the week in the reader's zone: the active share and the GPUs free, NaN if no state is known."""
     sums = sum_week(cards, window, hour_length_ms, gaps)
     known, active, idle, observed = (sums[name] for name in ("known_ms", "active_ms", "idle_ms", "observed_ms"))
     return week_of(active / known, idle / observed.where((observed > 0) & (known > 0)))
@@ -161,7 +166,6 @@ def week_of(active_share: pd.Series[float], free_gpus: pd.Series[float]) -> pd.D
 
 
 def sum_week(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
-    """For every hour of the week in the reader's zone: known, active and truly idle GPU time; observed time."""
     position, hours = pd.factorize(cards["hour_ms"].to_numpy(dtype=np.int64))
     local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
     slots = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)
@@ -182,24 +186,16 @@ def episodes(found: pd.DataFrame, window: Window, seen_ms: int | None, facts: pd
     """
     found = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
     known = facts.set_index("uuid").reindex(found["gpu_uuid"])
-    frame = pd.DataFrame(
-        {
-            "gpu_uuid": found["gpu_uuid"].to_numpy(dtype=object),
-            "gpu_index": known["gpu_index"].to_numpy(),
-            "mig_index": known["mig_index"].to_numpy(dtype="float64"),
-            "identity": found["identity"].to_numpy(dtype=object),
-            "pid": found["pid"].to_numpy(dtype="int64"),
-            "command": found["command"].to_numpy(dtype=object),
-            "start_ms": found["start_ms"].to_numpy(dtype="int64"),
-            "end_ms": found["end_ms"].to_numpy(dtype="int64"),
-            "seconds": ((found["end_ms"] - found["start_ms"]) / 1000).to_numpy(dtype="float64"),
-            "peak_memory_mib": found["peak_memory_mib"].to_numpy(dtype="float64"),
-            # An episode that includes the last tick that saw cards is taken to be ongoing.
-            "ongoing": False if seen_ms is None else (found["end_ms"] > seen_ms).to_numpy(dtype=bool),
-            **{name: found[name].to_numpy() for name in MEANT},
-            "slurm_job": found["slurm_job"].to_numpy(dtype=object),
-        }
-    )
+    end_ms = found["end_ms"].clip(upper=window.end_ms)  # the last tick may stand for a time after the window
+    frame = found.assign(
+        gpu_index=known["gpu_index"].to_numpy(),
+        mig_index=known["mig_index"].to_numpy(dtype="float64"),
+        end_ms=end_ms,
+        seconds=(end_ms - found["start_ms"]) / 1000,
+        start_is_exact=~found["joins_before"].astype(bool),
+        # An episode that includes the last tick that saw cards is taken to be ongoing.
+        ongoing=False if seen_ms is None else found["end_ms"] > seen_ms,
+    )[EPISODE_COLUMNS].astype(EPISODE_TYPES)
     order = ["ongoing", "seconds", "gpu_uuid", "pid"]
     frame = frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
     if seen_ms is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,13 +26,8 @@ LIMITS = ["limit_idle_held_gpu_hours", "limit_gpu_hours"]
 LIMIT_COLUMNS = [*HOURS, *LIMITS, "limit_share", "over_limit"]
 
 
-class WeekHours(NamedTuple):
-    week: Week
-    identities: pd.DataFrame  # as in a Report
-
-
-def read_week(scope: Scope, first_ms: int, moment: Moment) -> WeekHours:
-    """The hours of the week before the window's end, whichever the window is. `first_ms`: the history's first tick."""
+def read_week(scope: Scope, first_ms: int, moment: Moment) -> tuple[Week, pd.DataFrame]:
+    """The week before the window's end, and its identities as in a Report. `first_ms`: the history's first tick."""
     start_ms, end_ms = week_before(scope.window.end_ms)
     window = scope.window._replace(start_ms=max(start_ms, first_ms))
     scope = scope._replace(windows=[window])
@@ -48,11 +43,10 @@ def read_week(scope: Scope, first_ms: int, moment: Moment) -> WeekHours:
     gaps = find_gaps(spans, start_ms, end_ms)
     missed_ms = int((gaps["end_ms"] - gaps["start_ms"]).sum())
     week = Week(start_ms, end_ms, 1 - missed_ms / WEEK_MS)
-    return WeekHours(week, tables.identities(presences, meant_hours, scope.config))
+    return week, tables.identities(presences, meant_hours, scope.config)
 
 
 def find_standings(row: dict[Any, Any], week: Week) -> list[Standing]:
-    """How the person or group of a row stands against each of its limits, the worst first."""
     limit = Limit(*(None if pd.isna(row[name]) else row[name] for name in LIMITS))
     return judge(find_used(row), limit, week)
 
@@ -62,7 +56,6 @@ def find_used(row: dict[Any, Any]) -> Used:
 
 
 def tell_over(limits: pd.DataFrame, week: Week, until: str) -> dict[str, list[str]]:
-    """A sentence to each person for each limit that they are over. `until`: the end of the week, in words."""
     over = limits[limits["over_limit"].eq(True)].to_dict("records")
     return {
         row["identity"]: [
@@ -72,16 +65,14 @@ def tell_over(limits: pd.DataFrame, week: Week, until: str) -> dict[str, list[st
     }
 
 
-def people_and_limits(found: WeekHours, config: Config) -> pd.DataFrame:
-    """A row for everybody who was seen in the week, with a limit or not."""
-    names = found.identities["identity"].tolist()
-    hours = found.identities[["gpu_hours", "idle_held_gpu_hours", "unknown_gpu_hours", "meant_gpu_hours"]]
+def people_and_limits(week: Week, identities: pd.DataFrame, config: Config) -> pd.DataFrame:
+    names = identities["identity"].tolist()
+    hours = identities[["gpu_hours", "idle_held_gpu_hours", "unknown_gpu_hours", "meant_gpu_hours"]]
     limits = [limit_of(who, config.limits, config.people) for who in names]
-    return _stand("identity", names, hours.to_numpy(dtype="float64"), limits, found.week)
+    return _stand("identity", names, hours.to_numpy(dtype="float64"), limits, week)
 
 
 def groups_and_limits(people: pd.DataFrame, memberships: Memberships, config: Config, week: Week) -> pd.DataFrame:
-    """A row for each group with a limit, with the hours of its people together; NaN if not all of them are known."""
     names = list(config.limits.groups)
     hours = np.full((len(names), len(HOURS)), np.nan)
     for number, group in enumerate(names):

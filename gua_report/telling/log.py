@@ -1,42 +1,62 @@
-"""The log of what was done: `remind.log` and `hook.log` in the data folder, a JSON object in each line.
+"""The log of what was done: `reminders.sqlite` and `hook.sqlite` in the data folder; and what gua doctor says of it.
 
-A line is written, and on the disk, before something is done, and another one after it with the outcome. So whatever
-ends a run in between, it is known that it may have been done. The file is private to the folder's owner.
+A row is written, and on the disk, before something is done, and its outcome after it. So whatever ends a run in
+between, it is known that it may have been done. A row is only written if no other run has written one since this run
+read the log: of two runs at once, one goes on. The files are private to the folder's owner, with whose rights they are
+read and written.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import stat
+import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from datetime import tzinfo
 from typing import Any, NamedTuple
 
-from gua_report.machine.as_owner import ask_as_owner
-from gua_report.machine.child import understanding
+from gua_report.config import SYSTEM_CONFIG, Config, Remind
+from gua_report.console.spelling import first_of
+from gua_report.doctor.findings import Finding, moment, ok, shell, warning
+from gua_report.machine.child import ask_as_owner, understanding
+from gua_report.machine.program import Untrusted, check_target
+from gua_report.telling.letters import find_problems
 from gua_report.telling.watch import Episode
-from gua_sample.errors import CorruptPartition, StoreError
+from gua_report.ticks.open_partition import Kind, errors_of, open_database
+from gua_report.window import show
+from gua_sample.errors import CorruptPartition, EmptyPartition, PartitionBusy, StoreError
 from gua_sample.notes import LATEST_MS
-from gua_sample.partition_file import storage_error
+from gua_sample.partition_file import check_types
 from gua_sample.partition_names import DAY_MS
 from gua_sample.processes import printable
-from gua_sample.rights import others_on_the_way, owner_to_become, refuse_as_root
-from gua_sample.safe_file import check_regular, read_regular
-from gua_sample.store import lock_within
+from gua_sample.safe_file import connect, is_begun, read_regular
 
-REMIND_LOG, HOOK_LOG = "remind.log", "hook.log"
-MOST_BYTES = 64 << 20
-WAIT_SECONDS = 10.0  # for another run
+REMIND_LOG, HOOK_LOG = "reminders.sqlite", "hook.sqlite"
+FORMER = {REMIND_LOG: "remind.log", HOOK_LOG: "hook.log"}  # a JSON object in each line; it is taken over once
+MOST_FORMER_BYTES = 64 << 20
+WAIT_SECONDS = 10.0  # for another run, which holds the file for a moment
 LONGEST_TEXT = 300
 REMEMBER_MS = 7 * DAY_MS  # nothing older makes a difference
 BEGUN, DONE, FAILED, UNSURE = "begun", "done", "failed", "unsure"
-MODE = 0o600  # whoever could open it could hold its lock
+
+SCHEMA_VERSION = 1  # of the JSON
+SHOWN_PIDS = 3
+OUTCOMES = {BEGUN: "interrupted, so it may have been done", UNSURE: "not known whether it was done"}
+REMIND, HOOK = "remind", "hook"  # in gua doctor
+
+TABLES = (
+    "CREATE TABLE act (number INTEGER PRIMARY KEY, id TEXT NOT NULL, ts_ms INTEGER NOT NULL, who TEXT NOT NULL,"
+    " address TEXT, is_trial INTEGER NOT NULL, outcome TEXT NOT NULL, text TEXT) STRICT",
+    "CREATE TABLE episode (act_id TEXT NOT NULL, boot_id TEXT NOT NULL, gpu_uuid TEXT NOT NULL, pid INTEGER NOT NULL,"
+    " start_time_ms INTEGER NOT NULL) STRICT",
+)
+NAMES = {"act": ("id", "who", "address", "outcome", "text"), "episode": ("act_id", "boot_id", "gpu_uuid")}
+KIND = Kind("a log of gua's", 0x6775616C, 1, ("act", "episode"), (), NAMES, {})  # "gual"
 
 
 class Act(NamedTuple):
-    """Something that was done or begun: a mail, or a run of the hook."""
-
     id: str
     ts_ms: int  # when it was begun
     who: str
@@ -52,181 +72,188 @@ class Act(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What a log says."""
-
     acts: list[Act]  # oldest first
-    problems: list[str]  # lines that can't be understood, and may hide something that was done lately
+    problems: list[str]  # why nothing is known of what was done
 
 
-def read_log(data_dir: str, name: str, now_ms: int) -> Read:
-    """What the log says; nothing if there is none. Raises StoreError if it can't be read.
-
-    As root, a child that becomes the folder's owner reads it.
-    """
-    path = os.path.join(data_dir, name)
-    acts, problems = ask_as_owner(data_dir, lambda: _read(path, now_ms))
-    with understanding():
-        return Read([_restore(*act) for act in acts], [str(problem) for problem in problems])
-
-
-def _read(path: str, now_ms: int) -> Read:
+def read_log(data_dir: str, name: str) -> Read:
     try:
-        content = read_regular(path, MOST_BYTES)
-    except FileNotFoundError:
-        return Read([], [])
+        acts = ask_as_owner(data_dir, lambda: _read(os.path.join(data_dir, name)))
     except CorruptPartition as error:
-        raise StoreError(f"{error}: move it away once you have looked at it") from error
-    except OSError as error:
-        raise StoreError(f"{path} can't be read ({error.strerror}): run this as the owner of the folder") from error
-    return parse_log(content, path, now_ms)
+        return Read([], [f"{error}: it may hide that somebody was told, so look at it and move it away"])
+    with understanding():
+        return Read([_check(*act) for act in acts], [])
 
 
-def _restore(*values: Any) -> Act:
+def _read(path: str) -> list[Act]:
+    with suppress(EmptyPartition):  # the run that made it was killed
+        if os.path.lexists(path):
+            with open_database(path, KIND) as connection:
+                return _acts(connection)
+    return _former_acts(path)
+
+
+def _acts(connection: sqlite3.Connection) -> list[Act]:
+    episodes = defaultdict[str, list[Any]](list)
+    for act_id, *one in connection.execute("SELECT act_id, boot_id, gpu_uuid, pid, start_time_ms FROM episode"):
+        episodes[act_id].append(one)
+    rows = connection.execute("SELECT id, ts_ms, who, address, is_trial, outcome, text FROM act ORDER BY number")
+    return [_check(*row[:4], episodes[row[0]], *row[4:]) for row in rows]
+
+
+def _check(*values: Any) -> Act:
     act = Act(*values)
-    return act._replace(episodes=tuple(Episode(*one) for one in act.episodes))
-
-
-def parse_log(content: bytes, path: str, now_ms: int) -> Read:
-    """What the lines say.
-
-    A line without an end was not finished, so what it announces was not done. Any other bad line may hide that somebody
-    was told, unless a later line is so old that it makes no difference.
-    """
-    acts: dict[str, Act] = {}
-    bad: list[int] = []
-    for number, line in enumerate(content.split(b"\n")[:-1], 1):
-        try:
-            act = _parse_line(line)
-        except (ValueError, TypeError, LookupError, RecursionError, AttributeError):
-            bad.append(number)
-            continue
-        bad = [] if act.ts_ms < now_ms - REMEMBER_MS else bad
-        begun = acts.get(act.id)
-        if act.outcome == BEGUN:
-            acts[act.id] = act
-        elif begun:
-            acts[act.id] = begun._replace(outcome=act.outcome, text=act.text)
-    what = f"{path}: line {bad[0]} can't be understood, and may hide that somebody was told" if bad else ""
-    return Read(list(acts.values()), [f"{what}: move the file away once you have looked at it"] if bad else [])
-
-
-def _parse_line(line: bytes) -> Act:
-    """The act in a line. Raises ValueError, TypeError and others if there is none."""
-    values = json.loads(line)
-    id_, ts_ms, who, to, text = (values[name] for name in ("id", "ts_ms", "who", "to", "text"))
-    outcome, is_trial = values["outcome"], values["is_trial"]
-    episodes = tuple(_parse_episode(**one) for one in values["episodes"])
-    texts = [one for one in (id_, who, to, text) if one is not None]
-    if not all(isinstance(one, str) for one in texts) or id_ is None or who is None:
-        raise ValueError("no texts")
-    if (
-        type(ts_ms) is not int
-        or not 0 <= ts_ms <= LATEST_MS
-        or outcome not in (BEGUN, DONE, FAILED, UNSURE)
-        or type(is_trial) is not bool
-    ):
+    check_types(act, str, int, str, (str, None), object, int, str, (str, None))
+    f"{act.id}{act.who}{act.to}{act.text}".encode()  # half a surrogate pair has no encoding
+    if not 0 <= act.ts_ms <= LATEST_MS or act.outcome not in (BEGUN, DONE, FAILED, UNSURE):
         raise ValueError("no act")
-    return Act(id_, ts_ms, who, to, episodes, is_trial, outcome, text)
+    episodes = (Episode(*check_types(tuple(one), str, str, int, int)) for one in act.episodes)
+    return act._replace(episodes=tuple(episodes), is_trial=bool(act.is_trial))
 
 
-def _parse_episode(boot_id: str, gpu_uuid: str, pid: int, start_time_ms: int) -> Episode:
-    if not all(isinstance(one, str) for one in (boot_id, gpu_uuid)):
-        raise ValueError("no texts")
-    if not all(type(one) is int for one in (pid, start_time_ms)):
-        raise ValueError("no numbers")
-    return Episode(boot_id, gpu_uuid, pid, start_time_ms)
+def _former_acts(path: str) -> list[Act]:
+    """The acts of a former log. Its last line may not be finished, so what that announces was not done."""
+    folder, name = os.path.split(path)
+    former, acts = os.path.join(folder, FORMER[name]), dict[str, Act]()
+    if os.path.lexists(former):
+        with errors_of(former):
+            for line in read_regular(former, MOST_FORMER_BYTES).split(b"\n")[:-1]:
+                values = json.loads(line)
+                act = Act(**{**values, "episodes": tuple(Episode(**one) for one in values["episodes"])})
+                acts[act.id] = _check(*act)
+    return list(acts.values())
 
 
 class Log:
-    """A log that is open for writing, and locked, so that no other run does anything meanwhile."""
-
-    def __init__(self, path: str, descriptor: int) -> None:
-        self.path, self._descriptor = path, descriptor
+    def __init__(self, data_dir: str, name: str, count: int) -> None:
+        self._data_dir, self._path, self._count = data_dir, os.path.join(data_dir, name), count
 
     def begin(self, ts_ms: int, who: str, to: str | None, episodes: Iterable[Episode], is_trial: bool = False) -> Act:
-        """Write down that something is about to be done. Raises StoreError if that is not on the disk."""
+        """Write down that something is about to be done. Raises StoreError if that is not on the disk, and
+        PartitionBusy if another run has done something since the log was read."""
         act = Act(os.urandom(8).hex(), ts_ms, who, to, tuple(episodes), is_trial)
-        self._append(act)
+        ask_as_owner(self._data_dir, lambda: _add(self._path, act, self._count))
+        self._count += 1
         return act
 
-    def end(self, act: Act, outcome: str, text: str | None) -> Act:
-        """Write down what became of it."""
-        done = act._replace(outcome=outcome, text=text and printable(text)[:LONGEST_TEXT])
-        self._append(done)
-        return done
-
-    def _append(self, act: Act) -> None:
-        values = {**act._asdict(), "episodes": [one._asdict() for one in act.episodes]}
-        data = json.dumps(values).encode() + b"\n"
-        try:
-            if os.write(self._descriptor, data) < len(data):
-                raise StoreError(f"{self.path} can't be written whole: is the disk full?")
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise storage_error(error, self.path) from error
+    def end(self, act: Act, outcome: str, text: str | None) -> None:
+        said = text and printable(text)[:LONGEST_TEXT]
+        ask_as_owner(self._data_dir, lambda: _finish(self._path, act.id, outcome, said))
 
 
-@contextmanager
-def open_log(data_dir: str, name: str) -> Iterator[Log]:
-    """Open the log, alone. Raises StoreError, or PartitionBusy if another run goes on.
+def open_log(data_dir: str, name: str) -> tuple[Log, Read]:
+    with suppress(CorruptPartition):  # read_log says so
+        ask_as_owner(data_dir, lambda: _make(os.path.join(data_dir, name)))
+    found = read_log(data_dir, name)
+    return Log(data_dir, name, len(found.acts)), found
 
-    As root, the file is given to the folder's owner if it is new, and must be that owner's otherwise.
-    """
-    path = os.path.join(data_dir, name)
-    owner = owner_to_become(data_dir)
-    descriptor = _open(path, owner)
+
+def _make(path: str) -> None:
     try:
-        text = f"{path} is held by another run: wait for that, or see 'fuser -v {path}'"
-        lock_within(WAIT_SECONDS, descriptor, text)
-        _cut_unfinished(descriptor)
-        yield Log(path, descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _open(path: str, owner: tuple[int, int] | None) -> int:
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    name = os.path.basename(path)
-    try:
-        with suppress(FileNotFoundError):
-            check_regular(path, MOST_BYTES)
-        with _open_folder(os.path.dirname(path), owner) as folder:
-            try:
-                descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, MODE, dir_fd=folder)
-                if owner is not None:
-                    os.fchown(descriptor, *owner)
-                os.fsync(folder)  # so that the new name survives a power cut
-            except FileExistsError:
-                descriptor = os.open(name, flags, dir_fd=folder)
+        # Not by SQLite, so that it is private from the start.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreError(
             f"{path} can't be written ({error.strerror}), and nothing is done without it: run this as the folder's"
             " owner, or as root"
         ) from error
-    found = os.fstat(descriptor)
-    expected = os.geteuid() if owner is None else owner[0]
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != expected:
-        os.close(descriptor)
-        raise StoreError(f"{path} is no file of uid {expected}'s own: move it away once you have looked at it")
-    return descriptor
+    with _writing(path) as connection:
+        if not is_begun(connection, path, KIND.name, KIND.application_id, KIND.version):
+            former = _former_acts(path)
+            for statement in TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {KIND.application_id}")
+            connection.execute(f"PRAGMA user_version = {KIND.version}")
+            for act in former:
+                _insert(connection, act)
+
+
+def _add(path: str, act: Act, count: int) -> None:
+    with _writing(path) as connection:
+        if connection.execute("SELECT count(*) FROM act").fetchone() != (count,):
+            raise PartitionBusy(f"{path} was written by another run meanwhile, which goes on: this one stops")
+        _insert(connection, act)
+
+
+def _insert(connection: sqlite3.Connection, act: Act) -> None:
+    connection.execute(
+        "INSERT INTO act (id, ts_ms, who, address, is_trial, outcome, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*act[:4], *act[5:]),
+    )
+    connection.executemany("INSERT INTO episode VALUES (?, ?, ?, ?, ?)", [(act.id, *one) for one in act.episodes])
+
+
+def _finish(path: str, id_: str, outcome: str, text: str | None) -> None:
+    with _writing(path) as connection:
+        connection.execute("UPDATE act SET outcome = ?, text = ? WHERE id = ?", (outcome, text, id_))
 
 
 @contextmanager
-def _open_folder(path: str, owner: tuple[int, int] | None) -> Iterator[int]:
-    """The folder, opened once. As root, it must be the owner's, who may have put a link to a folder of root's there."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _writing(path: str) -> Iterator[sqlite3.Connection]:
+    with errors_of(path), closing(connect(path, "rw", WAIT_SECONDS)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
+
+
+def show_log(found: Read, zone: tzinfo, as_json: bool) -> str:
+    if as_json:
+        acts = [{**act._asdict(), "episodes": [one._asdict() for one in act.episodes]} for act in found.acts]
+        document = {"schema_version": SCHEMA_VERSION, "acts": acts, "problems": found.problems}
+        return json.dumps(document, indent=2)
+    lines = [_spell(act, zone) for act in found.acts] + [f"problem: {one}" for one in found.problems]
+    return "\n".join(map(printable, lines)) or "nothing yet"
+
+
+def _spell(act: Act, zone: tzinfo) -> str:
+    pids = first_of(list(dict.fromkeys(str(one.pid) for one in act.episodes)), SHOWN_PIDS)
+    to = f" <{act.to}>" if act.to else ""
+    what = OUTCOMES.get(act.outcome, act.outcome) + (f": {act.text}" if act.text else "")
+    trial = "trial, " if act.is_trial else ""
+    outcome = "" if act.outcome == DONE and not act.text else f", {what}"
+    return f"{show(act.ts_ms, zone)}  {trial}{act.who}{to}, pid {pids or '-'}{outcome}"
+
+
+def check_telling(config: Config, data_dir: str, config_path: str | None) -> list[Finding]:
+    findings = []
+    last, hidden, bad = _last(data_dir, REMIND_LOG, REMIND)
+    if config.remind != Remind() or last or bad:
+        edit = shell("sudoedit", config_path or SYSTEM_CONFIG)
+        bad = [warning(REMIND, problem, edit) for problem in find_problems(config)] + bad
+        if last and last.outcome != DONE:
+            text = f"the last mail, to {last.to}, {moment(last.ts_ms)}: {_spell_failure(last)}"
+            bad.append(warning(REMIND, text, "sudo gua remind --log"))
+        what = "a trial was last sent" if last and last.is_trial else "somebody was last told"
+        when = f"{what} {moment(last.ts_ms)}" if last else hidden or "nobody was told yet"
+        findings += bad or [ok(REMIND, f"{when}; after {config.remind.after}")]
+    if config.hook.run is not None:
+        findings += _check_hook(config.hook.run, data_dir)
+    return findings
+
+
+def _check_hook(program: str, data_dir: str) -> list[Finding]:
+    last, hidden, bad = _last(data_dir, HOOK_LOG, HOOK)
     try:
-        if owner is not None and os.fstat(folder).st_uid != owner[0]:
-            refuse_as_root(others_on_the_way(path, 0))
-        yield folder
-    finally:
-        os.close(folder)
+        check_target(program)
+    except Untrusted as problem:
+        bad.append(warning(HOOK, f"it is not run: {problem}", shell("ls", "-ld", program)))
+    if last and last.outcome != DONE:
+        text = f"the last run, {moment(last.ts_ms)}: {_spell_failure(last)}"
+        bad.append(warning(HOOK, text, "sudo gua hook --log"))
+    when = f"last run {moment(last.ts_ms)}: {last.text}" if last else hidden or "it was not run yet"
+    return bad or [ok(HOOK, f"{program}: {when}")]
 
 
-def _cut_unfinished(descriptor: int) -> None:
-    """Remove a last line that has no end: a killed run has begun it, and done nothing yet."""
-    size = os.fstat(descriptor).st_size
-    tail = os.pread(descriptor, min(size, 1 << 20), max(0, size - (1 << 20)))
-    rest = len(tail) - (tail.rfind(b"\n") + 1)
-    if rest:
-        os.ftruncate(descriptor, size - rest)
+def _last(data_dir: str, name: str, check: str) -> tuple[Act | None, str | None, list[Finding]]:
+    try:
+        acts, problems = read_log(data_dir, name)
+    except StoreError as problem:
+        if isinstance(problem.__cause__, PermissionError):
+            return None, "what was done is for root to see (sudo gua doctor)", []
+        return None, None, [warning(check, str(problem))]
+    return acts[-1] if acts else None, None, [warning(check, problem) for problem in problems]
+
+
+def _spell_failure(act: Act) -> str:
+    what = OUTCOMES.get(act.outcome, act.outcome)
+    return f"{what}: {act.text}" if act.text and act.outcome != BEGUN else what

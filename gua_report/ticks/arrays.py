@@ -26,10 +26,7 @@ Booleans = npt.NDArray[np.bool_]
 
 
 def pack(columns: Sequence[Integers], sizes: Sequence[int]) -> Integers:
-    """One number for each row of the columns, in the rows' order, so that rows can be sorted, compared and counted.
-
-    `sizes` are the numbers of values of all columns but the first, each counted from 0.
-    """
+    """One number for each row, in the rows' order. `sizes`: the numbers of values of all columns but the first."""
     packed = columns[0]
     for column, size in zip(columns[1:], sizes, strict=True):
         packed = packed * size + column
@@ -37,7 +34,6 @@ def pack(columns: Sequence[Integers], sizes: Sequence[int]) -> Integers:
 
 
 def unpack(packed: Integers, sizes: Sequence[int]) -> list[Integers]:
-    """The columns that were packed with these sizes."""
     columns: list[Integers] = []
     for size in reversed(sizes):
         packed, column = np.divmod(packed, size)

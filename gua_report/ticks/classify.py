@@ -6,18 +6,18 @@ and, of the processes, in sightings.py, who was only passing and who is alone on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from gua_report.people.identities import apply_mapping, resolve
+from gua_report.people.identities import UNATTRIBUTED, apply_mapping, resolve
 from gua_report.ticks.arrays import Booleans, Floats, Integers, pack
-from gua_report.ticks.history import Stretch
-from gua_report.ticks.mig_shares import weigh
+from gua_report.ticks.history import History, Stretch
 from gua_report.ticks.read_partition import Rows
 from gua_report.ticks.sightings import Ends, judge_processes, see_processes
+from gua_report.ticks.tick_weights import weigh
 from gua_sample.identity import find_slurm_job
 from gua_sample.policy import (
     IDLE_HELD,
@@ -35,6 +35,7 @@ from gua_sample.policy import (
 )
 
 ABSENT = -1
+NO_PID = 0  # of what holds memory that no process shows
 NOT_USABLE = len(STATES)  # the code of an unpartitioned card, which is in none of the states
 # The facts that determine a process's identity.
 IDENTITY_FACTS = ["uid", "login_uid", "user", "login_user", "cgroup"]
@@ -60,60 +61,65 @@ class Classified(NamedTuple):
     unpartitioned: Floats  # [tick, those]: what no instance of them covers
 
 
+def read_classified(
+    history: History,
+    start_ms: int,
+    end_ms: int,
+    policy: Policy,
+    people: Mapping[str, str],
+    uuids: Sequence[str] | None = None,
+) -> Classified | None:
+    """The ticks that reach into a time, of all cards or those in `uuids`; None if there are none, or unreadable."""
+    days = history.days_of(start_ms, end_ms)
+    if not days:
+        return None
+    timeline = history.timeline(days)
+    times = timeline["ts_ms"].to_numpy()
+    ends = times + timeline["weight_ms"].to_numpy()
+    inside = np.flatnonzero((ends > start_ms) & (times < end_ms))
+    if not len(inside):
+        return None
+    stretch = history.read(timeline, int(inside[0]), int(inside[-1]) + 1, uuids)
+    return None if stretch is None else classify(stretch, policy, people)
+
+
 def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Classified:
-    """Classify the rows of a stretch. `people` maps identities to people."""
     rows, ticks, inside = stretch
     card_of, cards = _cards(rows, inside)
     shape = len(ticks), len(cards)
     cell = pack((rows.cards.tick, card_of[rows.cards.card]), shape[1:])
     process_cell = pack((rows.processes.tick, card_of[rows.processes.card]), shape[1:])
-    utilization, used, energy = (_table(shape, cell, values, np.nan) for values in rows.cards[2:])
-    failed = _table(shape, cell, (rows.card_facts["status"] != STATUS_OK).to_numpy()[rows.cards.card], False)
+    utilization, used, energy = (_table(shape, cell, values, np.nan) for values in rows.cards[2:5])
+    status = rows.card_facts["status"].to_numpy()[rows.cards.card]
+    failed = _table(shape, cell, status != STATUS_OK, False)
     seen = _table(shape, cell, True, False)
-    total = _sums(shape, process_cell, rows.processes.memory_mib)
+    # 0 without values, NaN if one is unknown.
+    total = np.bincount(process_cell, rows.processes.memory_mib, shape[0] * shape[1]).astype(float).reshape(shape)
 
     begin = see_end(utilization, failed, total, used, policy)
-    ends = _find_ends(ticks, seen & ~begin.is_dark)
+    # Ticks beside each other that tell of a card can be judged together.
+    tells, nothing = seen & ~begin.is_dark, np.zeros((1, shape[1]), bool)
+    both = ticks["joined"].to_numpy(dtype=bool)[:-1, None] & tells[:-1] & tells[1:]
+    ends = Ends(before=np.concatenate((nothing, both)), after=np.concatenate((both, nothing)))
     process_facts = _process_facts(rows, people)
     sightings = see_processes(stretch, process_facts, process_cell, total, ends, policy)
     hidden = is_unattributed(used, total, policy)
     holds_on = hidden | sightings.holds_on | ~sightings.has_passing
-    end = _other_end(begin, ends)
+    # What the other end of each tick's time tells; the tick itself, if it has no other end.
+    end = End(*(np.where(ends.after, np.roll(column, -1, axis=0), column) for column in begin))
     faded = ends.before & has_faded(np.roll(utilization, 1, axis=0), utilization)
     was_over = ends.after & is_over(faded, end.utilization_percent, ticks["interval_ms"].to_numpy()[:, None])
     decided = card_states(begin, end, holds_on, was_over, policy)
     states = np.full(shape, ABSENT, np.int64)
     for state, mask in decided.items():
         states[mask & seen] = CODE_OF[state]
-    weighed = weigh(rows, len(ticks))
-    not_usable = _table(shape, cell, (rows.card_facts["status"] == UNPARTITIONED).to_numpy()[rows.cards.card], False)
-    return Classified(
-        rows,
-        ticks,
-        inside,
-        cards,
-        np.where(not_usable, NOT_USABLE, states),
-        _table(shape, cell, weighed.shares, 1.0),
-        energy,
-        used,
-        (states == CODE_OF[IDLE_HELD]) & hidden,
-        judge_processes(sightings, decided, begin.is_dark, ends, policy),
-        process_facts,
-        weighed.gpus,
-        weighed.unpartitioned,
-    )
-
-
-def _find_ends(ticks: pd.DataFrame, tells: Booleans) -> Ends:
-    """Which ticks have ticks beside them that tell of the card, so that they can be judged together."""
-    both = ticks["joined"].to_numpy(dtype=bool)[:-1, None] & tells[:-1] & tells[1:]
-    nothing = np.zeros((1, tells.shape[1]), bool)
-    return Ends(before=np.concatenate((nothing, both)), after=np.concatenate((both, nothing)))
-
-
-def _other_end(begin: End, ends: Ends) -> End:
-    """What the other end of each tick's time tells; the tick itself, if it has no other end."""
-    return End(*(np.where(ends.after, np.roll(column, -1, axis=0), column) for column in begin))
+    unattributed = (states == CODE_OF[IDLE_HELD]) & hidden
+    judged = judge_processes(sightings, decided, begin.is_dark, ends, policy)
+    processes, process_facts = _add_unattributed(judged, process_facts, unattributed, used - total)
+    states[_table(shape, cell, status == UNPARTITIONED, False)] = NOT_USABLE
+    share, gpus, unpartitioned = weigh(rows, len(ticks))
+    tables = states, _table(shape, cell, share, 1.0), energy, used, unattributed
+    return Classified(rows, ticks, inside, cards, *tables, processes, process_facts, gpus, unpartitioned)
 
 
 def _cards(rows: Rows, inside: slice) -> tuple[Integers, pd.DataFrame]:
@@ -131,14 +137,7 @@ def _table(shape: tuple[int, int], cell: Integers, values: Any, otherwise: Any) 
     return table
 
 
-def _sums(shape: tuple[int, int], cell: Integers, values: Floats) -> Floats:
-    """The sum in each cell: 0 without values, NaN if one is unknown."""
-    sums = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
-    return sums.astype(float).reshape(shape)
-
-
 def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
-    """The facts of processes, with identities mapped to people, Slurm jobs, and a key for pid and start time."""
     facts = rows.process_facts
     identities = pd.Series([apply_mapping(identity, people) for identity in resolve_all(facts)], dtype=object)
     # Other facts of a process, such as the command name, may change.
@@ -150,8 +149,32 @@ def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
     return facts.assign(identity=identities, slurm_job=slurm_job, key=key)
 
 
+def _add_unattributed(
+    processes: pd.DataFrame, facts: pd.DataFrame, unattributed: Booleans, hidden_mib: Floats
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    card, tick = np.nonzero(unattributed.T)
+    if not len(tick):
+        return processes, facts
+    key = int(facts["key"].max()) + 1 if len(facts) else 0  # the last one, as processes are in order of keys
+    hidden = pd.DataFrame(
+        {
+            "tick": tick,
+            "card": card,
+            "key": key,
+            "process": len(facts),
+            "state": CODE_OF[IDLE_HELD],
+            "counts": True,
+            "memory_mib": hidden_mib[tick, card],
+            "sm_percent": np.nan,
+        }
+    )
+    nobody = pd.DataFrame([{"pid": NO_PID, "identity": UNATTRIBUTED, "key": key}]).reindex(columns=facts.columns)
+    both = [(processes, hidden), (facts, nobody)]
+    found = [pd.concat([one for one in frames if len(one)], ignore_index=True) for frames in both]
+    return found[0], found[1]
+
+
 def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:
-    """The identity of each row, from the columns `IDENTITY_FACTS`; each distinct set of facts is resolved once."""
     known = facts[IDENTITY_FACTS].astype(object)
     rows = list(known.where(known.notna(), None).itertuples(index=False, name=None))
     identities = {row: _resolve(*row) for row in dict.fromkeys(rows)}

@@ -22,23 +22,19 @@ NOT_READABLE = "partition not readable"
 EXPIRED = "ticks expired"
 NOT_COLLECTED = "not collected"  # of a host in a fleet: its file ends before
 LEFT_OUT = "left out"  # of a host in a fleet: stored, and not used
+LONGEST_HANG_MS = 300_000  # the unit kills a run that hangs sooner
 SPAN_COLUMNS = ["start_ms", "end_ms", "boot_id", "driver_version", "kind"]
 
 
 def find_spans(history: History, days: list[str]) -> pd.DataFrame:
-    """Spans of consecutive ticks within a day: SPAN_COLUMNS, `kind` being the reason why there are no cards.
-
-    `days` have ticks, and no other day with ticks lies between them.
-    """
+    """Spans of consecutive ticks of days that have some: SPAN_COLUMNS. `kind` is the reason why there are no cards."""
     ticks = history.timeline(days)
     failed = ~pd.isna(ticks["error"]).to_numpy()
     kinds = np.full(len(ticks), None, dtype=object)
     kinds[failed] = DRIVER_ERROR
     kinds[ticks["error"].eq(TIMEOUT).to_numpy()] = KILLED
-    columns = [ticks["ts_ms"].to_numpy(dtype=np.int64), _ends(ticks, failed)]
-    columns += [ticks[name].to_numpy(dtype=object) for name in ("boot_id", "driver_version")]
-    own = ticks["day"].isin(days).to_numpy()
-    times, ends, boots, drivers, kinds = (values[own] for values in (*columns, kinds))
+    times, ends = ticks["ts_ms"].to_numpy(dtype=np.int64), _ends(ticks, failed)
+    boots, drivers = (ticks[name].to_numpy(dtype=object) for name in ("boot_id", "driver_version"))
     goes_on = (ends[:-1] == times[1:]) & (boots[1:] == boots[:-1]) & (drivers[1:] == drivers[:-1])
     goes_on &= kinds[1:] == kinds[:-1]
     goes_on &= times[1:] // DAY_MS == times[:-1] // DAY_MS
@@ -48,31 +44,30 @@ def find_spans(history: History, days: list[str]) -> pd.DataFrame:
 
 
 def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
-    """Stretches of the window without card time, in time order: start_ms, end_ms, kind.
-
-    `spans` must include the ones just before and after the window.
-    """
+    """Stretches without card time: start_ms, end_ms, kind. `spans` include those just before and after the window."""
     starts, ends = (spans[name].to_numpy(dtype=np.int64) for name in ("start_ms", "end_ms"))
     boots, kinds = (spans[name].to_numpy(dtype=object) for name in ("boot_id", "kind"))
     gaps: list[tuple[int, int, str]] = []
     for position in np.flatnonzero(~pd.isna(kinds)):
         gaps.append((int(starts[position]), int(ends[position]), str(kinds[position])))
     for position in np.flatnonzero(starts[1:] > ends[:-1]):
+        start, end = int(ends[position]), int(starts[position + 1])
         kind = HOST_DOWN if _rebooted(boots[position], boots[position + 1]) else NOT_RUNNING
-        gaps.append((int(ends[position]), int(starts[position + 1]), kind))
+        if start % DAY_MS == 0 and end - start <= LONGEST_HANG_MS and not pd.isna(kinds[position]):
+            kind = str(kinds[position])  # a run that hung over midnight, where its day ends
+        gaps.append((start, end, kind))
     gaps.append((start_ms, int(starts[0]) if len(starts) else end_ms, NOT_RUNNING))
     gaps += [(int(end), end_ms, NOT_RUNNING) for end in ends[-1:]]
     return _merge([(max(start, start_ms), min(end, end_ms), kind) for start, end, kind in sorted(gaps)])
 
 
 def _rebooted(boot_id: str, later_boot_id: str) -> bool:
-    """Whether the host rebooted; False if imported ticks do not record that."""
     made_up = boot_id.startswith(IMPORTED_BOOT) or later_boot_id.startswith(IMPORTED_BOOT)
     return boot_id != later_boot_id and not made_up
 
 
 def _ends(ticks: pd.DataFrame, failed: Booleans) -> Integers:
-    """The end of each tick's time: by its weight, or by the duration of its run if that failed later."""
+    """The end of each tick's time: by its weight, or by the duration of its run if that failed later; in its day."""
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
     ends: Integers = times + ticks["weight_ms"].to_numpy(dtype=np.int64)
     ran_until = times + np.nan_to_num(ticks["nvml_ms"].to_numpy(dtype="float64")).astype(np.int64)
@@ -86,7 +81,8 @@ def _ends(ticks: pd.DataFrame, failed: Booleans) -> Integers:
     boots = ticks["boot_id"].to_numpy(dtype=object)
     until_next = late[:-1] & ((short & (boots[1:] == boots[:-1])) | (rest < 0))
     ends[:-1][until_next] = times[1:][until_next]
-    return ends
+    within: Integers = np.minimum(ends, times // DAY_MS * DAY_MS + DAY_MS)
+    return within
 
 
 def mark_days(gaps: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gua_report.ticks.arrays import Integers
+from gua_report.ticks.arrays import Booleans, Integers
 from gua_report.ticks.classify import ABSENT, CODE_OF, Classified
+from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, LONGEST_GAP_INTERVALS
 
 KEY = ["gpu_uuid", "pid", "start_time_ms"]
@@ -15,16 +16,18 @@ COLUMNS += ["joins_before", "joins_after", "slurm_job"]
 
 
 def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame:
-    """The episodes of the ticks in a time: those at `start_ms` or later, and before `end_ms`.
+    """The episodes of the ticks in a time, cut at midnight: those at `start_ms` or later, and before `end_ms`.
 
-    Ticks beyond are context: they tell whether an episode goes on there (`joins_before`, `joins_after`).
+    `joins_before`: it may have begun earlier, as it is there at the first tick of its day, after a hole, or before
+    `start_ms`. `joins_after`: it may go on, as it is there at the last tick of its day, close to midnight, or after
+    `end_ms`. Where it may go on beyond midnight, it reaches to it, so that `join_episodes` finds its other half.
     """
     rows = found.processes[found.processes["state"] == CODE_OF[IDLE_HELD]]
     if rows.empty:
         return pd.DataFrame(columns=COLUMNS)
     tick, card, key = (rows[name].to_numpy() for name in ("tick", "card", "key"))
-    linked = _links(found)
-    follows = (key[1:] == key[:-1]) & (card[1:] == card[:-1]) & (linked[tick[:-1]] == tick[1:])
+    following, is_last, start_at, end_at = _links(found)
+    follows = (key[1:] == key[:-1]) & (card[1:] == card[:-1]) & (following[tick[:-1]] == tick[1:])
     begins, ends = np.append(True, ~follows), np.append(~follows, True)
     times = found.ticks["ts_ms"].to_numpy()
     within = (times[tick] >= start_ms) & (times[tick] < end_ms)
@@ -39,51 +42,48 @@ def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame
             "start_time_ms": facts["start_time_ms"].to_numpy(),
             "command": facts["command"].to_numpy(),
             "identity": facts["identity"].to_numpy(),
-            "start_ms": times[tick[first]],
-            "end_ms": (times + found.ticks["weight_ms"].to_numpy())[tick[last]],
+            "start_ms": np.where(begins[first], start_at[tick[first]], times[tick[first]]),
+            "end_ms": end_at[tick[last]],
             "peak_memory_mib": grouped["memory_mib"].max().to_numpy(),
-            "joins_before": ~begins[first],
-            "joins_after": ~ends[last],
+            "joins_before": ~begins[first] | ~np.isin(tick[first], following),  # the latter: after a hole
+            "joins_after": ~ends[last] | is_last[tick[last]],
             "slurm_job": facts["slurm_job"].to_numpy(dtype=object),
         },
         columns=COLUMNS,
     )
 
 
-def _links(found: Classified) -> Integers:
-    """For each tick, the next one that saw cards, if it is near and of the same boot; else -1."""
+def _links(found: Classified) -> tuple[Integers, Booleans, Integers, Integers]:
+    """Of each tick: the next one of its day that saw cards, if it is near and of the same boot, else -1; whether it is
+    the last one, close to midnight; when an episode begins that has it first, and ends that has it last.
+    """
+    ticks, count = found.ticks, len(found.ticks)
+    times, interval = ticks["ts_ms"].to_numpy(), ticks["interval_ms"].to_numpy()
+    midnight, longest = times // DAY_MS * DAY_MS, LONGEST_GAP_INTERVALS * interval
     seen = np.flatnonzero((found.states != ABSENT).any(axis=1))
-    links = np.full(len(found.ticks), -1, np.int64)
-    # A tick without cards in between does not break a link, a reboot does. The interval of the earlier tick decides
-    # what is near: at midnight, that of the ticks in between may not be known yet.
-    boots = found.ticks["boot_id"].to_numpy(dtype=object)
+    # A tick without cards in between does not break a link, a reboot does.
+    boots = ticks["boot_id"].to_numpy(dtype=object)
     boot = np.cumsum(np.append(False, boots[1:] != boots[:-1]))[seen]
-    times, interval = (found.ticks[name].to_numpy()[seen] for name in ("ts_ms", "interval_ms"))
-    near = np.diff(times) <= LONGEST_GAP_INTERVALS * interval[:-1]
-    links[seen[:-1]] = np.where(near & (boot[1:] == boot[:-1]), seen[1:], -1)
-    return links
+    near = (np.diff(times[seen]) <= longest[seen[:-1]]) & (np.diff(midnight[seen]) == 0) & (np.diff(boot) == 0)
+    links = np.full(count, -1, np.int64)
+    links[seen[:-1]] = np.where(near, seen[1:], -1)
+    is_first, is_last = np.zeros(count, bool), np.zeros(count, bool)
+    is_first[seen] = np.append(True, np.diff(midnight[seen]) > 0)
+    is_first &= (times - midnight <= longest) & (ticks["boot_time_ms"].to_numpy() <= midnight)
+    is_last[seen] = np.append(np.diff(midnight[seen]) > 0, True)
+    is_last &= midnight + DAY_MS - times <= longest
+    start_ms = np.where(is_first, midnight, times)
+    end_ms = np.where(is_last, midnight + DAY_MS, times + ticks["weight_ms"].to_numpy())
+    return links, is_last, start_ms, end_ms
 
 
 def episode_keys(episodes: pd.DataFrame) -> list[tuple[str, int, float]]:
-    """The card, pid and start time of each episode's process; -1 for an unknown start."""
     starts = episodes["start_time_ms"].astype("float64").fillna(-1)
     return list(zip(episodes["gpu_uuid"].tolist(), episodes["pid"].tolist(), starts.tolist(), strict=True))
 
 
-def join_to(before: pd.DataFrame, episodes: pd.DataFrame, first_ticks_ms: list[int]) -> pd.DataFrame:
-    """The episodes of a day whose preceding ticks are gone, joined to the stored episodes of the day before.
-
-    An episode is joined if the stored one goes on and this one begins at one of the first ticks. (The very first tick
-    can't tell a process that idles beside others.)
-    """
-    going_on = set(episode_keys(before[before["joins_after"].astype(bool)]))
-    continued = np.array([key in going_on for key in episode_keys(episodes)], bool)
-    continued &= episodes["start_ms"].isin(first_ticks_ms).to_numpy()
-    return episodes.assign(joins_before=episodes["joins_before"].astype(bool) | continued)
-
-
 def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
-    """The episodes of several consecutive days, with those that cross midnight joined."""
+    """The episodes of several pieces of time, with those that go on from one to the next joined."""
     pieces = pd.concat([day for day in days if len(day)] or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
     if pieces.empty:
         return pieces
@@ -91,6 +91,9 @@ def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
     key = pieces[KEY].fillna({"start_time_ms": -1})
     same = key.eq(key.shift()).all(axis=1)
     goes_on = same & pieces["joins_before"].astype(bool) & pieces["joins_after"].shift(fill_value=False).astype(bool)
+    # One that is there after a hole may have begun earlier, too; but it has no other half.
+    same_day = (pieces["start_ms"] // DAY_MS).diff() == 0
+    goes_on &= same_day | (pieces["start_ms"] <= pieces["end_ms"].shift())
     episode = (~goes_on).cumsum()
     joined = pieces.groupby(episode, sort=True).agg(
         {

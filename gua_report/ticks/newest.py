@@ -1,6 +1,5 @@
 """The files of a history and its newest tick, for commands that can't wait for pandas."""
 
-# No `from __future__ import annotations` here: it would make NamedTuple compile the text of every field.
 import os
 import stat
 import time
@@ -78,7 +77,6 @@ def is_regular(path: str) -> bool:
 
 
 def find_newest(history: Files, now_ms: int) -> Newest | None:
-    """The newest tick that is not in the future; unreadable files are skipped."""
     rows: list[tuple[int, int | None, str | None]] = []
     for path in reversed(history.partitions):
         rows += _read_newest(path, now_ms)
@@ -88,17 +86,14 @@ def find_newest(history: Files, now_ms: int) -> Newest | None:
     if not rows:
         return Newest(waiting_ms, None, SHORTEST_STALE_MS, True) if waiting_ms else None
     ts_ms, interval_ms, problem = rows[0]
-    stale_ms = _stale_after([row[0] for row in rows[TICKS_AROUND::-1]], interval_ms)
+    if interval_ms:
+        stale_ms = round(LONGEST_GAP_INTERVALS * interval_ms)
+    else:
+        typical_ms = typical_gap([row[0] for row in rows[TICKS_AROUND::-1]], float("inf"))
+        stale_ms = max(SHORTEST_STALE_MS, round(LONGEST_GAP_INTERVALS * typical_ms))
     if waiting_ms and waiting_ms > ts_ms:
         return Newest(waiting_ms, None, stale_ms, True)
     return Newest(ts_ms, problem, stale_ms, False)
-
-
-def _stale_after(times_ms: list[int], interval_ms: int | None) -> int:
-    """The age after which the newest tick is stale, from its interval or the latest times, oldest first."""
-    if interval_ms:
-        return round(LONGEST_GAP_INTERVALS * interval_ms)
-    return max(SHORTEST_STALE_MS, round(LONGEST_GAP_INTERVALS * typical_gap(times_ms, float("inf"))))
 
 
 def _read_newest(path: str, now_ms: int) -> list[tuple[int, int | None, str | None]]:

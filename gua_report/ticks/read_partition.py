@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +25,10 @@ LARGEST_INDEX = 1 << 16
 LARGEST_MIB = 1 << 32
 LARGEST_NUMBER = 1 << 53  # that a float can hold
 
-TICK_COLUMNS = ("ts_ms", "interval_ms", "boot_id", "driver_version", "nvml_ms", "error")
+TICK_COLUMNS = ("ts_ms", "interval_ms", "boot_id", "boot_time_ms", "driver_version", "nvml_ms", "error")
 CARD_FACTS = ("uuid", "gpu_index", "mig_index", "name", "parent_uuid", "memory_total_mib", "status", *MIG_FACTS)
-NUMBERS = {"energy_base_joules", "mig_index", "memory_total_mib", "start_time_ms", "uid", "login_uid", *MIG_FACTS}
+NUMBERS = {"boot_time_ms", "energy_base_joules", "mig_index", "memory_total_mib", "start_time_ms", "uid", "login_uid"}
+NUMBERS.update(MIG_FACTS)
 LARGEST = {"id": LARGEST_ID, "pid": LARGEST_NUMBER, "gpu_index": LARGEST_INDEX}  # whole numbers, never missing
 REQUIRED = {"uuid", "status", "type", "boot_id"}
 PROCESS_FACTS = ("pid", "start_time_ms", "uid", "login_uid", "user", "login_user", "command", "cgroup", "type")
@@ -38,6 +40,7 @@ class CardRows(NamedTuple):
     utilization_percent: Floats
     memory_used_mib: Floats
     energy_joules: Floats
+    source: Integers  # the position of the utilization's source, or NOT_KNOWN
 
 
 class ProcessRows(NamedTuple):
@@ -55,14 +58,10 @@ class Rows(NamedTuple):
     card_facts: pd.DataFrame  # CARD_FACTS, and the number of their partition in this stretch
     processes: ProcessRows
     process_facts: pd.DataFrame  # PROCESS_FACTS
-    sources: Integers  # of each of `cards`: the position of its utilization's source, or NOT_KNOWN
 
 
 def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame:
-    """All ticks of the partition, in time order: TICK_COLUMNS, and `id`, by which the other tables refer to them.
-
-    Raises ValueError if they can't be ticks of the UTC day that begins at `midnight_ms`.
-    """
+    """All ticks, in time order: TICK_COLUMNS and `id`. Raises ValueError if they can't be of the UTC day."""
     names = ("id", "ts_ms", "interval_ms", "nvml_ms", "session_id")
     row, ts_ms, interval, nvml, session = read_columns(connection, "tick", names, ())
     check_range(row, 0, LARGEST_ID, "a tick's id")
@@ -71,19 +70,22 @@ def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame
     check_range(nvml[nvml != NOT_KNOWN], 0, LONGEST_MS, "a time that NVML took")
     order = np.argsort(ts_ms, kind="stable")
     row, session = row[order], session[order]
-    sessions = _facts(connection, "session", ("boot_id", "driver_version"))
+    sessions = _facts(connection, "session", ("boot_id", "boot_time_ms", "driver_version"))
     at = _positions(sessions["id"].to_numpy(), session)
     if (at < 0).any():
         raise ValueError("a tick of no session")
     failed = _facts(connection, "tick WHERE error IS NOT NULL", ("error",))
     errors = np.full(len(row), None, dtype=object)
     errors[_positions(row, failed["id"].to_numpy())] = failed["error"]
+    boot_time = sessions["boot_time_ms"].fillna(0).to_numpy()[at]
+    boot_time[boot_time > ts_ms[order]] = 0  # after its own tick: the clock was set since, and nobody knows
     return pd.DataFrame(
         {
             "id": row,
             "ts_ms": ts_ms[order],
             "interval_ms": _plausible(interval, 1, LONGEST_MS)[order],
             "boot_id": pd.Series(sessions["boot_id"].to_numpy()[at], dtype=object),
+            "boot_time_ms": boot_time,
             "driver_version": pd.Series(sessions["driver_version"].to_numpy()[at], dtype=object),
             "nvml_ms": _plausible(nvml, 0, LONGEST_MS)[order],
             "error": pd.Series(errors, dtype=object),
@@ -106,14 +108,10 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     where, wanted = _where(connection, ticks, None if uuids is None else known["card_id"])
     names = ["utilization_hundredths", "memory_used_mib", "energy_above_base_joules", "utilization_source"]
     columns = _read_samples(connection, f"card_sample {where}", known, names, wanted)
-    tick, card, utilization, used, energy, sources = columns
-    cards = CardRows(
-        tick,
-        card,
-        _plausible(utilization, 0, 10_000) / 100,
-        _plausible(used, 0, LARGEST_MIB),
-        _plausible(energy, -LARGEST_NUMBER, LARGEST_NUMBER) + base[card],
-    )
+    tick, card, hundredths, used, energy, source = columns
+    utilization, used_mib = _plausible(hundredths, 0, 10_000) / 100, _plausible(used, 0, LARGEST_MIB)
+    joules = _plausible(energy, -LARGEST_NUMBER, LARGEST_NUMBER) + base[card]
+    cards = CardRows(tick, card, utilization, used_mib, joules, source)
     # A long stretch needs nearly all processes, a few ticks need only a few.
     few = len(ticks) <= FEW_TICKS
     only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if few and where else ""
@@ -122,17 +120,12 @@ def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequen
     names = ["memory_mib", "sm_percent"]
     tick, card, process, memory, sm = _read_samples(connection, f"process_sample {where}", known, names, wanted)
     processes = ProcessRows(tick, card, process, _plausible(memory, 0, LARGEST_MIB), _plausible(sm, 0, 100))
-    return Rows(cards, card_facts, processes, process_facts, sources)
+    return Rows(cards, card_facts, processes, process_facts)
 
 
 def _read_samples(
-    connection: sqlite3.Connection,
-    source: str,
-    known: dict[str, Integers],
-    names: list[str],
-    parameters: tuple[int, ...],
+    connection: sqlite3.Connection, source: str, known: dict[str, Integers], names: list[str], parameters: Sequence[int]
 ) -> list[Integers]:
-    """Columns of samples: for each column of ids, the positions among the known ones; then the columns in `names`."""
     columns = read_columns(connection, source, (*known, *names), parameters)
     positions = [_positions(ids, column) for ids, column in zip(known.values(), columns, strict=False)]
     keep = positions[0] >= 0  # a tick may have been written after the ticks were read
@@ -141,9 +134,7 @@ def _read_samples(
     return [column[keep] for column in (*positions, *columns[len(known) :])]
 
 
-def _where(
-    connection: sqlite3.Connection, ticks: pd.DataFrame, card_ids: Integers | None
-) -> tuple[str, tuple[int, ...]]:
+def _where(connection: sqlite3.Connection, ticks: pd.DataFrame, card_ids: Integers | None) -> tuple[str, list[int]]:
     """The SQL condition for samples of these ticks and cards; empty for a whole partition, which is fastest."""
     conditions, parameters = [], []
     (count,) = connection.execute("SELECT count(*) FROM tick").fetchone()
@@ -153,15 +144,26 @@ def _where(
     if card_ids is not None:
         conditions.append(f"card_id IN ({', '.join('?' * len(card_ids))})")
         parameters += card_ids.tolist()
-    return "WHERE " + " AND ".join(conditions) if conditions else "", tuple(parameters)
+    return "WHERE " + " AND ".join(conditions) if conditions else "", parameters
+
+
+def with_lead(rows: Rows) -> Rows:
+    """The rows with those of the second tick repeated for the first, which is the time before it."""
+    return rows._replace(cards=CardRows(*_with_lead(*rows.cards)), processes=ProcessRows(*_with_lead(*rows.processes)))
+
+
+def _with_lead(*columns: Any) -> list[Any]:
+    second = np.flatnonzero(columns[0] == 1)
+    repeated = [np.concatenate((column[second], column)) for column in columns]
+    repeated[0][: len(second)] = 0
+    return repeated
 
 
 def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
-    """The rows of several stretches as one. `counts` are their numbers of ticks; they are in time order."""
     sizes = [(count, len(part.card_facts), len(part.process_facts)) for part, count in zip(parts, counts, strict=True)]
     firsts = np.cumsum([(0, 0, 0), *sizes[:-1]], axis=0).tolist()
     cards, processes = [], []
-    for (rows, _, used, _, _), (tick, card, process) in zip(parts, firsts, strict=True):
+    for (rows, _, used, _), (tick, card, process) in zip(parts, firsts, strict=True):
         cards.append(rows._replace(tick=rows.tick + tick, card=rows.card + card))
         processes.append(used._replace(tick=used.tick + tick, card=used.card + card, process=used.process + process))
     return Rows(
@@ -169,12 +171,11 @@ def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
         pd.concat([part.card_facts.assign(partition=k) for k, part in enumerate(parts)], ignore_index=True),
         ProcessRows(*(np.concatenate(column) for column in zip(*processes, strict=True))),
         pd.concat([part.process_facts for part in parts], ignore_index=True),
-        np.concatenate([part.sources for part in parts]),
     )
 
 
 def _facts(
-    connection: sqlite3.Connection, table: str, columns: tuple[str, ...], parameters: tuple[int, ...] = ()
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], parameters: Sequence[int] = ()
 ) -> pd.DataFrame:
     rows = connection.execute(f"SELECT id, {', '.join(columns)} FROM {table}", parameters).fetchall()
     by_column = list(zip(*rows, strict=True)) or [()] * (len(columns) + 1)
@@ -199,12 +200,9 @@ def _fact(name: str, values: Sequence[Any]) -> Any:
 
 
 def read_columns(
-    connection: sqlite3.Connection, source: str, columns: tuple[str, ...], parameters: tuple[int, ...]
+    connection: sqlite3.Connection, source: str, columns: Sequence[str], parameters: Sequence[int]
 ) -> list[Integers]:
-    """Whole columns of integers. SQLite joins each into one text: half the time of fetching rows, without the GIL.
-
-    NULL is returned as NOT_KNOWN.
-    """
+    """Whole columns of integers, NULL as NOT_KNOWN. Joined into texts: half the time of rows, without the GIL."""
     selected = ", ".join(f"group_concat(coalesce({column}, {NOT_KNOWN}))" for column in columns)
     texts = connection.execute(f"SELECT {selected} FROM {source}", parameters).fetchone()
     return [_parse(text, column) for text, column in zip(texts, columns, strict=True)]
@@ -213,17 +211,14 @@ def read_columns(
 def _parse(text: str | None, column: str) -> Integers:
     if not text:
         return np.empty(0, np.int64)
-    try:
+    with suppress(ValueError, DeprecationWarning):
         values = np.fromstring(text, dtype=np.int64, sep=",")
-    except (ValueError, DeprecationWarning) as error:
-        raise ValueError(f"{column} holds what is no whole number") from error
-    if len(values) != text.count(",") + 1:  # older versions of numpy stop at an invalid value without an error
-        raise ValueError(f"{column} holds what is no whole number")
-    return values
+        if len(values) == text.count(",") + 1:  # older versions of numpy stop at an invalid value without an error
+            return values
+    raise ValueError(f"{column} holds what is no whole number")
 
 
 def _positions(known: Integers, ids: Integers) -> Integers:
-    """The positions of these ids among the known ones; -1 for unknown ids."""
     for numbers in (known, ids):
         check_range(numbers, 0, LARGEST_ID, "an id")
     positions = np.full(max(int(known.max(initial=0)), int(ids.max(initial=0))) + 1, -1, np.int64)
@@ -232,7 +227,6 @@ def _positions(known: Integers, ids: Integers) -> Integers:
 
 
 def check_range(values: Integers, least: int, most: int, what: str) -> None:
-    """Raise ValueError if a value is out of range."""
     if len(values) and not least <= int(values.min()) <= int(values.max()) <= most:
         raise ValueError(f"{what} out of range")
 

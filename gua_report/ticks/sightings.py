@@ -83,22 +83,11 @@ def see_processes(
     is_brief = interval <= LONGEST_PASSING_INTERVAL_MS
     passes = holds & is_brief & has_before & ~was_there & has_after & ~will_be_there
     passes[passes] = ~_are_seen_beside(facts["pid"].to_numpy()[process], tick, card, np.flatnonzero(passes))
-    return Sightings(
-        tick,
-        card,
-        cell,
-        key,
-        process,
-        pd.factorize(facts["identity"])[0][process],
-        memory,
-        percent,
-        np.where(has_after, later, percent),
-        has_after & is_over(has_faded(earlier, percent), later, interval),
-        holds,
-        passes,
-        _mark(shape, cell[holds & ~passes]),
-        _mark(shape, cell[passes]),
-    )
+    person = pd.factorize(facts["identity"])[0][process]
+    was_over = has_after & is_over(has_faded(earlier, percent), later, interval)
+    later = np.where(has_after, later, percent)
+    tables = _mark(shape, cell[holds & ~passes]), _mark(shape, cell[passes])
+    return Sightings(tick, card, cell, key, process, person, memory, percent, later, was_over, holds, passes, *tables)
 
 
 def _are_seen_beside(pid: Integers, tick: Integers, card: Integers, rows: Integers) -> Booleans:
@@ -118,7 +107,6 @@ def _are_seen_beside(pid: Integers, tick: Integers, card: Integers, rows: Intege
 def judge_processes(
     seen: Sightings, on: dict[str, Booleans], is_dark: Booleans, ends: Ends, policy: Policy
 ) -> pd.DataFrame:
-    """The state of each process on cards in these states."""
     holds_on = seen.holds & ~seen.passes
     percents = seen.sm_percent, seen.later_percent
     not_told = np.isnan(percents[0]) & np.isnan(percents[1])
@@ -167,7 +155,6 @@ def _company(shape: tuple[int, ...], seen: Sightings, counts: Booleans) -> tuple
 
 
 def _mark(shape: tuple[Any, ...], cell: Integers) -> Booleans:
-    """A table that is true in these cells."""
     table = np.zeros(shape, bool)
     table.ravel()[cell] = True
     return table

@@ -1,8 +1,9 @@
 """The weight of each tick, which is the time that it stands for, and how windows and hours divide that time.
 
 A tick is the interval [t, t + weight). Windows, hours and days cut it, so any division of time adds up
-to the whole, and missed ticks, mixed intervals and manual runs can't distort a share. What a MIG instance weighs is in
-mig_shares.py.
+to the whole, and missed ticks, mixed intervals and manual runs can't distort a share. A UTC day stands alone: its ticks
+are weighed by nothing but each other, and no time of theirs lies outside of it. Below that: the weight of
+MIG instances, which is the share of each in its physical card, and what of that card no instance covers.
 """
 
 from __future__ import annotations
@@ -12,12 +13,22 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.ticks.arrays import Integers, spread
+from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, spread
+from gua_report.ticks.read_partition import Rows
 from gua_report.window import HOUR_MS
 from gua_sample.partition_names import DAY_MS
-from gua_sample.policy import DEFAULT_INTERVAL_MS as DEFAULT_INTERVAL_MS
-from gua_sample.policy import LONGEST_GAP_INTERVALS, LONGEST_INTERVAL_MS
-from gua_sample.policy import TICKS_AROUND as TICKS_AROUND
+from gua_sample.policy import (
+    DEFAULT_INTERVAL_MS,
+    LONGEST_GAP_INTERVALS,
+    LONGEST_INTERVAL_MS,
+    LONGEST_REACH_INTERVALS,
+    STATUS_OK,
+    TICKS_AROUND,
+    UNPARTITIONED,
+)
+
+# Shares of a card that add up to 1, such as seven sevenths, may miss it by the last bits of a float.
+NOTHING = 1e-9
 
 
 class Pieces(NamedTuple):
@@ -28,45 +39,38 @@ class Pieces(NamedTuple):
     weight_ms: Integers
 
 
-def with_intervals(ticks: pd.DataFrame) -> pd.DataFrame:
-    """The ticks of one day, in time order, with `interval_ms`: as stored, else the median gap of the ticks around.
+def with_weights(ticks: pd.DataFrame, midnight_ms: int) -> pd.DataFrame:
+    """The ticks of the day that begins at `midnight_ms`, in time order, with `interval_ms` and `weight_ms`.
 
-    Only gaps of that day count, so that ticks of its neighbours never change its weights.
+    `joined`: the tick's time ends with the next tick, by which it is judged too. `is_lead`: the row is not a tick but
+    the time before the day's first one, if that is short and the machine was up. It is judged by that tick alone, so
+    it has the tick's `id`, and stands before it.
     """
-    told = ticks["interval_ms"].to_numpy(dtype="float64")
-    if np.isnan(told).any():
-        gaps = pd.Series(np.diff(ticks["ts_ms"].to_numpy()), dtype="float64")
-        typical = gaps.where(gaps <= LONGEST_INTERVAL_MS).rolling(TICKS_AROUND, center=True, min_periods=1).median()
+    if not len(ticks):
+        return ticks.assign(weight_ms=0, joined=False, is_lead=False)
+    times, interval = ticks["ts_ms"].to_numpy(dtype=np.int64), ticks["interval_ms"].to_numpy(dtype="float64")
+    if np.isnan(interval).any():  # it was not told: the median gap of the ticks around
+        steps = pd.Series(np.diff(times), dtype="float64")
+        typical = steps.where(steps <= LONGEST_INTERVAL_MS).rolling(TICKS_AROUND, center=True, min_periods=1).median()
         around = np.append(typical.to_numpy(), typical.iloc[-1] if len(typical) else np.nan)
-        told = np.where(np.isnan(told), np.where(np.isnan(around), DEFAULT_INTERVAL_MS, around), told)
-    return ticks.assign(interval_ms=np.maximum(1, told))
-
-
-def with_weights(ticks: pd.DataFrame) -> pd.DataFrame:
-    """The ticks in time order, with `interval_ms`, `weight_ms`, and whether the next tick is `joined`.
-
-    Needs the tick after the last one of interest. Known intervals stay as they are.
-    """
-    ticks = ticks.sort_values("ts_ms", kind="stable", ignore_index=True)
-    times = ticks["ts_ms"].to_numpy()
-    if ticks["interval_ms"].isna().any():
-        ticks = pd.concat([with_intervals(day) for _, day in ticks.groupby(times // DAY_MS, sort=True)])
-    interval = np.maximum(1, ticks["interval_ms"].to_numpy(dtype="float64"))
+        interval = np.where(np.isnan(interval), np.where(np.isnan(around), DEFAULT_INTERVAL_MS, around), interval)
+    interval = np.maximum(1, interval)
     gaps = np.diff(times, append=times[-1:])
     boot = ticks["boot_id"].to_numpy(dtype=object)
     joined = np.append(boot[1:] == boot[:-1], False) & (gaps <= LONGEST_GAP_INTERVALS * interval)
     weight = np.where(joined, gaps, np.rint(interval)).astype(np.int64)
     # Ticks of two boots may be closer than one interval, and no time must count twice.
     weight[:-1] = np.minimum(weight[:-1], gaps[:-1])
-    return ticks.assign(interval_ms=interval, weight_ms=weight, joined=joined)
-
-
-def reach_ms(ticks: pd.DataFrame) -> int:
-    """The latest time of a tick that can still be joined to the last of these. They have their intervals."""
-    last = ticks.iloc[-TICKS_AROUND:]
-    ran_ms = min(max(0.0, float(np.nan_to_num(last["nvml_ms"].to_numpy(dtype="float64")[-1]))), DAY_MS)
-    intervals = float(last["interval_ms"].max())
-    return int(last["ts_ms"].iloc[-1] + ran_ms + min(LONGEST_GAP_INTERVALS * intervals, DAY_MS))
+    if (rest_ms := midnight_ms + DAY_MS - times[-1]) <= LONGEST_REACH_INTERVALS * interval[-1]:
+        weight[-1] = rest_ms
+    ticks = ticks.assign(interval_ms=interval, weight_ms=weight, joined=joined, is_lead=False)
+    if times[0] - midnight_ms > LONGEST_REACH_INTERVALS * interval[0]:
+        return ticks
+    start_ms = max(midnight_ms, int(ticks["boot_time_ms"].iloc[0]))
+    if start_ms >= times[0]:
+        return ticks
+    lead = ticks.iloc[:1].assign(ts_ms=start_ms, weight_ms=times[0] - start_ms, joined=True, is_lead=True)
+    return pd.concat([lead, ticks], ignore_index=True)
 
 
 def cut(
@@ -84,3 +88,71 @@ def cut(
     hour = (first[item] + nth) * hour_length_ms + hour_offset_ms
     weight = np.minimum(end[item], hour + hour_length_ms) - np.maximum(begin[item], hour)
     return Pieces(inside[item], hour, weight)
+
+
+class Weighed(NamedTuple):
+    shares: Floats  # of each card-tick: 1, or the share of a MIG instance in its physical card
+    gpus: list[str]  # uuids of the physical cards with MIG on
+    unpartitioned: Floats  # [tick, GPU]: what no instance covers; 0 where MIG is off, or that is not told
+
+
+def weigh(rows: Rows, ticks: int) -> Weighed:
+    """Weigh all card-ticks of a stretch of so many ticks.
+
+    An instance weighs its compute slices over the card's most, else its memory over the card's. Those that tell neither
+    (files of an older gua) divide the card by their memory, or what is left beside others that do.
+    """
+    facts = rows.card_facts
+    unusable = (facts["status"] == UNPARTITIONED).to_numpy()
+    gpu, gpus = pd.factorize(facts["parent_uuid"].where(facts["parent_uuid"].notna() | ~unusable, facts["uuid"]))
+    shares, shape = np.ones(len(rows.cards.tick)), (ticks, len(gpus))
+    if not len(gpus):
+        return Weighed(shares, [], np.zeros(shape))
+    own = np.flatnonzero(gpu[rows.cards.card] >= 0)
+    fact = rows.cards.card[own]
+    family = pack((rows.cards.tick[own], gpu[fact]), shape[1:])  # a tick and a physical card
+    told, by_slices, memory = _told(facts, unusable)
+
+    def sums(values: Floats | Booleans) -> Floats:
+        return np.bincount(family, weights=values, minlength=ticks * len(gpus)).astype(float)
+
+    share = told[fact]
+    is_told = ~np.isnan(share)
+    left = np.clip(1 - sums(np.where(is_told, share, 0.0)), 0.0, 1.0)
+    guess = np.where(is_told, 0.0, _by_siblings(memory[fact], family, ticks * len(gpus)))
+    # All instances of an older file together are the card; a single one that does not tell gets no more than is left.
+    guess *= np.minimum(1.0, left / np.maximum(sums(guess), NOTHING))[family]
+    shares[own] = np.where(is_told, share, guess)
+    counts = sums(np.ones(len(own)))
+    claimed = (counts > 0) & (sums(by_slices[fact]) == counts) & (left > NOTHING)
+    return Weighed(shares, [str(uuid) for uuid in gpus], np.where(claimed, left, 0.0).reshape(shape))
+
+
+def _told(facts: pd.DataFrame, unusable: Booleans) -> tuple[Floats, Booleans, Floats]:
+    """The share that each set of facts tells; if by slices; memory. A failed instance has what it had that day."""
+    told = pd.DataFrame(
+        {
+            "slices": _ratio(facts["compute_slices"], facts["most_compute_slices"]),
+            "memory": _ratio(facts["memory_total_mib"], facts["parent_memory_mib"]),
+            "mib": facts["memory_total_mib"].where(facts["memory_total_mib"] > 0),
+        }
+    )
+    known = told.groupby([facts["partition"], facts["uuid"]], sort=False).transform("last")
+    told = told.where(facts["status"] == STATUS_OK, told.fillna(known))
+    slices = told["slices"].mask(unusable, 0.0)  # a card without any instance: none of it is covered
+    return slices.fillna(told["memory"]).to_numpy(), slices.notna().to_numpy(), told["mib"].to_numpy()
+
+
+def _ratio(part: pd.Series[float], whole: pd.Series[float]) -> pd.Series[float]:
+    ratio = part / whole
+    return ratio.where((ratio > 0) & (ratio <= 1))  # else a file makes no sense
+
+
+def _by_siblings(memory: Floats, family: Integers, families: int) -> Floats:
+    """The share of each instance in the memory of its family. Where it is not known, the mean of the family counts."""
+    known = ~np.isnan(memory)
+    count = np.bincount(family, weights=known, minlength=families)
+    total = np.bincount(family, weights=np.where(known, memory, 0.0), minlength=families)
+    mean = np.where(count > 0, total / np.maximum(count, 1), 1.0)
+    memory = np.where(known, memory, mean[family])
+    return memory / np.bincount(family, weights=memory, minlength=families)[family]

@@ -6,14 +6,12 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from itertools import pairwise
 
 from gua_report.rollups.index import Stored, path_of, read_index
 from gua_report.rollups.reader import read_days
-from gua_report.rollups.writer import RollupWriter
+from gua_report.rollups.writer import RollupWriter, digest_sums
 from gua_report.ticks.open_partition import BUSY_SECONDS, has_log
-from gua_report.upkeep.read_back import ticks_fail
-from gua_report.upkeep.retention import remove
+from gua_report.upkeep.outputs import remove
 from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import SIDECARS
@@ -52,25 +50,24 @@ def read_or_repair(
 def _set_aside(
     path: str, aside: str, index: dict[str, Stored], partitions: Mapping[str, str], complain: Callable[[str], None]
 ) -> dict[str, Stored]:
-    """Save the days that ticks can't make again to a new file, which replaces the damaged one; return their index."""
+    """Save the days that can be read to a new file, which replaces the damaged one."""
     new = path + ".new"
     remove([new])
-    gone = {day for day, stored in index.items() if stored.is_expired or day not in partitions}
-    # The days after them are saved too: without the ticks before them, they can't be rebuilt exactly.
-    wanted = gone | {after for before, after in pairwise(index) if before in gone}
-    wanted |= {day for day in index.keys() - gone if ticks_fail(index[day], partitions[day])}
-    saved, lost = set(), []
+    saved, lost = list[str](), list[str]()
     with RollupWriter(new) as writer:
-        for day in sorted(wanted):
-            stored = index[day]._replace(is_expired=day in gone)
+        for day, stored in index.items():
+            is_gone = stored.is_expired or day not in partitions
             try:
-                writer.write(day, read_days(path, day, day), stored, stored.edges)
-                saved.add(day)
+                there = read_days(path, day, day)
+                if is_gone or digest_sums(there) == stored.sums_digest:  # made anew if its ticks can be read
+                    is_verified = stored.is_verified and is_gone
+                    writer.write(day, there, stored._replace(is_expired=is_gone, is_verified=is_verified))
+                    saved += [day] if is_gone else []
             except (CorruptPartition, sqlite3.IntegrityError):
                 writer.roll_back()
-                lost += [day] if day in gone else []
-    if gone & saved:
-        complain(f"of {len(gone & saved)} days the ticks are gone: they were taken over from it")
+                lost += [day] if is_gone else []
+    if saved:
+        complain(f"of {len(saved)} days the ticks are gone: they were taken over from it")
     if lost:
         complain(f"lost, as the ticks are gone too: {', '.join(lost)}")
     try:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 from tests.driver import Scenario, build
 from tests.end_to_end.guest import Guest
+from tests.mail_server import PASSWORD, USER
+from tests.redis_server import CERTIFICATE
 from tests.repository import ROOT
 
 SOURCE = "/usr/local/src/gua"
@@ -102,6 +108,85 @@ def let_it_last(guest: Guest, unit: str) -> None:
     guest.write("/opt/history.sh", "\n".join([*lines, ""]))
     guest.run("rm", "-rf", SAMPLES)
     drop_in(guest, unit, "Service", "ExecStartPre=/bin/sh /opt/history.sh", name="40-history.conf")
+
+
+def install_units(guest: Guest, service: str, closed: bool = False) -> None:
+    """Install units of contrib as the service says itself; or, `closed`, what closes it to all but a mail server."""
+    for command in re.findall(r"^#\s+sudo (install .*)$", (ROOT / service).read_text(), re.MULTILINE):
+        if ("smtp.conf" in command) == closed:
+            guest.run("sh", "-c", command, cwd=SOURCE)
+    guest.run("systemctl", "daemon-reload")
+
+
+def is_there(guest: Guest, path: str) -> bool:
+    return guest.run("test", "-s", path, check=False).returncode == 0
+
+
+def read_mailbox(guest: Guest, user: str = "somebody") -> list[EmailMessage]:
+    """The mails of the mailbox, in the order in which they came."""
+    text = guest.read(f"/var/mail/{user}") if is_there(guest, f"/var/mail/{user}") else ""
+    parts = re.split(r"^From .*\n", text, flags=re.MULTILINE)[1:]
+    messages = [email.message_from_string(part, policy=email.policy.default) for part in parts]
+    return [message for message in messages if isinstance(message, EmailMessage)]
+
+
+# Runs beside a unit: the server of the unit tests, until it has got a mail.
+MAIL_SERVER = """
+import json, time
+from pathlib import Path
+from tests.mail_server import mail_server
+
+with mail_server(login=True) as server:
+    Path("/run/mail-server.url").write_text(server.url)
+    while not server.received:
+        time.sleep(0.05)
+(got,) = server.received
+facts = [got.sender, got.recipients, got.user, got.is_encrypted, got.content.decode()]
+Path("/run/mail.json").write_text(json.dumps(facts))
+"""
+
+
+def start_mail_server(guest: Guest) -> str:
+    """Start it, and leave its password and certificate for gua; returns what [mail] needs to use it."""
+    guest.write("/opt/server.py", MAIL_SERVER)
+    command = ["--setenv", f"PYTHONPATH={ROOT}", sys.executable, "/opt/server.py"]
+    guest.run("systemd-run", "--unit=mail-server", "--setenv=PYTHONDONTWRITEBYTECODE=1", *command)
+    guest.wait_until(lambda: is_there(guest, "/run/mail-server.url"), 60, "a server")
+    guest.run("install", "-m", "640", "-o", "root", "-g", "gua", "/dev/null", "/etc/gua/smtp-password")
+    guest.run("tee", "/etc/gua/smtp-password", stdin=PASSWORD + "\n")
+    guest.run("install", "-m", "644", str(CERTIFICATE), "/etc/gua/ca.pem")
+    login = f'smtp_user = "{USER}"\npassword_file = "/etc/gua/smtp-password"\nca_file = "/etc/gua/ca.pem"\n'
+    return f'smtp = "{guest.read("/run/mail-server.url")}"\nfrom = "gua@lab.example"\n{login}'
+
+
+def read_mail_of_server(guest: Guest) -> list[Any]:
+    """Sender, recipients, who has logged in, whether it was encrypted, and the content."""
+    guest.wait_until(lambda: is_there(guest, "/run/mail.json"), 60, "a mail")
+    found: list[Any] = json.loads(guest.read("/run/mail.json"))
+    return found
+
+
+# The beginning of what runs in the place of a unit's program, and says what it could do.
+PROBE = """
+import json, os, socket
+
+def attempt(action):
+    try:
+        action()
+    except OSError as error:
+        return error.strerror
+    return "done"
+
+def write(folder):
+    def action():
+        path = os.path.join(folder, "probe")
+        open(path, "w").close()
+        os.unlink(path)
+    return action
+
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+capabilities = [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")]
+"""
 
 
 HOLD = "/usr/lib/systemd/system/gua-sample.timer.d"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gua_report.rollups.published import read_meta
+from gua_report.rollups.index import read_meta
 from tests.end_to_end.fleet_page import PULL, PUSH, SHARED, blocks, follow, key_line, section
 from tests.end_to_end.guest import Guest, prepare_layer
 from tests.repository import ROOT

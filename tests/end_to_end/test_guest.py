@@ -176,7 +176,7 @@ def test_nothing_is_left_of_a_guest(tmp_path: Path) -> None:
         guest.run("systemd-run", *SLEEP)
         cgroups = cgroups_of(guest.pid)
         assert all(cgroup.exists() for cgroup in cgroups)
-        assert len(sleepers()) == 1
+        guest.wait_until(lambda: len(sleepers()) == 1, 30, "the sleeper")  # systemd-run may end before it has its name
         guest.kill()
         assert not guest.is_running()
         with pytest.raises(AssertionError, match="has ended"):

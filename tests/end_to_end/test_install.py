@@ -69,6 +69,7 @@ def test_a_refusal_is_one_line_and_touches_nothing(new_machine: Guest, variables
 
 def test_an_upgrade_loses_no_tick_and_nothing_of_the_administrators(guest: Guest) -> None:
     guest.write("/etc/gua/gua-sample.env", "# mine\n")
+    guest.write("/etc/gua/gua.toml", "[policy]\nprocess_memory_mib = 200\n")
     guest.write("/etc/systemd/system/gua-sample.service.d/mine.conf", "[Service]\nNice=3\n")
     guest.write("/etc/systemd/system/gua-sample.timer.d/mine.conf", "[Timer]\nOnCalendar=\nOnCalendar=*:*:*\n")
     guest.run("systemctl", "disable", "--now", "gua-rollup.timer")
@@ -83,6 +84,7 @@ def test_an_upgrade_loses_no_tick_and_nothing_of_the_administrators(guest: Guest
     assert set(laboratory.errors(guest)) == {None}
     assert "\n".join(guest.journal("gua-sample.service", output="short-precise")) == ""
     assert guest.read("/etc/gua/gua-sample.env") == "# mine\n"
+    assert guest.read("/var/lib/gua/idle.state").splitlines()[1] == "10.0\t200.0\t1024.0"
     assert guest.run("systemctl", "show", "--property=Nice", "--value", "gua-sample").stdout == "3\n"
     assert guest.run("systemctl", "is-enabled", "gua-rollup.timer", check=False).stdout == "disabled\n"
     assert guest.run("sh", "-c", "ls -d /opt/gua*").stdout == "/opt/gua\n"
@@ -130,6 +132,14 @@ def test_uninstall_leaves_only_data(guest: Guest) -> None:
     again = make(guest, "uninstall", "PURGE=0")
     assert "not installed" in again.stdout
     assert laboratory.rows(guest, "ticks") == ticks
+
+
+def test_uninstall_names_the_timers_of_contrib_that_still_run(guest: Guest) -> None:
+    for unit in ("gua-mail.service", "gua-mail.timer"):
+        guest.run("install", "-m", "644", f"{SOURCE}/contrib/mail/{unit}", "/etc/systemd/system/")
+    guest.run("systemctl", "daemon-reload")
+    guest.run("systemctl", "enable", "--now", "gua-mail.timer")
+    assert "to stop them: systemctl disable --now gua-mail.timer" in make(guest, "uninstall").stdout
 
 
 def test_purge_leaves_nothing_at_all(guest: Guest) -> None:

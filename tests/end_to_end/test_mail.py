@@ -6,7 +6,6 @@ import email
 import email.policy
 import json
 import re
-import sys
 from collections.abc import Iterator
 from email.message import EmailMessage
 from pathlib import Path
@@ -16,14 +15,12 @@ import pytest
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest, prepare_layer
 from tests.mail_server import PASSWORD, USER
-from tests.redis_server import CERTIFICATE
 from tests.repository import ROOT
 from tests.svg import Page
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.needs("postfix")]
 
 UNIT = "gua-mail.service"
-MAILBOX = "/var/mail/somebody"
 CONFIG = "/etc/gua/gua.toml"
 
 
@@ -36,9 +33,7 @@ def with_history(bare: Path, installed: Path, tmp_path_factory: pytest.TempPathF
         guest.run(
             "sh", "-c", "rm -r /var/lib/gua/samples; cp -r /root/lab/samples /var/lib/gua; chown -R gua: /var/lib/gua"
         )
-        for command in re.findall(r"^#\s+sudo (install .*)$", (ROOT / "contrib/mail" / UNIT).read_text(), re.MULTILINE):
-            if "smtp.conf" not in command:
-                guest.run("sh", "-c", command, cwd=laboratory.SOURCE)
+        laboratory.install_units(guest, f"contrib/mail/{UNIT}")
         guest.write(CONFIG, '[mail]\nadministrator = "somebody@localhost"\n')
 
     return prepare_layer("with_history", tmp_path_factory, prepare, layers=[bare, installed])
@@ -49,17 +44,6 @@ def guest(bare: Path, installed: Path, with_history: Path, tmp_path: Path) -> It
     with Guest(tmp_path / "guest", layers=[bare, installed, with_history]) as guest:
         guest.run("ip", "link", "set", "lo", "up")
         yield guest
-
-
-def read_mailbox(guest: Guest) -> list[EmailMessage]:
-    """The mails of the mailbox, in the order in which they came."""
-    text = guest.read(MAILBOX) if guest.run("test", "-s", MAILBOX, check=False).returncode == 0 else ""
-    messages = []
-    for part in re.split(r"^From .*\n", text, flags=re.MULTILINE)[1:]:
-        message = email.message_from_string(part, policy=email.policy.default)
-        assert isinstance(message, EmailMessage)
-        messages.append(message)
-    return messages
 
 
 def check_is_the_report(message: EmailMessage, host: str) -> None:
@@ -81,7 +65,7 @@ def test_the_timer_mails_the_report_to_a_mailbox(guest: Guest) -> None:
     host = guest.run("uname", "-n").stdout.strip()
     laboratory.drop_in(guest, "gua-mail.timer", "Timer", "OnCalendar=", "OnCalendar=*:*:0/2", "AccuracySec=1ms")
     guest.run("systemctl", "enable", "--now", "gua-mail.timer")
-    message = guest.wait_until(lambda: read_mailbox(guest), 120, "a mail")[0]
+    message = guest.wait_until(lambda: laboratory.read_mailbox(guest), 120, "a mail")[0]
     guest.run("systemctl", "stop", "gua-mail.timer")
     check_is_the_report(message, host)
     assert message["To"] == "somebody@localhost"
@@ -96,7 +80,7 @@ def test_a_failure_is_mailed_and_the_unit_fails(guest: Guest) -> None:
     guest.run("systemctl", "start", "postfix")
     guest.run("rm", "-r", "/var/lib/gua/samples")
     assert guest.run("systemctl", "start", UNIT, check=False).returncode == 1
-    (message,) = guest.wait_until(lambda: read_mailbox(guest), 60, "a mail")
+    (message,) = guest.wait_until(lambda: laboratory.read_mailbox(guest), 60, "a mail")
     assert message["Subject"] == f"{guest.run('uname', '-n').stdout.strip()}: GPU report failed"
     assert message.get_content().startswith("There is no report: no ticks from ")
     assert guest.run("systemctl", "show", "--property=ExecMainStatus", "--value", UNIT).stdout == "3\n"
@@ -114,24 +98,9 @@ def test_what_can_not_be_mailed_is_in_the_journal(guest: Guest) -> None:
 
 
 # Runs in the place of gua mail, and says what it could do; what it writes to is then looked at.
-PROBE = """
-import json, os, socket
-
-def attempt(action):
-    try:
-        action()
-    except OSError as error:
-        return error.strerror
-    return "done"
-
-def write(folder):
-    def action():
-        path = os.path.join(folder, "probe")
-        open(path, "w").close()
-        os.unlink(path)
-    return action
-
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+PROBE = (
+    laboratory.PROBE
+    + """
 folders = ["/", "/etc/gua", "/opt/gua", "/var", "/var/lib/gua", "/var/spool/probe", "/home/somebody", "/run"]
 folders.append("/dev/shm")
 found = {
@@ -141,11 +110,12 @@ found = {
     "netlink": attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
     "device": attempt(lambda: open("/opt/probe-node", "rb").close()),
     "of pid 1": os.path.exists("/proc/1"),
-    "capabilities": [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")],
+    "capabilities": capabilities,
     "no new privileges": status["NoNewPrivs"].strip(),
 }
 print("PROBE " + json.dumps(found))
 """
+)
 ALLOWED_TO_MAIL_PROGRAMS = sum(1 << number for number in (0, 1, 3, 4, 6, 7))  # as in linux/capability.h
 
 
@@ -177,45 +147,13 @@ def test_the_unit_can_do_nothing_but_its_work(guest: Guest, is_closed: bool) -> 
     assert found == expected
 
 
-# Runs beside the unit: the server of the unit tests, until it has got a mail.
-SERVER = """
-import json, time
-from pathlib import Path
-from tests.mail_server import mail_server
-
-with mail_server(login=True) as server:
-    Path("/run/mail-server.url").write_text(server.url)
-    while not server.received:
-        time.sleep(0.05)
-(got,) = server.received
-facts = [got.sender, got.recipients, got.user, got.is_encrypted, got.content.decode()]
-Path("/run/mail.json").write_text(json.dumps(facts))
-"""
-
-
 def test_the_closed_unit_mails_to_a_server_by_smtp(guest: Guest) -> None:
-    guest.write("/opt/server.py", SERVER)
-    command = ["--setenv", f"PYTHONPATH={ROOT}", sys.executable, "/opt/server.py"]
-    guest.run("systemd-run", "--unit=mail-server", "--setenv=PYTHONDONTWRITEBYTECODE=1", *command)
-    guest.wait_until(
-        lambda: guest.run("test", "-s", "/run/mail-server.url", check=False).returncode == 0, 60, "a server"
-    )
-    guest.run("install", "-m", "640", "-o", "root", "-g", "gua", "/dev/null", "/etc/gua/smtp-password")
-    guest.run("tee", "/etc/gua/smtp-password", stdin=PASSWORD + "\n")
-    guest.run("install", "-m", "644", str(CERTIFICATE), "/etc/gua/ca.pem")
-    guest.write(
-        CONFIG,
-        '[mail]\nadministrator = "somebody@lab.example"\nfrom = "gua@lab.example"\n'
-        f'smtp = "{guest.read("/run/mail-server.url")}"\nsmtp_user = "{USER}"\n'
-        'password_file = "/etc/gua/smtp-password"\nca_file = "/etc/gua/ca.pem"\n',
-    )
-    (install,) = re.findall(r"^#\s+sudo (install .*smtp\.conf .*)$", (ROOT / "contrib/mail" / UNIT).read_text(), re.M)
-    guest.run("sh", "-c", install, cwd=laboratory.SOURCE)
-    guest.run("systemctl", "daemon-reload")
+    server = laboratory.start_mail_server(guest)
+    guest.write(CONFIG, f'[mail]\nadministrator = "somebody@lab.example"\n{server}')
+    laboratory.install_units(guest, f"contrib/mail/{UNIT}", closed=True)
     done = guest.run("systemctl", "start", UNIT, check=False, timeout=120)
     assert done.returncode == 0, guest.journal(UNIT)
-    guest.wait_until(lambda: guest.run("test", "-s", "/run/mail.json", check=False).returncode == 0, 60, "a mail")
-    sender, recipients, user, is_encrypted, content = json.loads(guest.read("/run/mail.json"))
+    sender, recipients, user, is_encrypted, content = laboratory.read_mail_of_server(guest)
     assert (sender, recipients, user, is_encrypted) == ("gua@lab.example", ["somebody@lab.example"], USER, True)
     message = email.message_from_string(content.replace("\r\n", "\n"), policy=email.policy.default)
     assert isinstance(message, EmailMessage)

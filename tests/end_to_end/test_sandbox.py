@@ -20,22 +20,10 @@ NODE = "/opt/probe-node"
 NODE_NUMBERS = ("60", "0")
 
 # Runs in the place of the sampler, and says what it could do.
-PROBE = """
-import ctypes, json, os, socket
-
-def attempt(action):
-    try:
-        action()
-    except OSError as error:
-        return error.strerror
-    return "done"
-
-def write(folder):
-    def action():
-        path = os.path.join(folder, "probe")
-        open(path, "w").close()
-        os.unlink(path)
-    return action
+PROBE = (
+    laboratory.PROBE
+    + """
+import ctypes
 
 def connect(family):
     return lambda: socket.socket(family, socket.SOCK_STREAM).close()
@@ -61,13 +49,13 @@ found["become root"] = attempt(lambda: os.setuid(0))
 found["mount"] = attempt(call("mount", b"none", b"/mnt", b"tmpfs", 0, None))
 found["namespace"] = attempt(call("unshare", 0x10000000))
 found["clock"] = attempt(lambda: __import__("time").clock_settime(0, 0))
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-found["capabilities"] = [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")]
+found["capabilities"] = capabilities
 found["no new privileges"] = status["NoNewPrivs"].strip()
 found["of pid 1"] = open("/proc/1/comm").read().strip(), os.stat("/proc/1").st_uid
 found["boot id"] = open("/proc/sys/kernel/random/boot_id").read().strip()
 json.dump(found, open(os.environ["STATE_DIRECTORY"] + "/probe.json", "w"))
 """
+)
 
 
 def test_the_unit_can_do_nothing_but_its_work(guest: Guest) -> None:

@@ -323,4 +323,27 @@ def test_the_hook_cancels_a_job_that_idles_and_no_other(cluster: Cluster) -> Non
     cluster.wait(job, "")
     assert cluster.state_of(other).startswith("R ")
     assert guest.run("stat", "--format=%U %a", "/var/lib/gua").stdout == "gua 755\n"
-    assert guest.run("stat", "--format=%U %a", "/var/lib/gua/hook.log").stdout == "gua 600\n"
+    assert guest.run("stat", "--format=%U %a", "/var/lib/gua/hook.sqlite").stdout == "gua 600\n"
+
+
+def test_of_an_array_the_hook_cancels_the_job_that_idles_alone(cluster: Cluster) -> None:
+    """One of its jobs has the array's own number, by which scancel ends them all."""
+    guest = cluster.guest
+    batch = ["sbatch", "--parsable", "--array=1-2", "--mem=0", "--output=/dev/null", "--wrap=sleep 600"]
+    array = guest.run(*batch, user="ada", cwd="/tmp").stdout.strip()
+    listing = ["squeue", "--noheader", "--states=R", "--format=%A %i", f"--jobs={array}"]
+    guest.wait_until(lambda: len(guest.run(*listing).stdout.splitlines()) == 2, 60, "two jobs to run")
+    names = dict(line.split() for line in guest.run(*listing).stdout.splitlines())
+    (pid,) = guest.wait_until(lambda: cluster.pids(array, "sleep"), 30, "the job's process")
+    facts = {
+        "boot_id": guest.read("/proc/sys/kernel/random/boot_id").strip(),
+        "pid": pid,
+        "start_clock_ticks": int(guest.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]),
+        "uid": int(guest.run("id", "-u", "ada").stdout),
+        "slurm_job": array,
+    }
+    guest.write("/run/facts.json", json.dumps(facts))
+    said = guest.run("sh", "-c", f"{SOURCE}/contrib/hooks/scancel-idle </run/facts.json").stdout
+    assert said == f"cancelled job {names.pop(array)}\n"
+    ((other, name),) = names.items()
+    guest.wait_until(lambda: guest.run(*listing).stdout.split() == [other, name], 60, "one job to end and one to run")

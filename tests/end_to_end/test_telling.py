@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
 import json
 import re
-import sys
 from collections.abc import Iterator
-from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -16,9 +12,7 @@ import pytest
 from tests.driver import Scenario
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
-from tests.mail_server import PASSWORD, USER
-from tests.redis_server import CERTIFICATE
-from tests.repository import ROOT
+from tests.mail_server import USER
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.needs("postfix")]
 
@@ -46,20 +40,8 @@ def hold(guest: Guest) -> int:
 
 
 def install(guest: Guest, service: str) -> None:
-    """Install the units as the service says itself."""
-    name = Path(service).name
-    for command in re.findall(r"^#\s+sudo (install .*)$", (ROOT / service).read_text(), re.MULTILINE):
-        if "smtp.conf" not in command:
-            guest.run("sh", "-c", command, cwd=laboratory.SOURCE)
-    laboratory.let_it_last(guest, name)
-
-
-def read_mailbox(guest: Guest, user: str) -> list[EmailMessage]:
-    path = f"/var/mail/{user}"
-    text = guest.read(path) if guest.run("test", "-s", path, check=False).returncode == 0 else ""
-    parts = re.split(r"^From .*\n", text, flags=re.MULTILINE)[1:]
-    messages = [email.message_from_string(part, policy=email.policy.default) for part in parts]
-    return [message for message in messages if isinstance(message, EmailMessage)]
+    laboratory.install_units(guest, service)
+    laboratory.let_it_last(guest, Path(service).name)
 
 
 def said(guest: Guest, unit: str) -> list[str]:
@@ -80,7 +62,7 @@ def test_the_timer_tells_somebody_once_and_the_administrator_of_the_rest(guest: 
     lines = said(guest, "gua-remind.service")
     assert lines[0] == "sent 2, no person 1 (root)"
     assert set(lines[1:]) == {told_again}
-    (message,) = guest.wait_until(lambda: read_mailbox(guest, "somebody"), 60, "a mail")
+    (message,) = guest.wait_until(lambda: laboratory.read_mailbox(guest, "somebody"), 60, "a mail")
     host = guest.run("uname", "-n").stdout.strip()
     assert message["Subject"] == f"{host}: you hold 8.0 GiB on GPU 0 without work"
     assert (message["To"], message["From"].addresses[0].username) == ("somebody@localhost", "gua")
@@ -90,87 +72,45 @@ def test_the_timer_tells_somebody_once_and_the_administrator_of_the_rest(guest: 
     assert "\nQuestions? Ask root@localhost.\n" in text
     assert "root" not in text.replace("root@localhost", "")  # nobody else is named
     assert max(map(len, text.splitlines())) <= 72
-    root = guest.wait_until(lambda: read_mailbox(guest, "root"), 60, "a mail to root")
+    root = guest.wait_until(lambda: laboratory.read_mailbox(guest, "root"), 60, "a mail to root")
     assert [one["Subject"] for one in root] == [f"{host}: memory held without work, and nobody to tell"]
-    assert guest.run("stat", "--format=%U %a", "/var/lib/gua/remind.log").stdout == "gua 600\n"
+    assert guest.run("stat", "--format=%U %a", "/var/lib/gua/reminders.sqlite").stdout == "gua 600\n"
     assert "somebody <somebody@localhost>" in guest.run("gua", "remind", "--log").stdout
     assert "remind" not in laboratory.findings(guest)
     # Nobody but the folder's owner, and root, can send any.
     for user in ("somebody", "nobody"):
         refused = guest.run("gua", "remind", "--send", user=user, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert "remind.log can't be written (Permission denied)" in refused.stderr
-    assert len(read_mailbox(guest, "somebody")) == 1
+        assert "reminders.sqlite can't be written (Permission denied)" in refused.stderr
+    assert len(laboratory.read_mailbox(guest, "somebody")) == 1
 
 
-# Runs beside the unit: the server of the unit tests, until it has got a mail.
-SERVER = """
-import json, time
-from pathlib import Path
-from tests.mail_server import mail_server
-
-with mail_server(login=True) as server:
-    Path("/run/mail-server.url").write_text(server.url)
-    while not server.received:
-        time.sleep(0.05)
-(got,) = server.received
-Path("/run/mail.json").write_text(json.dumps([got.recipients, got.user, got.is_encrypted]))
-"""
-PROBE = """
-import json, os, socket
-
-def can(action):
-    try:
-        action()
-    except OSError:
-        return False
-    return True
-
-def write(folder):
-    path = os.path.join(folder, "probe")
-    open(path, "w").close()
-    os.unlink(path)
-
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+PROBE = (
+    laboratory.PROBE
+    + """
 folders = ["/", "/etc/gua", "/opt/gua", "/var", "/var/lib/gua", "/var/spool/probe", "/home/somebody", "/run"]
 found = {
-    "writes": [folder for folder in folders if can(lambda: write(folder))],
-    "home": can(lambda: os.listdir("/home/somebody")),
-    "netlink": can(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
-    "device": can(lambda: open("/opt/probe-node", "rb").close()),
-    "capabilities": [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")],
+    "writes": [folder for folder in folders if attempt(write(folder)) == "done"],
+    "home": attempt(lambda: os.listdir("/home/somebody")) == "done",
+    "netlink": attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()) == "done",
+    "device": attempt(lambda: open("/opt/probe-node", "rb").close()) == "done",
+    "capabilities": capabilities,
     "no new privileges": status["NoNewPrivs"].strip(),
 }
 print("PROBE " + json.dumps(found))
 """
-
-
-def is_there(guest: Guest, path: str) -> bool:
-    return guest.run("test", "-s", path, check=False).returncode == 0
+)
 
 
 def test_the_closed_unit_tells_somebody_by_smtp_and_can_do_nothing_else(guest: Guest) -> None:
     hold(guest)
-    guest.write("/opt/server.py", SERVER)
-    command = ["--setenv", f"PYTHONPATH={ROOT}", sys.executable, "/opt/server.py"]
-    guest.run("systemd-run", "--unit=mail-server", "--setenv=PYTHONDONTWRITEBYTECODE=1", *command)
-    guest.wait_until(lambda: is_there(guest, "/run/mail-server.url"), 60, "a server")
-    guest.run("install", "-m", "640", "-o", "root", "-g", "gua", "/dev/null", "/etc/gua/smtp-password")
-    guest.run("tee", "/etc/gua/smtp-password", stdin=PASSWORD + "\n")
-    guest.run("install", "-m", "644", str(CERTIFICATE), "/etc/gua/ca.pem")
-    login = f'smtp_user = "{USER}"\npassword_file = "/etc/gua/smtp-password"\nca_file = "/etc/gua/ca.pem"\n'
-    server = f'smtp = "{guest.read("/run/mail-server.url")}"\nfrom = "gua@lab.example"\ndomain = "lab.example"\n'
-    guest.write(CONFIG, f'[mail]\n{server}{login}[exempt]\nroot = "the init system"\n{ALWAYS}')
+    server = laboratory.start_mail_server(guest)
+    guest.write(CONFIG, f'[mail]\n{server}domain = "lab.example"\n[exempt]\nroot = "the init system"\n{ALWAYS}')
     install(guest, "contrib/remind/gua-remind.service")
-    (drop_in,) = re.findall(
-        r"^#\s+sudo (install .*smtp\.conf .*)$", (ROOT / "contrib/remind/gua-remind.service").read_text(), re.M
-    )
-    guest.run("sh", "-c", drop_in, cwd=laboratory.SOURCE)
-    guest.run("systemctl", "daemon-reload")
+    laboratory.install_units(guest, "contrib/remind/gua-remind.service", closed=True)
     done = guest.run("systemctl", "start", "gua-remind.service", check=False, timeout=120)
     assert done.returncode == 0, guest.journal("gua-remind.service")
-    guest.wait_until(lambda: is_there(guest, "/run/mail.json"), 60, "a mail")
-    assert json.loads(guest.read("/run/mail.json")) == [["somebody@lab.example"], USER, True]
+    assert laboratory.read_mail_of_server(guest)[1:4] == [["somebody@lab.example"], USER, True]
     assert said(guest, "gua-remind.service") == ["sent 1, meant 1"]
     guest.write("/opt/probe.py", PROBE)
     guest.run("mknod", "--mode=666", "/opt/probe-node", "c", "60", "0")  # see test_sandbox.py

@@ -153,7 +153,7 @@ def test_a_persistence_daemon_is_asked_for_with_the_timer_and_not_with_each_run(
 
 
 def test_an_installation_that_is_broken_is_said(guest: Guest) -> None:
-    guest.run("sh", "-c", "rm -r /opt/gua/lib/python*/site-packages/gua_sample/tick.py")
+    guest.run("sh", "-c", "rm -r /opt/gua/lib/python*/site-packages/gua_sample/store.py")
     assert laboratory.sample(guest) == 1
     assert "ImportError" in our_lines(guest)[-1]
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,137 +15,43 @@ from tests.machine import Machine, one_line
 
 PID = os.getpid()
 
-# What is asked of a card, the column that is NULL without it and its name in `missing`.
-QUERIES = [
-    ("nvmlDeviceGetName", "gpu_name", "name"),
-    ("nvmlDeviceGetPowerUsage", "power_watts", "power"),
-    ("nvmlDeviceGetTotalEnergyConsumption", "energy_joules", "energy"),
-    ("nvmlDeviceGetTemperature", "temperature_celsius", "temperature"),
-    ("nvmlDeviceGetPersistenceMode", "persistence_mode", "persistence_mode"),
-]
-CODES = [(3, "not_supported"), (4, "no_permission"), (999, "unknown")]
-
-
-def assert_recorded_error(machine: Machine, name: str, remedy: str, **changes: str) -> None:
-    done = machine.sample(variables=changes)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert one_line(done.stderr)
-    assert name in done.stderr
-    assert remedy in done.stderr
-    (tick,) = machine.ticks()
-    assert tick["error"] == name
-    assert machine.cards() == []
-
 
 @pytest.mark.parametrize(
-    ("code", "name", "remedy"),
+    ("function", "code", "name", "remedy"),
     [
-        (9, "driver_not_loaded", "modprobe nvidia"),
-        (18, "lib_rm_version_mismatch", "reboot"),
-        (4, "no_permission", "/dev/nvidia"),
-        (999, "unknown", "nvidia-smi"),
+        ("nvmlInitWithFlags", 9, "driver_not_loaded", "modprobe nvidia"),
+        ("nvmlInitWithFlags", 18, "lib_rm_version_mismatch", "reboot"),
+        ("nvmlInitWithFlags", 4, "no_permission", "/dev/nvidia"),
+        ("nvmlInitWithFlags", 999, "unknown", "nvidia-smi"),
+        ("nvmlDeviceGetCount_v2", 999, "unknown", "nvidia-smi"),
+        (None, 0, "no_cards", "lspci"),
+        ("LD_LIBRARY_PATH", 0, "library_not_found", "install the NVIDIA driver"),
+        ("PYTHONPATH", 0, "nvidia_ml_py_missing", "pip install nvidia-ml-py"),
     ],
 )
-def test_nvml_that_can_not_start_is_one_line_and_a_recorded_tick(
-    machine: Machine, code: int, name: str, remedy: str
+def test_a_driver_that_can_not_be_used_is_one_line_and_a_recorded_tick(
+    machine: Machine, tmp_path: Path, function: str | None, code: int, name: str, remedy: str
 ) -> None:
-    machine.scenario.add_card()
-    machine.scenario.error("nvmlInitWithFlags", code)
-    assert_recorded_error(machine, name, remedy)
-
-
-def test_a_missing_nvml_library_is_one_line_and_a_recorded_tick(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("this hides the real library, if there is one")
-    machine.samples.mkdir(parents=True)
-    assert_recorded_error(machine, "library_not_found", "install the NVIDIA driver", LD_LIBRARY_PATH=str(tmp_path))
-
-
-def test_a_missing_python_binding_is_one_line_and_a_recorded_tick(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "pynvml.py").write_text("raise ModuleNotFoundError('No module named pynvml')")
-    assert_recorded_error(machine, "nvidia_ml_py_missing", "pip install nvidia-ml-py", PYTHONPATH=str(tmp_path))
-
-
-def test_a_driver_without_cards_is_an_error(machine: Machine) -> None:
-    assert_recorded_error(machine, "no_cards", "lspci")
-
-
-def test_a_driver_that_fails_to_count_its_cards_is_an_error(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.scenario.error("nvmlDeviceGetCount_v2", 999)
-    assert_recorded_error(machine, "unknown", "nvidia-smi")
-
-
-@pytest.mark.parametrize(("code", "name"), CODES)
-@pytest.mark.parametrize(("function", "column", "field"), QUERIES)
-def test_a_query_the_card_does_not_answer_is_null_and_says_why(
-    machine: Machine, function: str, column: str, field: str, code: int, name: str
-) -> None:
-    machine.scenario.add_card(utilization_percent=50).error(function, code)
-    machine.scenario.add_card(utilization_percent=50)
-    machine.tick()
-    poor, rich = machine.cards()
-    assert poor[column] is None
-    assert poor["missing"] == f"{field}:{name}"
-    assert rich["missing"] is None
-    # All else is recorded, and the card has not failed.
-    same = [key for key in rich if key not in (column, "missing", "gpu_uuid", "gpu_index")]
-    assert {key: poor[key] for key in same} == {key: rich[key] for key in same}
-    assert poor["status"] == "ok"
-
-
-def test_values_that_are_not_available_are_null(machine: Machine) -> None:
-    machine.scenario.add_card(power_milliwatts=2**32 - 1, energy_millijoules=2**64 - 1)
-    machine.tick()
-    (row,) = machine.cards()
-    assert (row["power_watts"], row["energy_joules"]) == (None, None)
-    assert row["missing"] == "power:not_available energy:not_available"
-
-
-def test_utilization_that_can_not_be_had_is_null(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=None, samples=None, compute=[(PID, 8192)])
-    done = machine.sample()
-    (row,) = machine.cards()
-    assert (row["utilization_percent"], row["utilization_source"]) == (None, None)
-    assert row["missing"] == "utilization:not_supported"
-    assert "(1 unknown)" in done.stdout  # held, and whether it works can't be told
-
-
-def test_memory_that_can_not_be_had_is_null_and_the_processes_still_count(machine: Machine) -> None:
-    machine.scenario.add_card(memory_total_mib=None, compute=[(PID, 8192)])  # as on unified-memory machines
-    done = machine.sample()
-    (row,) = machine.cards()
-    assert [row[f"memory_{what}_mib"] for what in ("total", "reserved", "used")] == [None, None, None]
-    assert row["process_memory_mib"] == 8192
-    assert "(1 idle-held)" in done.stdout
-
-
-@pytest.mark.parametrize(("code", "name"), [*CODES, (15, "gpu_is_lost")])
-def test_a_process_list_that_can_not_be_had_makes_the_card_unknown(machine: Machine, code: int, name: str) -> None:
-    machine.scenario.add_card().error("nvmlDeviceGetComputeRunningProcesses_v3", code)
-    done = machine.sample()
-    assert done.returncode == 0
-    (row,) = machine.cards()
-    assert (row["status"], row["process_memory_mib"]) == (name, None)
-    assert row["missing"] == f"compute_processes:{name}"
-    assert row["temperature_celsius"] == 33
-    assert "(1 unknown)" in done.stdout
-
-
-def test_lists_that_a_card_simply_does_not_have_are_not_missed(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(PID, 8192)], graphics=None, mps=None)
-    machine.tick()
-    (row,) = machine.cards()
-    assert (row["status"], row["missing"], row["process_memory_mib"]) == ("ok", None, 8192)
+    machine.samples.mkdir(parents=True)
+    if code:
+        machine.scenario.add_card()
+        machine.scenario.error(str(function), code)
+    done = machine.sample(variables={} if code or not function else {function: str(tmp_path)})
+    assert (done.returncode, done.stdout, one_line(done.stderr)) == (1, "", True)
+    assert name in done.stderr
+    assert remedy in done.stderr
+    assert [tick["error"] for tick in machine.ticks()] == [name]
+    assert machine.cards() == []
 
 
 def test_the_longer_struct_of_early_535_drivers_is_not_believed(machine: Machine) -> None:
     machine.scenario.settings["struct_535"] = 1
     machine.scenario.add_card(compute=[(PID, 8192), (PID + 1, 500), (PID + 2, 600)])
-    done = machine.sample()
+    assert "(1 unknown)" in machine.sample().stdout
     assert [(row["pid"], row["memory_mib"]) for row in machine.processes()] == [(PID, 8192)]
     assert machine.cards()[0]["status"] == "implausible_process_list"
-    assert "(1 unknown)" in done.stdout
 
 
 def test_a_lost_card_keeps_its_uuid_and_costs_the_others_nothing(machine: Machine) -> None:
@@ -200,102 +110,47 @@ def test_a_lost_card_that_still_tells_its_uuid_is_not_taken_for_another(machine:
     assert [row["gpu_uuid"] for row in machine.cards("status <> 'ok'")] == ["GPU-exchanged"]
 
 
-def test_the_instances_of_a_lost_mig_card_stay_cards(machine: Machine) -> None:
-    parent = machine.scenario.add_card()
-    uuids = [parent.add_mig().settings["uuid"] for _ in range(3)]
-    machine.tick()
-    parent.error("nvmlDeviceGetHandleByIndex_v2", 15)
-    machine.tick()
-    assert [row["gpu_uuid"] for row in machine.cards("status = 'gpu_is_lost'")] == uuids
-
-
 def test_uuids_of_an_earlier_boot_are_not_remembered(machine: Machine) -> None:
-    import sqlite3
-
     machine.scenario.add_card()
     machine.tick()
-    connection = sqlite3.connect(machine.partitions()[0])
-    connection.execute("UPDATE session SET boot_id = 'before the reboot'")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(machine.partitions()[0])) as connection, connection:
+        connection.execute("UPDATE session SET boot_id = 'before the reboot'")
     machine.scenario.cards[0].error("nvmlDeviceGetHandleByIndex_v2", 15)
     machine.tick()
     assert machine.cards()[-1]["gpu_uuid"] == "unknown:index-0"
 
 
 def test_one_slow_card_does_not_hold_a_lock(machine: Machine) -> None:
-    import sqlite3
-    import subprocess
-    import time
-
     machine.scenario.add_card()
     machine.tick()
     machine.scenario.delay("nvmlDeviceGetCount_v2", 1500)
     slow = subprocess.Popen(machine.command(), env=machine.environment(), stdout=subprocess.DEVNULL)
     time.sleep(0.7)
-    connection = sqlite3.connect(machine.partitions()[0], timeout=0, isolation_level=None)
-    connection.execute("BEGIN EXCLUSIVE")
-    connection.execute("ROLLBACK")
-    connection.close()
+    with closing(sqlite3.connect(machine.partitions()[0], timeout=0, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("ROLLBACK")
     assert slow.poll() is None  # it was in the driver all the while
     assert slow.wait() == 0
     assert len(machine.ticks()) == 2
 
 
-def test_utilization_beyond_100_percent_is_not_believed(machine: Machine) -> None:
-    machine.scenario.add_card(samples=None, utilization_percent=250)
-    machine.tick()
-    (row,) = machine.cards()
-    assert (row["utilization_percent"], row["missing"]) == (None, "utilization:implausible")
-
-
-def test_memory_that_does_not_add_up_is_null(machine: Machine) -> None:
-    machine.scenario.add_card(memory_total_mib=81920, memory_reserved_mib=500, memory_free_mib=81900)
-    machine.tick()
-    (row,) = machine.cards()
-    assert (row["memory_used_mib"], row["missing"]) == (None, "memory_used:implausible")
-
-
-@pytest.mark.parametrize("processes", [[(PID, 90_000)], [(PID, 45_000), (PID + 1, 45_000)]])
-def test_processes_that_hold_more_than_the_card_has_are_not_believed(
-    machine: Machine, processes: list[tuple[int, int]]
-) -> None:
-    machine.scenario.add_card(compute=processes, memory_free_mib=81_000)
-    machine.tick()
-    assert machine.cards()[0]["status"] == "implausible_process_list"
-
-
-def test_a_card_that_is_lost_only_for_one_figure_has_failed(machine: Machine) -> None:
-    machine.scenario.add_card().error("nvmlDeviceGetPowerUsage", 15)
-    machine.tick()
-    assert machine.cards()[0]["status"] == "gpu_is_lost"
-
-
-def test_one_bad_mig_instance_costs_its_siblings_nothing(machine: Machine) -> None:
+def test_bad_mig_instances_cost_their_siblings_nothing_and_keep_uuid_and_parent(machine: Machine) -> None:
     parent = machine.scenario.add_card()
     uuids = [parent.add_mig().settings["uuid"] for _ in range(3)]
     parent.instances[1].error("nvmlDeviceGetUUID", 999)
     machine.tick()
-    assert {row["gpu_uuid"]: row["status"] for row in machine.cards()} == {
-        uuids[0]: "ok",
-        uuids[2]: "ok",
-        "unknown:index-0-mig-1": "unknown",
-    }
-    assert {row["parent_uuid"] for row in machine.cards()} == {parent.settings["uuid"]}
-
-
-def test_lost_mig_instances_keep_their_uuid_and_their_parent(machine: Machine) -> None:
-    parent = machine.scenario.add_card()
-    uuids = [parent.add_mig().settings["uuid"] for _ in range(3)]
+    first = {row["gpu_uuid"]: row["status"] for row in machine.cards()}
+    assert first == {uuids[0]: "ok", uuids[2]: "ok", "unknown:index-0-mig-1": "unknown"}
+    parent.instances[1].error("nvmlDeviceGetUUID", 0)
     machine.tick()
     parent.instances[1].error("nvmlDeviceGetUUID", 999)
     machine.tick()
     parent.error("nvmlDeviceGetHandleByIndex_v2", 15)
     machine.tick()
-    for tick in machine.ticks():
-        rows = machine.cards(f"ts_ms = {tick['ts_ms']}")
-        assert {row["gpu_uuid"] for row in rows} == set(uuids)
-        assert {row["parent_uuid"] for row in rows} == {parent.settings["uuid"]}
+    for tick in machine.ticks()[1:]:
+        assert {row["gpu_uuid"] for row in machine.cards(f"ts_ms = {tick['ts_ms']}")} == set(uuids)
+    assert {row["gpu_uuid"] for row in machine.cards("status = 'gpu_is_lost'")} == set(uuids)
+    assert {row["parent_uuid"] for row in machine.cards()} == {parent.settings["uuid"]}
 
 
 def test_lost_mig_instances_keep_their_share_of_the_card_over_midnight(machine: Machine) -> None:

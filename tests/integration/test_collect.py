@@ -17,14 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gua_report.fleet.host_files import MOST_FILES, HostFile, list_hosts
-from gua_report.fleet.look import Look, look_at
+from gua_report.fleet.host_files import MOST_FILES, HostFile, Look, list_hosts, look_at
 from gua_report.fleet.suspicions import clock_problem
 from gua_report.main import main
 from tests.fleets import add_host, change
@@ -91,8 +91,7 @@ class Collector:
         self.path = f"{programs}:{os.environ['PATH']}"
         self.published = 0
         self.fleet.mkdir()
-        (folder / "stalling").write_text(STALLING)
-        (folder / "stalling").chmod(0o755)
+        self.program("stalling", STALLING)
         self.script = folder / "gua-collect"
         shutil.copy(COLLECT, self.script)
         self.user = {"user": SOMEBODY, "group": SOMEBODY, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -107,6 +106,17 @@ class Collector:
         self.published += 60
         os.utime(path, (1_794_787_200, 1_794_787_200 + self.published))
         return f"{host} {path}\n"
+
+    def collect(self, *hosts: str) -> None:
+        """List these hosts, and collect the older file of each."""
+        self.hosts.write_text("".join(self.publish(host, OLD) for host in hosts))
+        assert self.run().returncode == 0
+
+    def program(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
 
     def read(self, name: str) -> bytes:
         return (self.fleet / name).read_bytes()
@@ -191,9 +201,7 @@ def test_a_hostile_file_takes_no_memory_from_others() -> None:
         (["/etc/passwd", "/usr"], "no folder /usr that this user may write to"),
     ],
 )
-def test_wrong_usage_is_a_line_that_says_what_is_expected(
-    collector: Collector, arguments: list[str], words: str
-) -> None:
+def test_wrong_usage_is_a_line_with_what_is_expected(collector: Collector, arguments: list[str], words: str) -> None:
     done = collector.run(*arguments)
     assert done.returncode == 2
     assert words in done.stderr
@@ -238,21 +246,8 @@ def test_without_gua_nothing_is_fetched(collector: Collector) -> None:
     assert collector.files() == []
 
 
-HOSTILE = [
-    "../lab9",
-    ".hidden",
-    "-e",
-    "a/b",
-    "$(id)",
-    "`id`",
-    "a;id",
-    "'",
-    '"',
-    "lab1 -e",
-    "lab1 a b",
-    "lab1 $(id):x",
-    "lab1 'x",
-]
+HOSTILE = ["../lab9", ".hidden", "-e", "a/b", "$(id)", "`id`", "a;id", "'", '"']
+HOSTILE += ["lab1 -e", "lab1 a b", "lab1 $(id):x", "lab1 'x"]
 
 
 @pytest.mark.parametrize("line", HOSTILE)
@@ -311,8 +306,7 @@ def test_what_is_there_already_is_not_sent_again(collector: Collector) -> None:
 @pytest.mark.needs("rsync")
 @pytest.mark.parametrize("kind", ["link", "folder", "missing"])
 def test_what_is_no_file_is_not_taken_and_named(collector: Collector, kind: str) -> None:
-    collector.hosts.write_text(collector.publish("lab1", OLD) + collector.publish("lab2", OLD))
-    assert collector.run().returncode == 0
+    collector.collect("lab1", "lab2")
     path = collector.folder / "published" / "lab1" / "rollups.sqlite"
     path.unlink()
     if kind == "link":
@@ -342,8 +336,7 @@ DAMAGED = {
 @pytest.mark.needs("rsync")
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_what_no_report_could_use_is_not_taken_and_named(collector: Collector, damage: str) -> None:
-    collector.hosts.write_text(collector.publish("lab1", OLD) + collector.publish("lab2", OLD))
-    assert collector.run().returncode == 0
+    collector.collect("lab1", "lab2")
     asked = (collector.fleet / ASKED).stat()
     before = collector.files()
     collector.publish("lab1", DAMAGED[damage])
@@ -364,8 +357,7 @@ def test_what_no_report_could_use_is_not_taken_and_named(collector: Collector, d
 @pytest.mark.needs("rsync")
 @pytest.mark.parametrize("content", [ANEW, DAYLESS])
 def test_what_was_before_a_reinstallation_is_kept_for_reports(collector: Collector, content: bytes) -> None:
-    collector.hosts.write_text(collector.publish("lab1", OLD))
-    assert collector.run().returncode == 0
+    collector.collect("lab1")
     collector.publish("lab1", content)
     done = collector.run()
     assert (done.returncode, done.stderr) == (0, "")
@@ -377,11 +369,8 @@ def test_what_was_before_a_reinstallation_is_kept_for_reports(collector: Collect
 
 @pytest.mark.needs("rsync")
 @pytest.mark.parametrize("kind", ["many", "taken"])
-def test_a_host_that_begins_anew_again_and_again_fills_no_disk_and_replaces_nothing(
-    collector: Collector, kind: str
-) -> None:
-    collector.hosts.write_text(collector.publish("lab1", OLD))
-    assert collector.run().returncode == 0
+def test_a_host_that_begins_anew_again_and_again_fills_no_disk(collector: Collector, kind: str) -> None:
+    collector.collect("lab1")
     earlier = [UNTIL] if kind == "taken" else [f"lab1/rollups-{number}.sqlite" for number in range(MOST_FILES - 1)]
     for name in earlier:
         (collector.fleet / name).write_bytes(b"earlier")
@@ -397,13 +386,24 @@ def test_a_host_that_begins_anew_again_and_again_fills_no_disk_and_replaces_noth
 
 
 @pytest.mark.needs("rsync")
+def test_a_host_can_not_write_escapes_or_lines_of_its_own(collector: Collector) -> None:
+    """Some shells' echo makes a control character of \\033, and a line of \\n."""
+    words = r"\033]0;owned\007\ngua-collect: lab2: failed\c"
+    talking = collector.program("talking", f"#!/bin/sh\nprintf '%s\\n' '{words}' >&2\nexit 3\n")
+    collector.hosts.write_text("lab1 here:/nowhere\n")
+    done = collector.run(RSYNC_RSH=str(talking))
+    said, last = done.stderr.splitlines()
+    assert said.startswith(f"gua-collect: lab1: {words}")
+    assert last == "gua-collect: 1 of 1 hosts failed: lab1"
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.needs("rsync")
 @pytest.mark.parametrize("status", [0, 12])
 def test_of_what_a_host_says_no_more_is_kept_than_is_needed(collector: Collector, status: int) -> None:
     """700 MB, in the memory of a small machine; and its exit status is still known."""
-    talking = collector.folder / "talking"
     words = "head -c 700000000 /dev/zero | tr '\\0' x >&2"
-    talking.write_text(f'#!/bin/sh\nshift\n{words}\n[ {status} = 0 ] || exit {status}\nexec "$@"\n')
-    talking.chmod(0o755)
+    talking = collector.program("talking", f'#!/bin/sh\nshift\n{words}\n[ {status} = 0 ] || exit {status}\nexec "$@"\n')
     limited = collector.folder / "limited"
     limited.write_text(f'ulimit -v 1000000\nexec sh {collector.script} "$@"\n')
     collector.script = limited
@@ -418,8 +418,7 @@ def test_of_what_a_host_says_no_more_is_kept_than_is_needed(collector: Collector
 
 def stall(collector: Collector) -> dict[str, str]:
     """A host that has something new, over a connection that stalls in the middle of it."""
-    collector.hosts.write_text(collector.publish("lab1", OLD))
-    assert collector.run().returncode == 0
+    collector.collect("lab1")
     line = collector.publish("lab1", NEW).replace("lab1 ", "lab1 here:", 1)
     collector.hosts.write_text(line)
     return {"RSYNC_RSH": str(collector.folder / "stalling")}
@@ -449,7 +448,8 @@ def test_killed_in_the_middle_the_old_file_stays_and_the_next_run_tidies_up(coll
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _session(int(entry)) == process.pid]
     for number in (signal.SIGSTOP, signal.SIGKILL):  # all at once: rsync tidies up if its other half is gone
         for pid in pids:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one that had just ended
+                os.kill(pid, number)
     process.communicate()
     assert any("/.new/.rollups.sqlite." in name for name in collector.files())
     assert collector.read(CURRENT) == OLD
@@ -461,9 +461,7 @@ def test_killed_in_the_middle_the_old_file_stays_and_the_next_run_tidies_up(coll
 
 @pytest.mark.needs("rsync")
 @pytest.mark.parametrize(("content", "kept"), [(NEW, PREVIOUS), (ANEW, UNTIL)], ids=["ordinary", "reinstalled"])
-def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_goes_on(
-    collector: Collector, content: bytes, kept: str
-) -> None:
+def test_killed_at_any_moment_nothing_is_lost(collector: Collector, content: bytes, kept: str) -> None:
     stand_ins, calls, usual = collector.folder / "stand-ins", collector.folder / "calls", collector.path
     stand_ins.mkdir()
     for name in ("mv", "ln", "rm", "mkdir", "touch"):
@@ -530,9 +528,7 @@ def test_two_at_once_do_not_get_in_each_others_way(collector: Collector) -> None
 @pytest.mark.needs("rsync")
 def test_what_a_connection_leaves_in_the_background_does_not_hold_up_the_next_run(collector: Collector) -> None:
     """As ssh does with ControlPersist."""
-    lasting = collector.folder / "lasting"
-    lasting.write_text('#!/bin/sh\nshift\nsleep 20 >/dev/null 2>&1 </dev/null &\nexec "$@"\n')
-    lasting.chmod(0o755)
+    lasting = collector.program("lasting", '#!/bin/sh\nshift\nsleep 20 >/dev/null 2>&1 </dev/null &\nexec "$@"\n')
     collector.hosts.write_text(collector.publish("lab1", OLD).replace("lab1 ", "lab1 here:", 1))
     for _ in range(2):
         assert collector.run(RSYNC_RSH=str(lasting)).returncode == 0
@@ -548,7 +544,7 @@ def look(collector: Collector) -> Look:
 
 
 @pytest.mark.needs("rsync")
-def test_a_file_that_says_it_was_published_before_it_was_there_shows_a_clock_that_is_behind(
+def test_a_file_that_was_published_before_it_was_there_shows_a_clock_that_is_behind(
     collector: Collector,
 ) -> None:
     def publish_and_collect(published_ms: int) -> str | None:
@@ -597,19 +593,13 @@ def test_a_check_prints_the_last_day_of_a_host_that_begins_anew(check: Any) -> N
         assert check(new, last) == (0, "", "")
     for damaged in DAMAGED.values():
         assert check(ANEW, damaged) == (0, "", "")
+        for more in ((), (OLD,)):
+            status, output, errors = check(damaged, *more)
+            assert (status, output) == (1, "")
+            assert re.fullmatch("gua fleet: error: .+\n", errors)
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
-def test_a_check_of_a_file_that_can_not_be_used_is_a_line_and_exit_status_1(check: Any, damage: str) -> None:
-    for last in ((), (OLD,)):
-        status, output, errors = check(DAMAGED[damage], *last)
-        assert (status, output) == (1, "")
-        assert re.fullmatch("gua fleet: error: .+\n", errors)
-
-
-def test_a_check_is_not_for_root_and_wrong_usage_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_check_is_not_for_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert main(["fleet", "check", "new"]) == 1
     assert "root does not read them" in capsys.readouterr().err

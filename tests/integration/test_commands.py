@@ -9,13 +9,15 @@ import sqlite3
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+import gua_report
 from gua_sample import __version__
 from tests.lab import free, series, write
-from tests.machine import GUA, SCRIPTS, Machine, one_line
+from tests.machine import GUA, SCRIPTS, Machine, call, complaint, one_line
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, run
 
@@ -23,7 +25,7 @@ from tests.verbs import Done, run
 def start(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a script as a shell does; for a report, that takes three times as long as `tests.verbs.run`."""
     command = [str(SCRIPTS / name), *arguments]
-    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    return call(command, env=os.environ | variables)
 
 
 @pytest.mark.parametrize(
@@ -46,27 +48,20 @@ def test_bad_values_exit_2_in_one_line_and_write_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = start("gua-sample", *arguments, XDG_STATE_HOME=str(tmp_path / "state"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert one_line(done.stderr)
-    assert expected in done.stderr
+    assert expected in complaint(done, 2)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ["gua-sample"],
-        ["gua-report"],
-        ["gua"],
-        ["gua", "demo"],
-        ["gua", "sample"],
-        ["gua", "mail"],
-        ["gua", "remind"],
-        ["gua", "hook"],
+        *("gua-sample", "gua-report", "gua"),
+        *(f"gua {verb}" for verb in ("demo", "sample", "mail", "remind", "hook", "doctor", "status", "free")),
+        *("gua import", "gua export"),
     ],
 )
-def test_help_has_examples_and_fits_a_narrow_terminal(command: list[str]) -> None:
-    done = start(*command, "--help", COLUMNS="80")
+def test_help_has_examples_and_fits_a_narrow_terminal(command: str) -> None:
+    done = start(*command.split(), "--help", COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert "examples" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
@@ -80,7 +75,7 @@ def test_versions_are_told(command: list[str]) -> None:
 def test_gua_runs_the_verbs(machine: Machine) -> None:
     machine.scenario.add_card()
     command = [GUA, "sample", "--data-dir", str(machine.data_dir)]
-    done = subprocess.run(command, env=machine.environment(), capture_output=True, text=True, check=False)
+    done = call(command, env=machine.environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert len(machine.ticks()) == 1
 
@@ -89,6 +84,9 @@ def test_an_unknown_verb_is_corrected() -> None:
     done = start("gua", "reprot")
     assert done.returncode == 2
     assert done.stderr == "gua: error: unknown verb 'reprot': did you mean report?\n"
+    for verb in ("daemon", "start", "stop"):
+        assert start("gua", verb).stderr.startswith(f"gua: error: no verb '{verb}': gua-sample is run by a timer: ")
+    assert start("gua", "enroll").stderr.startswith("gua: error: no verb 'enroll': nothing is sent anywhere; ")
     assert start("gua", "zzz").stderr == "gua: error: unknown verb 'zzz' (see gua --help)\n"
 
 
@@ -126,32 +124,20 @@ def test_a_tick_imports_nothing_that_it_does_not_need(machine: Machine) -> None:
 
     def imported(*command: str) -> set[str]:
         variables = {"RUNTIME_DIRECTORY": str(machine.folder), "PYTHONPROFILEIMPORTTIME": "1"}
-        done = subprocess.run(
-            command, env=machine.environment() | variables, capture_output=True, text=True, check=False
-        )
+        done = call(command, env=machine.environment() | variables)
         assert done.returncode == 0, done.stderr
         return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
 
     machine.scenario.add_card(compute=[(os.getpid(), 100)])
     sample = (str(script), "--data-dir", str(machine.data_dir))
-    assert "gua_sample.identity" in imported(*sample)  # a first look at a cgroup
+    assert "gua_sample.containers" in imported(*sample)  # a first look at a cgroup
     ours = imported(*sample) - imported(sys.executable, "-c", "import pynvml, sqlite3")
     others = {name for name in ours if not name.startswith("gua_sample")}
     others.discard("gc")  # a part of the interpreter, which a tick turns off: that saves more than a module costs
-    assert others <= {
-        "__future__",
-        "argparse",
-        "gettext",
-        "locale",
-        "typing",
-        "_typing",
-        "pwd",
-        "fcntl",
-        "copyreg",
-        "annotationlib",
-    }
+    harmless = "__future__ argparse gettext locale typing _typing pwd fcntl copyreg annotationlib"
+    assert others <= {*harmless.split(" ")}
     assert "gua_sample.simulate" not in ours
-    assert ours.isdisjoint({"gua_sample.nvml_gpm", "gua_sample.container_note", "gua_sample.identity"})
+    assert "gua_sample.containers" not in ours
 
 
 @pytest.mark.parametrize("command", [["gua-report", "--help"], ["gua", "--help"], ["gua", "version"]])
@@ -161,6 +147,14 @@ def test_pandas_is_not_imported_to_show_help(command: list[str]) -> None:
         [sys.executable, "-X", "importtime", script, *command[1:]], capture_output=True, text=True, check=True
     )
     assert "pandas" not in done.stderr
+
+
+@pytest.fixture
+def holding(machine: Machine) -> Machine:
+    """A machine after a tick of 20 s ago, at which this process held its card."""
+    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
+    machine.tick(clock_offset_ms=-20_000)
+    return machine
 
 
 def report(machine: Machine, *arguments: str) -> Done:
@@ -175,25 +169,36 @@ def test_the_report_tells_the_states_of_what_was_sampled(machine: Machine) -> No
     mig = machine.scenario.add_card()
     mig.add_mig()
     mig.add_mig(compute=[(os.getpid(), 4000)])
-    machine.tick("--interval", "30s")
-    done = report(machine, "--json", "--to", "2100-01-01", "--since", "2000-01-01")
+    machine.tick("--interval", "30s", clock_offset_ms=-20_000)
+    done = report(machine, "--json", "--since", "2000-01-01")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     shares = [
         {state: value["share"] for state, value in gpu["states"].items() if value["share"]} for gpu in found["gpus"]
     ]
-    assert shares == [
-        {"active": 1},
-        {"idle-held": 1},
-        {"truly-idle": 1},
-        {"unknown": 1},
-        {"truly-idle": 1},
-        {"unknown": 1},
-    ]
-    assert sum(gpu["gpu_hours"] for gpu in found["gpus"]) == pytest.approx((4 + 2 / 7) * 30 / 3600, rel=0.01)
-    assert found["capacity"]["unpartitioned"]["gpu_hours"] == pytest.approx(5 / 7 * 30 / 3600, rel=0.01)
+    assert shares == [{state: 1} for state in ("active", "idle-held", "truly-idle", "unknown", "truly-idle", "unknown")]
+    hours = found["coverage"]["observed_seconds"] / 3600
+    assert sum(gpu["gpu_hours"] for gpu in found["gpus"]) == pytest.approx((4 + 2 / 7) * hours, abs=0.0004)
+    assert found["capacity"]["unpartitioned"]["gpu_hours"] == pytest.approx(5 / 7 * hours, abs=0.0001)
     (episode,) = found["episodes"]
     assert (episode["pid"], episode["gpu_index"], episode["ongoing"]) == (os.getpid(), 1, True)
+    # The tick stands for 30 s, not all of which are over.
+    assert episode["end"] == found["window"]["to"]
+    assert datetime.fromisoformat(found["window"]["to"]) <= datetime.now(timezone.utc)
+
+
+def test_no_window_ends_in_the_future(machine: Machine) -> None:
+    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
+    for minutes in (40, 20, 0):
+        machine.tick("--interval", "20m", clock_offset_ms=-60_000 * minutes)
+    next_week = (datetime.now(timezone.utc) + timedelta(days=7)).isoformat()
+    found = json.loads(report(machine, "--json", "--since", "8d", "--to", next_week).stdout)
+    assert datetime.fromisoformat(found["window"]["to"]) <= datetime.now(timezone.utc)
+    assert found["episodes"][0]["end"] == found["window"]["to"] == found["requested_window"]["to"]
+    assert found["coverage"]["share"] > 0.999
+    assert "to have stopped" not in report(machine, "--since", "8d", "--to", next_week).stdout
+    built = gua_report.report("8d", end=next_week, data_dir=str(machine.data_dir), config="/dev/null")
+    assert built.window.end_ms <= time.time_ns() // 1_000_000
 
 
 def test_a_report_may_be_sent_to_standard_output_by_its_name(machine: Machine) -> None:
@@ -207,19 +212,20 @@ def test_a_report_may_be_sent_to_standard_output_by_its_name(machine: Machine) -
     assert not Path("-").exists()
 
 
-def test_the_report_is_written_to_a_file_whole_and_readable(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
-    machine.tick()
-    target = machine.folder / "report.md"
-    done = report(machine, "--format", "markdown", "-o", str(target))
+def test_the_report_is_written_to_a_file_whole_and_readable(holding: Machine) -> None:
+    target = holding.folder / "report.md"
+    done = report(holding, "--format", "markdown", "-o", str(target))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert "idle-held" in target.read_text()
     assert target.stat().st_mode & 0o777 == 0o666 & ~umask()
-    assert sorted(os.listdir(machine.folder)) == ["data", "report.md", "scenario"]
-    done = report(machine, "-o", str(machine.folder / "nowhere" / "x"))
+    assert sorted(os.listdir(holding.folder)) == ["data", "report.md", "scenario"]
+    done = report(holding, "-o", str(holding.folder / "nowhere" / "x"))
     assert done.returncode == 1
     assert one_line(done.stderr)
-    assert report(machine, "-o", "/dev/full").returncode == 1
+    assert report(holding, "-o", "/dev/full").returncode == 1
+    with open("/dev/full", "w") as full:
+        command = [f"{SCRIPTS}/gua-report", "--data-dir", str(holding.data_dir)]
+        assert subprocess.run(command, stdout=full, check=False).returncode == 1
 
 
 def umask() -> int:
@@ -228,38 +234,58 @@ def umask() -> int:
     return mask
 
 
-def test_a_report_in_a_pipe_has_neither_colour_nor_progress(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
-    machine.tick()
-    done = start("gua-report", "--data-dir", str(machine.data_dir))
-    assert "\x1b" not in done.stdout
-    assert done.stderr == ""
-    assert max(len(line) for line in done.stdout.splitlines()) <= 78
-    ascii_report = report(machine, "--ascii").stdout
-    assert ascii_report.isascii()
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_where_the_output_is_not_utf_8_it_is_ascii(encoding: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.txt"
+    variables = {"PYTHONIOENCODING": encoding}
+    data = ["--data-dir", str(tmp_path / "lab"), "--from", "2026-11-10", "--to", "2026-11-11"]
+    start("gua", "demo", "--days", "2", "--keep", str(tmp_path / "lab"))
+    shown = start("gua-report", *data, **variables).stdout
+    assert "idle-held" in shown
+    assert shown.isascii()
+    assert "\\u" not in shown
+    start("gua-report", *data, "-o", str(file), **variables)  # a file is always UTF-8
+    assert not file.read_text(encoding="utf-8").isascii()
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (["gua", "report", "--interval", "30s"], "--interval is not needed: it is recorded with each tick"),
+        (["gua", "report", "--db", "gua.db"], "gua import FILE"),
+        (["gua", "demo", "--ticks=3"], "--ticks is not needed: --days N says"),
+        (["gua", "doctor", "--db", "gua.db"], "gua import FILE"),
+        (["gua", "status", "-l", "1"], "-l is nvidia-smi's: give --watch"),
+        (["gua", "remind", "--dry-run"], "--dry-run is not needed: nothing is sent without --send"),
+    ],
+)
+def test_options_of_other_tools_and_verbs_get_a_hint(command: list[str], hint: str) -> None:
+    done = start(*command)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert hint in done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
-def test_a_report_on_a_terminal_is_in_colour_unless_told_otherwise(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
-    machine.tick()
-    command = f"'{SCRIPTS}/gua-report' --data-dir {machine.data_dir}"
+def test_a_report_is_in_colour_on_a_terminal_or_if_it_is_asked_for(holding: Machine) -> None:
+    command = f"'{SCRIPTS}/gua-report' --data-dir {holding.data_dir}"
     for variables, expected in ({}, True), ({"NO_COLOR": "1"}, False):
-        terminal = subprocess.run(
-            ["script", "-qec", command, "/dev/null"],
-            env=os.environ | variables,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        terminal = call(["script", "-qec", command, "/dev/null"], env=os.environ | variables, check=True)
         assert ("\x1b[1m" in terminal.stdout) == expected
+    assert "\x1b[33m" in report(holding, "--color", "always").stdout
+    attention = report(holding, "--color", "always", "--quiet-if-clean", "1s").stdout
+    assert attention.startswith("\x1b[33mTo act on: ")
+    plain = report(holding)  # in a pipe
+    assert ("\x1b" in plain.stdout, plain.stderr) == (False, "")
+    assert max(len(line) for line in plain.stdout.splitlines()) <= 78
+    assert report(holding, "--ascii").stdout.isascii()
 
 
 @pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
 @pytest.mark.parametrize(("columns", "expected"), [(70, 70), (100, 100), (300, 120)])
 def test_a_report_uses_the_width_of_a_terminal_up_to_120_columns(machine: Machine, columns: int, expected: int) -> None:
     machine.scenario.add_card(compute=[(os.getpid(), 4000)])
-    machine.tick()
+    for minutes in range(12, 0, -1):  # before, there is no headline
+        machine.tick("--interval", "1m", clock_offset_ms=-60_000 * minutes)
     command = f"stty cols {columns}; '{SCRIPTS}/gua-report' --data-dir {machine.data_dir} --color never"
     environment = dict(os.environ)  # readline, which pytest imports, adds a COLUMNS that Python does not know of
     ran = subprocess.run(
@@ -267,15 +293,6 @@ def test_a_report_uses_the_width_of_a_terminal_up_to_120_columns(machine: Machin
     )
     shown = ran.stdout
     assert max(len(line) for line in shown.splitlines()) == expected  # the bar of the headline is as wide as it can be
-
-
-def test_colour_is_there_if_it_is_asked_for(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
-    machine.tick()
-    assert "\x1b[33m" in report(machine, "--color", "always").stdout
-    attention = report(machine, "--color", "always", "--quiet-if-clean", "1s").stdout
-    assert attention.startswith("\x1b[33mTo act on: ")
-    assert "\x1b" not in report(machine, "--color", "never").stdout
 
 
 @pytest.mark.parametrize(
@@ -305,57 +322,27 @@ def test_colour_is_there_if_it_is_asked_for(machine: Machine) -> None:
 def test_mistakes_are_named_with_what_was_expected(tmp_path: Path, arguments: list[str], expected: str) -> None:
     write(tmp_path, series(time.time_ns() // 1_000_000, 1, free()))
     done = run("report", "--data-dir", tmp_path, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert one_line(done.stderr)
-    assert expected in done.stderr
+    assert expected in complaint(done, 2)
 
 
 @pytest.mark.parametrize("arguments", [[], ["1h"], ["-o", "report"]])
-def test_a_report_is_quiet_if_there_is_nothing_to_act_on(machine: Machine, arguments: list[str]) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
-    machine.tick()
-    target = machine.folder / "report"
-    given = [str(target) if argument == "report" else argument for argument in arguments]
-    done = report(machine, "--format", "json", "--quiet-if-clean", *given)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert not target.exists()
-
-
-@pytest.mark.parametrize("name", ["text", "markdown", "json", "csv", "html"])
-def test_a_report_says_what_there_is_to_act_on(machine: Machine, name: str) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 4000)])
-    machine.tick()
-    target = machine.folder / "report"
-    done = report(machine, "--format", name, "--quiet-if-clean", "10s")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ("1 idle-held episode of 10s or more" in done.stdout) == (name != "csv")
-    assert report(machine, "--format", name, "--quiet-if-clean", "10s", "-o", str(target)).stdout == ""
-    assert ("1 idle-held episode of 10s or more" in target.read_text()) == (name != "csv")
-
-
-def test_a_clean_report_leaves_an_older_file_alone(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.tick()
-    target = machine.folder / "report"
+def test_a_report_is_quiet_if_there_is_nothing_to_act_on(holding: Machine, arguments: list[str]) -> None:
+    target = holding.folder / "report"
     target.write_text("of last week")
-    assert report(machine, "--quiet-if-clean", "-o", str(target)).returncode == 0
+    given = [str(target) if argument == "report" else argument for argument in arguments]
+    done = report(holding, "--format", "json", "--quiet-if-clean", *given)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert target.read_text() == "of last week"
 
 
-def test_no_data_are_not_taken_for_a_clean_week(tmp_path: Path) -> None:
-    done = run("report", "--data-dir", tmp_path, "--quiet-if-clean")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert one_line(done.stderr)
-
-
-def test_a_partition_that_can_not_be_read_is_not_taken_for_a_clean_week(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.tick(clock_offset_ms=-86_400_000)
-    machine.tick()
-    machine.partitions()[0].write_text("garbage, more than sixteen bytes of it")
-    done = report(machine, "--quiet-if-clean")
-    assert done.returncode == 0
-    assert done.stdout.startswith("To act on: 1 partition not readable\n\n")
+@pytest.mark.parametrize("name", ["text", "markdown", "json", "csv", "html"])
+def test_a_report_says_what_there_is_to_act_on(holding: Machine, name: str) -> None:
+    target = holding.folder / "report"
+    done = report(holding, "--format", name, "--quiet-if-clean", "10s")
+    assert (done.returncode, "csv is one table, here gpus" in done.stderr) == (0, name == "csv")
+    assert ("1 idle-held episode of 10s or more" in done.stdout) == (name != "csv")
+    assert report(holding, "--format", name, "--quiet-if-clean", "10s", "-o", str(target)).stdout == ""
+    assert ("1 idle-held episode of 10s or more" in target.read_text()) == (name != "csv")
 
 
 def test_the_configuration_sets_prices_people_and_thresholds(machine: Machine) -> None:
@@ -376,11 +363,9 @@ def test_the_configuration_sets_prices_people_and_thresholds(machine: Machine) -
     assert "did you mean per_gpu_hour?" in done.stderr
 
 
-def test_a_report_without_data_says_what_to_check_and_exits_3(tmp_path: Path) -> None:
-    done = run("report", "--data-dir", tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert one_line(done.stderr)
-    assert "run gua doctor" in done.stderr
+@pytest.mark.parametrize("options", [(), ("--quiet-if-clean",)])  # nor is it taken for a clean week
+def test_a_report_without_data_says_what_to_check_and_exits_3(tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert "run gua doctor" in complaint(run("report", "--data-dir", tmp_path, *options), 3)
     assert list(tmp_path.iterdir()) == []  # reading creates nothing
 
 
@@ -389,9 +374,9 @@ def test_a_driver_that_never_worked_is_one_line_with_its_error_in_every_format(m
     machine.scenario.error("nvmlInitWithFlags", 9)
     machine.sample()
     done = report(machine, "--format", form)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert one_line(done.stderr)
-    assert f"as the driver failed (driver_not_loaded): run gua doctor --data-dir {machine.data_dir}" in done.stderr
+    assert f"as the driver failed (driver_not_loaded): run gua doctor --data-dir {machine.data_dir}" in complaint(
+        done, 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -400,9 +385,7 @@ def test_a_driver_that_never_worked_is_one_line_with_its_error_in_every_format(m
 def test_a_folder_that_does_not_exist_is_not_called_empty(tmp_path: Path, verb: list[str]) -> None:
     folder = tmp_path / "nowhere"
     done = run(*verb, "--data-dir", folder)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert one_line(done.stderr)
-    assert f"{folder} does not exist: give another --data-dir, or install gua first" in done.stderr
+    assert f"{folder} does not exist: give another --data-dir, or install gua first" in complaint(done, 3)
     folder.write_text("")
     done = run(*verb, "--data-dir", folder)
     assert (done.returncode, done.stdout) == (3, "")
@@ -413,22 +396,19 @@ def test_a_report_skips_a_corrupt_partition_and_says_so(machine: Machine) -> Non
     machine.scenario.add_card()
     machine.tick(clock_offset_ms=-86_400_000)
     machine.tick()
-    machine.partitions()[0].write_text("garbage, more than sixteen bytes of it")
+    first, second = machine.partitions()
+    first.write_text("garbage, more than sixteen bytes of it")
     done = report(machine, "--since", "2d")
     assert done.returncode == 0
     assert one_line(done.stderr)
-    assert str(machine.partitions()[0]) in done.stderr
+    assert str(first) in done.stderr
     assert "skipped" in done.stdout
-    assert machine.partitions()[0].read_text().startswith("garbage")
-
-
-def test_a_report_that_can_read_nothing_says_why(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.tick()
-    machine.partitions()[0].write_text("garbage, more than sixteen bytes of it")
+    assert first.read_text().startswith("garbage")
+    # Nor is it taken for a clean week.
+    assert report(machine, "--quiet-if-clean").stdout.startswith("To act on: 1 partition not readable\n\n")
+    second.write_text("garbage, more than sixteen bytes of it")
     done = report(machine)
-    assert done.returncode == 1
-    assert str(machine.partitions()[0]) in done.stderr
+    assert (done.returncode, str(second) in done.stderr) == (1, True)
 
 
 def test_the_demo_needs_nothing_and_leaves_nothing(tmp_path: Path) -> None:
@@ -441,17 +421,11 @@ def test_the_demo_needs_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     assert run("demo", "--days", "0").returncode == 2
 
 
-def test_the_demo_keeps_its_history_if_asked_to(tmp_path: Path) -> None:
-    done = run("demo", "--days", "1", "--keep", tmp_path / "try")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(list((tmp_path / "try" / "samples").iterdir())) == 2
-    assert run("demo", "--keep", tmp_path / "try").returncode == 2  # never into a folder with data
-
-
-def test_the_demo_keeps_its_history_in_a_folder_below_this_one(tmp_path: Path) -> None:
+def test_the_demo_keeps_its_history_in_a_folder_if_asked_to(tmp_path: Path) -> None:
     done = run("demo", "--days", "1", "--keep", "try", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(list((tmp_path / "try" / "samples").iterdir())) == 2
+    assert run("demo", "--keep", tmp_path / "try").returncode == 2  # never into a folder with data
 
 
 @needs_root

@@ -14,23 +14,19 @@ from pathlib import Path
 import pytest
 
 from gua_report.config import Containers
-from gua_report.machine import container_names, container_runtimes, container_socket
-from gua_report.people.accounts import FIRST_UID
+from gua_report.machine import container_names
 from gua_report.people.containers import write_containers
-from gua_sample.container_note import MOST_WANTED
-from gua_sample.containers import ASK_AGAIN_MS, LABEL, MOUNT, SOCKET, Container, Known, key_of
+from gua_report.people.identities import FIRST_UID
+from gua_sample.containers import LABEL, MOST_WANTED, MOUNT, NOTHING, Container, Known
 from gua_sample.processes import ANSWER_SECONDS
 from tests.integration.containers import ID, KEY, ContainerHost, container_host
 from tests.machine import one_line
 from tests.repository import ROOT
-from tests.runtimes import SECRET, hang, inspection, knows
+from tests.runtimes import SECRET, inspection
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give
 
-DOCKER = f"/system.slice/docker-{ID}.scope"
-ROOTLESS = f"/user.slice/user-{SOMEBODY}.slice/user@{SOMEBODY}.service/user.slice/docker-{ID}.scope"
 POD = "0a1b2c3d-1111-2222-3333-444455556666"
-POD_CGROUP = f"/kubepods/besteffort/pod{POD}"
 
 
 @pytest.fixture
@@ -58,20 +54,19 @@ def people(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_noted_container_gets_its_name_and_nothing_is_said(host: ContainerHost) -> None:
-    host.serve("docker.sock", knows(inspection()))
-    host.start(DOCKER)
+    host.docker.knows(inspection())
     host.note(KEY)
     before_ms = time.time_ns() // 1_000_000
     done = host.ask()
     assert done == (0, "", "")
     (container,) = host.known().containers.values()
-    assert container[:6] == ("docker", "train-resnet", "pytorch:2.9", None, None, None)
+    assert container[:5] == ("docker", "train-resnet", "pytorch:2.9", None, None)
     assert before_ms <= container.seen_ms <= time.time_ns() // 1_000_000
     assert not host.note_path.exists()
 
 
 def test_neither_environment_nor_command_is_stored_or_said(host: ContainerHost) -> None:
-    host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     host.note(KEY)
     done = host.ask("--debug")
     text = (host.data / "containers.json").read_text()
@@ -85,70 +80,23 @@ def test_without_a_note_there_is_nothing_to_do(host: ContainerHost) -> None:
 
 
 def test_a_known_container_is_not_asked_for_again(host: ContainerHost) -> None:
-    server = host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     for _ in range(2):
         host.note(KEY, ID)
         assert host.ask() == (0, "", "")
-    assert len(server.requests) == 1
+    assert len(host.docker.calls) == 1
 
 
-def test_an_unknown_container_is_asked_for_again_after_an_hour(host: ContainerHost) -> None:
-    server = host.serve("docker.sock", knows())
-    for _ in range(2):
-        host.note(KEY)
-        assert host.ask() == (0, "", "")
-    assert len(server.requests) == 1
-    (asked_ms,) = host.known().asked_ms.values()
-    write_containers(str(host.data), Known({}, {KEY: asked_ms - ASK_AGAIN_MS}))
-    give(host.data)
-    host.note(KEY)
-    assert host.ask().returncode == 0
-    assert len(server.requests) == 2
-
-
-def test_those_that_nobody_knew_before_are_asked_for_last(host: ContainerHost) -> None:
-    """So a container whose runtime hangs takes no time from new ones, run after run."""
-    server = host.serve("docker.sock", knows())
-    write_containers(str(host.data), Known({}, {"0" * 12: time.time_ns() // 1_000_000 - 2 * ASK_AGAIN_MS}))
-    give(host.data)
-    host.note("0" * 12, "a" * 12)
-    host.ask()
-    assert [request.split(b"/")[2] for request in server.requests] == [b"a" * 12, b"0" * 12]
-
-
-def test_no_more_than_fifty_are_asked_for_at_a_time(host: ContainerHost) -> None:
-    server = host.serve("docker.sock", knows())
-    host.note(*(f"{number:012x}" for number in range(1000)))
-    assert host.ask() == (0, "", "")
-    assert len(server.requests) <= 50
-    assert len(host.known().asked_ms) <= 50
-
-
-def test_pods_and_what_runs_in_them_are_named_by_the_folders_of_their_logs(host: ContainerHost) -> None:
-    (host.pods / f"vision_train-7_{POD}").mkdir()
-    docker = host.serve("docker.sock", knows(inspection()))
-    host.start(POD_CGROUP)
-    host.start(f"/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice/cri-containerd-{ID}.scope")
-    host.note(POD.replace("-", ""), KEY, "f" * 32)
+def test_pods_and_what_runs_in_them_are_named_by_their_logs(host: ContainerHost) -> None:
+    (host.logs / "pods" / f"vision_train-7_{POD}").mkdir(parents=True)
+    (host.logs / "containers").mkdir()
+    (host.logs / "containers" / f"train-7_vision_main-{ID}.log").symlink_to("/nowhere")
+    host.docker.knows(inspection())
+    host.note(f"pod:{POD.replace('-', '')}", f"containerd:{KEY}", "pod:" + "f" * 32)
     assert host.ask() == (0, "", "")
     names = {key: one[:2] for key, one in host.known().containers.items()}
     assert names == {POD.replace("-", ""): ("pod", "vision/train-7"), KEY: ("containerd", "vision/train-7")}
-    assert list(host.known().asked_ms) == ["f" * 32]
-    assert docker.requests == []
-
-
-@needs_root
-def test_the_owner_of_a_rootless_container_is_a_fact(host: ContainerHost, people: None) -> None:
-    labels = {"gua.owner": "ada"}
-    machine = host.serve("docker.sock", knows(inspection(name="/of-the-machine")))
-    host.serve_user(SOMEBODY, knows(inspection(labels=labels, mounts=["/home/ada"])))
-    host.start(ROOTLESS)
-    host.note(KEY)
-    assert host.ask() == (0, "", "")
-    container = host.known().containers[key_of(KEY, SOMEBODY)]
-    assert (container.owner, container.how, container.slice_uid) == ("somebody", SOCKET, SOMEBODY)
-    assert container.is_fact
-    assert machine.requests == []
+    assert host.docker.calls == []
 
 
 @pytest.mark.parametrize(
@@ -166,21 +114,20 @@ def test_a_label_and_a_home_directory_are_hints(
     host: ContainerHost, people: None, labels: dict[str, str], mounts: list[str], owner: str | None, how: str | None
 ) -> None:
     (host.folder / "gua.toml").write_text('[containers]\nowner_label = "team"\n')
-    host.serve("docker.sock", knows(inspection(labels=labels, mounts=mounts)))
-    host.start(DOCKER)
+    host.docker.knows(inspection(labels=labels, mounts=mounts))
     host.note(KEY)
     assert host.ask("--config", str(host.folder / "gua.toml")) == (0, "", "")
     container = host.known().containers[KEY]
-    assert (container.owner, container.how, container.is_fact) == (owner, how, False)
+    assert (container.owner, container.how) == (owner, how)
 
 
-def test_a_directory_of_users_that_hangs_costs_nothing_but_names(
+def test_a_directory_of_users_that_hangs_costs_names_alone(
     host: ContainerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pwd, "getpwnam", lambda name: time.sleep(60))
     monkeypatch.setattr(container_names, "ANSWER_SECONDS", 0.5)
     plain = inspection("c" * 64, name="/plain")
-    host.serve("docker.sock", knows(inspection(labels={"gua.owner": "ada"}), plain))
+    host.docker.knows(inspection(labels={"gua.owner": "ada"}), plain)
     host.note(KEY, "c" * 12)
     began = time.monotonic()
     done = host.ask()
@@ -188,24 +135,20 @@ def test_a_directory_of_users_that_hangs_costs_nothing_but_names(
     assert (done.returncode, done.stdout) == (0, "")
     assert one_line(done.stderr)
     assert "the directory of users does not answer: 1 container" in done.stderr
-    known = host.known()
-    assert list(known.containers) == ["c" * 12]
-    assert list(known.asked_ms) == [KEY]  # in an hour it may have its owner
+    assert list(host.known().containers) == ["c" * 12]  # in an hour the other may have its owner
 
 
 def test_a_runtime_that_hangs_costs_a_line_and_no_more_than_its_time(host: ContainerHost) -> None:
-    host.serve("docker.sock", hang)
-    host.start(DOCKER)
-    host.note(KEY)
+    host.docker.does("exec sleep 60")
+    host.note(f"docker:{KEY}")
     began = time.monotonic()
     done = host.ask()
     assert time.monotonic() - began < 5
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
-        "gua-containers: warning: 1 container of the machine's runtimes left without a name:"
-        f" {host.folder}/docker.sock: it does not answer in time\n"
+        "gua-containers: warning: 1 container left without a name: docker: it does not answer in time\n"
     )
-    assert list(host.known().asked_ms) == [KEY]
+    assert host.known() == NOTHING
 
 
 def test_the_note_is_gone_even_if_the_configuration_is_wrong(host: ContainerHost) -> None:
@@ -218,7 +161,7 @@ def test_the_note_is_gone_even_if_the_configuration_is_wrong(host: ContainerHost
 
 @needs_root
 def test_what_is_written_belongs_to_the_folders_owner_and_its_readers_can_read_it(host: ContainerHost) -> None:
-    host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     host.note(KEY)
     assert host.ask().returncode == 0
     found = (host.data / "containers.json").stat()
@@ -231,9 +174,9 @@ def test_what_is_written_belongs_to_the_folders_owner_and_its_readers_can_read_i
 
 @pytest.mark.parametrize("spelling", [KEY, ID, f"docker:{KEY}", KEY.upper()])
 def test_an_id_is_asked_for_at_once_and_shown(host: ContainerHost, spelling: str) -> None:
-    write_containers(str(host.data), Known({KEY: Container("docker", "old", None, None, None, None, 1)}, {}))
+    write_containers(str(host.data), Known({KEY: Container("docker", "old", None, None, None, 1)}))
     give(host.data) if os.geteuid() == 0 else None
-    host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     host.note("f" * 12)
     done = host.ask(spelling)
     assert (done.returncode, done.stderr) == (0, "")
@@ -258,17 +201,17 @@ def test_what_is_no_id_is_wrong_usage(host: ContainerHost, text: str) -> None:
 
 def test_what_is_known_is_listed_within_78_columns_the_newest_first(host: ContainerHost) -> None:
     containers = {
-        KEY: Container("docker", "train" * 20, "registry.example.com/pytorch:2.9", "ada", LABEL, None, 1),
-        key_of("f" * 12, SOMEBODY): Container("podman", "serve", None, "somebody", SOCKET, SOMEBODY, 2),
-        POD.replace("-", ""): Container("pod", "vision/train-7", None, None, None, None, 3),
+        KEY: Container("docker", "train" * 20, "registry.example.com/pytorch:2.9", "ada", LABEL, 1),
+        "f" * 12: Container("podman", "serve", None, "somebody", MOUNT, 2),
+        POD.replace("-", ""): Container("pod", "vision/train-7", None, None, None, 3),
     }
-    write_containers(str(host.data), Known(containers, {}))
+    write_containers(str(host.data), Known(containers))
     done = host.ask("--list")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "container                name                      image           owner",
         "pod:0a1b2c3d1111         vision/train-7",
-        "podman:ffffffffffff      serve                                     somebody",
+        "podman:ffffffffffff      serve                                     somebody? …",
         "docker:3f2a9c81d0b7      traintraintraintraintra…  registry.exam…  ada? label",
     ]
     assert max(map(len, done.stdout.splitlines())) <= 78
@@ -278,27 +221,19 @@ def test_the_page_shows_what_the_list_prints(host: ContainerHost) -> None:
     page = (ROOT / "docs" / "people.md").read_text()
     shown = page.split("    $ gua-containers --list\n")[1].split("\n\n")[0]
     containers = {
-        "3f2a9c81d0b7": Container("docker", "train-resnet", "pytorch:2.9", "ada", LABEL, None, 3),
-        "91be07c2d4f8": Container("podman", "notebook", "localhost/jupyter:latest", "ben", SOCKET, 1001, 2),
-        POD.replace("-", ""): Container("pod", "vision/serve-llama-0", None, None, None, None, 1),
+        "3f2a9c81d0b7": Container("docker", "train-resnet", "pytorch:2.9", "ada", LABEL, 3),
+        "91be07c2d4f8": Container("podman", "notebook", "localhost/jupyter:latest", None, None, 2),
+        POD.replace("-", ""): Container("pod", "vision/serve-llama-0", None, None, None, 1),
     }
-    write_containers(str(host.data), Known(containers, {}))
+    write_containers(str(host.data), Known(containers))
     assert host.ask("--list").stdout.splitlines() == [line.removeprefix("    ") for line in shown.splitlines()]
 
 
 def test_the_pages_tell_the_limits() -> None:
     page = " ".join((ROOT / "docs" / "security.md").read_text().split())
-    seconds = (
-        container_runtimes.QUESTION_SECONDS,
-        container_runtimes.SPEAKER_SECONDS,
-        container_runtimes.USERS_SECONDS,
-    )
-    one, speaker, users = (f"{value:g}" for value in seconds)
-    assert (
-        f"{one} s for a container, {speaker} s for all of the machine's or of one user's, {users} s for all users"
-        in page
-    )
-    assert f"{container_socket.MOST_BYTES >> 20} MiB for an answer, {ANSWER_SECONDS:g} s for the directory" in page
+    one, everything = container_names.QUESTION_SECONDS, container_names.ALL_SECONDS
+    assert f"{one:g} s for a container, {everything:g} s for all, {container_names.MOST_BYTES >> 20} MiB" in page
+    assert f"{ANSWER_SECONDS:g} s for the directory of users" in page
     assert f"at most {MOST_WANTED} ids" in page
     unit = (ROOT / "systemd" / "gua-containers.path").read_text()
     assert "TriggerLimitIntervalSec=10min\nTriggerLimitBurst=20\n" in unit
@@ -323,8 +258,7 @@ def test_a_folder_that_is_missing_is_said(host: ContainerHost) -> None:
 
 @needs_root
 def test_without_root_ones_own_folder_is_filled_and_others_are_refused(host: ContainerHost) -> None:
-    host.serve("docker.sock", knows(inspection()))
-    (host.folder / "docker.sock").chmod(0o666)
+    host.docker.knows(inspection())
     assert host.ask(KEY, uid=SOMEBODY).returncode == 0
     assert host.known().containers[KEY].name == "train-resnet"
     refused = host.ask(KEY, uid=SOMEBODY + 1)

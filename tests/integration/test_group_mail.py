@@ -98,7 +98,7 @@ def test_each_head_gets_the_report_of_their_group_and_nobody_elses_name(
         for said in (got[to].text, got[to].page or ""):
             assert own in said
             assert other not in said
-    assert got[HEAD].text.startswith("To act on: 1 idle-held episode of 1h or more (alice 7d)")
+    assert got[HEAD].text.startswith("To act on: 1 idle-held episode of 1h or more (alice ≥ 7d)")
     assert "GPU use of group vision on" in got[HEAD].text
     assert "Headline" in (got[ADMINISTRATOR].page or "")
     assert "Headline" not in (got[HEAD].page or "")  # which is of the whole machine
@@ -136,15 +136,6 @@ def test_a_head_who_is_refused_keeps_nobody_else_from_getting_theirs(
         assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS)) == 1
         assert set(received(server)) == {ADMINISTRATOR, OTHER_HEAD, LAST_HEAD}
     assert f"gua mail: error: not sent to {HEAD}: " in capfd.readouterr().err
-
-
-def test_an_administrator_who_is_refused_keeps_no_head_from_getting_theirs(
-    week: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with mail_server(answers={ADMINISTRATOR: "550 no such user"}) as server:
-        assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS)) == 1
-        assert set(received(server)) == {HEAD, OTHER_HEAD, LAST_HEAD}
-    assert "To act on" in capfd.readouterr().out
 
 
 def test_a_group_that_is_not_known_costs_its_own_mail_alone_and_the_administrator_is_told(
@@ -231,7 +222,7 @@ def test_a_server_that_hangs_costs_all_mails_together_no_more_than_their_time(
         given.append(seconds)
         return dict.fromkeys(recipients, "it hangs")
 
-    monkeypatch.setattr("gua_report.mailing.sending.send", send)
+    monkeypatch.setattr("gua_report.commands.mail.send", send)
     monkeypatch.setattr(mail, "SENDING_SECONDS", 0.0)
     with mail_server() as server:
         assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS)) == 1

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gua_report.telling.program import run_program
+from gua_report.commands.hook import run_hook
 from tests.repository import ROOT
 from tests.users import SOMEBODY, needs_root
 
@@ -61,7 +61,16 @@ def scancel(tmp_path: Path) -> Path:
     program = tmp_path / "scancel"
     program.write_text('#!/bin/sh\necho "$@" >>"$0.called"\nif [ "$1" = 13 ]; then echo no such job >&2; exit 1; fi\n')
     program.chmod(0o755)
-    return example("scancel-idle", tmp_path, SCANCEL=str(program))
+    squeue = tmp_path / "squeue"
+    squeue.touch(0o755)
+    let_slurm_know(squeue, f"   {ADA} ${{job}} ${{job}}")
+    return example("scancel-idle", tmp_path, SCANCEL=str(program), SQUEUE=str(squeue))
+
+
+def let_slurm_know(squeue: Path, *rows: str) -> None:
+    """Let squeue print these rows: uid, number and name of each job."""
+    asked = '[ "$*" = "--noheader --format=%U %A %i --jobs=$job" ] || exit 1'
+    squeue.write_text("\n".join(["#!/bin/sh", "job=${3#--jobs=}", asked, *(f'echo "{row}"' for row in rows), ""]))
 
 
 def called(scancel: Path) -> str:
@@ -71,7 +80,7 @@ def called(scancel: Path) -> str:
 
 def run(path: Path, facts: dict[str, Any]) -> tuple[int | None, str]:
     """As gua hook runs it."""
-    return run_program(str(path), json.dumps(facts) + "\n", 30)
+    return run_hook(str(path), json.dumps(facts) + "\n", 30)
 
 
 # What is another process by now: each of these must keep an example from acting.
@@ -84,9 +93,34 @@ def test_a_job_is_cancelled(scancel: Path, kernel: int) -> None:
     assert run(scancel, facts_of(kernel, slurm_job="13")) == (1, "scancel failed for job 13: no such job")
 
 
+def test_of_a_job_array_one_job_is_cancelled(scancel: Path, kernel: int) -> None:
+    """scancel takes a number for the whole array: see scancel(1). One of its jobs has the array's number as its own."""
+    let_slurm_know(scancel.with_name("squeue"), *(f"{ADA} {number} 4711_{number - 4700}" for number in (4711, 4712)))
+    assert run(scancel, facts_of(kernel)) == (0, "cancelled job 4711_11")
+    assert called(scancel) == "4711_11\n"
+    let_slurm_know(scancel.with_name("squeue"), f"{ADA} 4711 4711")
+    assert run(scancel, facts_of(kernel, slurm_job="s0123456789ABC")) == (0, "cancelled job 4711")  # a unique id
+
+
+@pytest.mark.parametrize("rows", [[], [f"{ADA} 4712 4711_2"], [f"{ADA} 4711 4711_1", f"{ADA + 1} 4712 4711_2"]])
+def test_a_job_that_is_not_the_one_is_left_alone(scancel: Path, kernel: int, rows: list[str]) -> None:
+    let_slurm_know(scancel.with_name("squeue"), *rows)
+    if not rows:
+        scancel.with_name("squeue").write_text("#!/bin/sh\nexit 1\n")
+    assert run(scancel, facts_of(kernel))[1].startswith("left alone")
+    assert called(scancel) == ""
+
+
 @pytest.mark.parametrize("changed", CHANGED)
 def test_no_job_is_cancelled_for_another_process(scancel: Path, kernel: int, changed: dict[str, Any]) -> None:
     assert run(scancel, facts_of(kernel, **changed)) == (0, "left alone: the process has ended")
+    assert called(scancel) == ""
+
+
+@pytest.mark.parametrize("uid", [ADA + 1, 0, None])
+def test_a_job_of_another_user_is_left_alone(scancel: Path, kernel: int, uid: int | None) -> None:
+    said = f"left alone: squeue does not say that job 4711 is of user {uid}"
+    assert run(scancel, facts_of(kernel, uid=uid)) == (1, said)
     assert called(scancel) == ""
 
 
@@ -142,27 +176,22 @@ def shutdown(folder: Path) -> Iterator[tuple[Path, Server]]:
         yield example("jupyter-shutdown", folder, SERVERS=str(folder / "servers.json")), server
 
 
-def test_a_kernel_is_shut_down(tmp_path: Path, kernel: int) -> None:
+def test_a_kernel_is_shut_down_unless_it_is_at_work(tmp_path: Path, kernel: int) -> None:
     with shutdown(tmp_path) as (path, server):
+        server.state = "busy"
+        assert run(path, facts_of(kernel)) == (0, "left alone: the kernel is at work")
+        server.state = "idle"
         assert run(path, facts_of(kernel)) == (0, f"shut kernel {KERNEL} down")
-        assert server.asked == [f"GET /api/kernels/{KERNEL}", f"DELETE /api/kernels/{KERNEL}"]
+        look = f"GET /api/kernels/{KERNEL}"
+        assert server.asked == [look, look, f"DELETE /api/kernels/{KERNEL}"]
 
 
 @pytest.mark.parametrize("changed", [*CHANGED, {"uid": ADA + 1}, {"identity": "docker:3f2a9c81d0b7"}])
-def test_no_kernel_is_shut_down_for_another_process_or_user(
-    tmp_path: Path, kernel: int, changed: dict[str, Any]
-) -> None:
+def test_no_kernel_is_ended_for_another_process_or_user(tmp_path: Path, kernel: int, changed: dict[str, Any]) -> None:
     with shutdown(tmp_path) as (path, server):
         status, said = run(path, facts_of(kernel, **changed))
         assert (status, said[:10]) == (0, "left alone")
         assert not [asked for asked in server.asked if asked.startswith("DELETE")]
-
-
-def test_a_kernel_at_work_is_left_alone(tmp_path: Path, kernel: int) -> None:
-    with shutdown(tmp_path) as (path, server):
-        server.state = "busy"
-        assert run(path, facts_of(kernel)) == (0, "left alone: the kernel is at work")
-        assert len(server.asked) == 1
 
 
 def be_somebody(url: str) -> None:

@@ -23,10 +23,11 @@ from benchmarks.peer import find_python
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import EmptyPartition
 from gua_sample.partition_names import list_partitions
+from tests.disks import mounted
 from tests.gpu_usage_audit import NOON_MS, PeerDatabase, Seen, times
 from tests.import_target import photograph
 from tests.lab import DAY_MS, HOUR_MS, SECOND_MS
-from tests.machine import GUA, SCRIPTS, Machine, one_line, query
+from tests.machine import GUA, SCRIPTS, Machine, complaint, one_line, query
 from tests.users import SOMEBODY, needs_mounts, needs_root, reachable_python
 
 # Run by the tool's own Python: a day and a half of five cards, two runs of its daemon, written by its own code.
@@ -158,32 +159,17 @@ def test_the_figures_are_those_that_gpu_usage_audit_prints(tool: Tool, tmp_path:
         assert mine[identity] == pytest.approx(figures, abs=0.3), identity
 
 
-def test_it_imports_neither_pandas_nor_numpy(tmp_path: Path) -> None:
-    code = "import sys; from gua_report.commands import import_; print('pandas' in sys.modules, 'numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False False\n"
-
-
-def test_help_has_examples_and_fits_a_narrow_terminal() -> None:
-    done = run("--help", env=os.environ | {"COLUMNS": "80"})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "examples" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
-
-
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "--dry"], ["a", "--data-dir", ""]])
 def test_wrong_usage_exits_2_in_one_line(arguments: list[str], tmp_path: Path) -> None:
     done = run(*arguments, cwd=tmp_path, env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert one_line(done.stderr)
+    complaint(done, 2)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     done = run(str(tmp_path / "pipe"), "--data-dir", str(tmp_path / "data"), timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert one_line(done.stderr)
-    assert f"{tmp_path / 'pipe'} is no regular file" in done.stderr
+    assert f"{tmp_path / 'pipe'} is no regular file" in complaint(done, 2)
     assert not (tmp_path / "data").exists()
 
 
@@ -304,41 +290,26 @@ def test_two_imports_at_once_take_each_tick_once(three_days: PeerDatabase, tmp_p
 def test_without_space_there_are_whole_days_one_line_and_later_the_rest(
     three_days: PeerDatabase, tmp_path: Path
 ) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=130k", "tmpfs", str(disk)], check=True)
-    try:
+    with mounted(tmp_path / "disk", "size=130k") as disk:
         done = run(str(three_days.path), "--data-dir", str(disk))
-        assert done.returncode == 1
-        assert one_line(done.stderr)
-        assert "no space left" in done.stderr
         found = ticks_by_day(disk)
-        assert found.items() < WHOLE.items()
+        assert "no space left" in complaint(done, 1)
         assert f"{200 * len(found)} ticks of {len(found)} day" in done.stderr
+        assert found.items() < WHOLE.items()
         subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
         assert run(str(three_days.path), "--data-dir", str(disk)).returncode == 0
         assert ticks_by_day(disk) == WHOLE
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @needs_mounts
 def test_without_space_for_a_private_copy_it_says_where(three_days: PeerDatabase, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=64k", "tmpfs", str(disk)], check=True)
-    try:
-        with three_days.open() as connection:  # so that there is a log
-            connection.execute("CREATE TABLE something (at_all)")
-            done = run(
-                str(three_days.path), "--data-dir", str(tmp_path / "data"), env=os.environ | {"TMPDIR": str(disk)}
-            )
-        assert done.returncode == 1
-        assert one_line(done.stderr)
-        assert "set TMPDIR" in done.stderr
+    with mounted(tmp_path / "disk", "size=64k") as disk, three_days.open() as connection:
+        connection.execute("CREATE TABLE something (at_all)")  # so that there is a log
+        variables = os.environ | {"TMPDIR": str(disk)}
+        assert "set TMPDIR" in complaint(
+            run(str(three_days.path), "--data-dir", str(tmp_path / "data"), env=variables), 1
+        )
         assert list(disk.iterdir()) == []
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @needs_root

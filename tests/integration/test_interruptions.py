@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import sqlite3
@@ -106,26 +105,6 @@ def test_ticks_are_kept_while_a_reader_holds_the_file_and_taken_in_once(lab: Mac
     assert lab.files() == [lab.partitions()[0].name]
 
 
-def test_a_kept_tick_holds_all_that_a_written_one_does(lab: Machine) -> None:
-    lab.tick()
-    with closing(sqlite3.connect(lab.partitions()[0], isolation_level=None)) as reader:
-        cursor = reader.execute("SELECT * FROM card_ticks")
-        cursor.fetchone()
-        assert "kept in" in lab.sample("--interval", "30s").stdout
-        cursor.close()
-    lab.tick("--interval", "30s")
-    _, kept, last = lab.ticks()
-    assert {**kept, "ts_ms": 0, "nvml_ms": 0} == {**last, "ts_ms": 0, "nvml_ms": 0}
-    for view in ("card_ticks", "process_ticks"):
-        late, normal = (
-            [{**row, "ts_ms": 0, "sm_percent": None} for row in lab.rows(view, f"ts_ms = {tick['ts_ms']}")]
-            for tick in (kept, last)
-        )
-        assert [{**row, "utilization_source": "", "utilization_percent": 0} for row in late] == [
-            {**row, "utilization_source": "", "utilization_percent": 0} for row in normal
-        ]
-
-
 def test_ticks_kept_yesterday_are_taken_into_yesterday(lab: Machine) -> None:
     lab.tick(clock_ms=MONDAY_MS - 60_000)
     with closing(sqlite3.connect(lab.partitions()[0], isolation_level=None)) as reader:
@@ -166,28 +145,6 @@ def test_a_kept_tick_is_taken_in_once_even_if_the_run_that_does_it_is_killed_at_
     pytest.fail("it never survived")
 
 
-def test_a_kept_tick_that_can_not_be_read_is_set_aside(lab: Machine) -> None:
-    lab.tick()
-    (lab.samples / "2026-11-16.00000000000001.pending").write_text('{"version": 1, "key"')
-    done = lab.sample()
-    assert done.returncode == 0
-    assert done.stderr.count("\n") == 1
-    assert "2026-11-16.00000000000001.pending.corrupt" in lab.files()
-    lab.tick()
-    assert_whole(lab, 3)
-
-
-def test_leftovers_of_a_killed_keeper_go_away_after_a_while(lab: Machine) -> None:
-    lab.tick()
-    old, fresh = (lab.samples / f".2026-11-16.{name}.pending.aa.unfinished" for name in ("old", "fresh"))
-    for path in (old, fresh):
-        path.write_text("{")
-    os.utime(old, (time.time() - 3600, time.time() - 3600))
-    lab.tick()
-    assert not old.exists()
-    assert fresh.exists()  # somebody may be writing it right now
-
-
 @pytest.mark.real
 def test_being_killed_at_any_moment_leaves_whole_ticks_readable_at_once_and_healed_by_the_next(lab: Machine) -> None:
     expected = 0
@@ -208,19 +165,6 @@ def test_being_killed_at_any_moment_leaves_whole_ticks_readable_at_once_and_heal
             return
         assert done.returncode == KILLED
     pytest.fail("it never survived")
-
-
-@pytest.mark.real
-def test_kill_9_in_a_loop_leaves_whole_ticks(lab: Machine) -> None:
-    lab.tick()
-    variables = lab.environment()
-    moments = random.Random(1)
-    for _ in range(40):
-        with subprocess.Popen(lab.command(), env=variables, stdout=subprocess.DEVNULL) as sampler:
-            time.sleep(moments.uniform(0.02, 0.25))
-            sampler.kill()
-    lab.tick()
-    assert_whole(lab, len(lab.ticks()))
 
 
 def leave_hot_journal(machine: Machine, clock_ms: int) -> Path:

@@ -41,7 +41,7 @@ def test_a_week_with_somebody_over_a_limit_is_not_clean(data: Path, tmp_path: Pa
     assert report(data, tmp_path, "", *quiet) == (0, "")
     assert report(data, tmp_path, "[limits.everyone]\nidle_held_hours = 24.1\n", *quiet) == (0, "")
     _, output = report(data, tmp_path, PEOPLE, *quiet)
-    assert json.loads(output)["attention"] == ["1 person over a limit (alice 23.8 of 20 idle-held GPU-hours)"]
+    assert json.loads(output)["attention"] == ["1 person over a limit (alice 24.0 of 20 idle-held GPU-hours)"]
 
 
 def test_a_group_over_a_limit_is_found_though_the_section_of_groups_is_not_shown(data: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from email.message import EmailMessage
 from pathlib import Path
 from typing import NamedTuple
@@ -18,9 +19,9 @@ import pytest
 
 from gua_report.commands import mail
 from gua_report.commands.demo import simulate
-from gua_report.mailing import sendmail
+from gua_report.mailing import message as sending
 from tests.lab import HOUR_MS, busy, free, held, series, write
-from tests.machine import GUA, one_line
+from tests.machine import GUA, call, one_line
 from tests.mail_server import USER, mail_server
 from tests.redis_server import CERTIFICATE
 from tests.repository import ROOT
@@ -107,7 +108,7 @@ def outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "sendmail").write_text(SENDMAIL)
     (folder / "sendmail").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr(sendmail, "FOLDERS", ())
+    monkeypatch.setattr(sending, "FOLDERS", ())
     return folder
 
 
@@ -135,14 +136,7 @@ def run_recipe(command: list[str], outbox: Path, data_dir: Path, **variables: st
     (outbox / "gua").write_text(f'#!/bin/sh\nexec "{GUA}" "$@" --config {config}\n')
     (outbox / "gua").chmod(0o755)
     environment = {"PATH": f"{outbox}:/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
-    done = subprocess.run(
-        command,
-        env={**environment, "GUA_DATA_DIR": str(data_dir), **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call(command, env={**environment, "GUA_DATA_DIR": str(data_dir), **variables}, stdin=subprocess.DEVNULL)
     return read_sent(outbox, done.returncode, done.stdout + done.stderr)
 
 
@@ -160,7 +154,7 @@ def test_nothing_is_mailed_after_a_clean_week(recipe: list[str], outbox: Path, c
     assert run_recipe(recipe, outbox, clean) == Sent(0, "", [], "", "", {})
 
 
-def test_a_week_with_something_to_act_on_is_mailed_in_brief_with_its_page(
+def test_a_week_with_something_to_act_on_is_mailed_with_its_page(
     recipe: list[str], outbox: Path, unclean: Path
 ) -> None:
     sent = run_recipe(recipe, outbox, unclean)
@@ -187,21 +181,26 @@ def test_what_went_wrong_is_mailed_and_the_unit_fails(recipe: list[str], outbox:
     assert sent.attached == {}
 
 
-def gua_mail(outbox: Path, data_dir: Path, capfd: pytest.CaptureFixture[str], *options: str) -> Sent:
-    """Run the command in this process, on nobody's configuration."""
-    arguments = ["--data-dir", str(data_dir), "--config", "/dev/null", "--to", ADMINISTRATOR, *options]
-    status = mail.main(arguments)
-    return read_sent(outbox, status, "".join(capfd.readouterr()))
+GuaMail = Callable[..., Sent]
 
 
-def test_a_report_is_mailed_with_what_was_skipped_for_it(
-    tmp_path: Path, clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def gua_mail(outbox: Path, capfd: pytest.CaptureFixture[str]) -> GuaMail:
+    """The command in this process, on nobody's configuration."""
+
+    def call_it(data_dir: Path, *options: str) -> Sent:
+        words = ["--data-dir", str(data_dir), "--config", "/dev/null", "--to", ADMINISTRATOR, *options]
+        return read_sent(outbox, mail.main(words), "".join(capfd.readouterr()))
+
+    return call_it
+
+
+def test_a_report_is_mailed_with_what_was_skipped_for_it(gua_mail: GuaMail, tmp_path: Path, clean: Path) -> None:
     data_dir = tmp_path / "data"
     shutil.copytree(clean, data_dir)
     broken = sorted((data_dir / "samples").iterdir())[3]
     broken.write_text("garbage, more than sixteen bytes of it")
-    sent = gua_mail(outbox, data_dir, capfd, "--quiet-if-clean")
+    sent = gua_mail(data_dir, "--quiet-if-clean")
     assert (sent.status, sent.journal) == (0, "")
     assert sent.body.startswith("To act on: ")
     assert sent.body.count("\n\nWarning: skipped:") == sent.body.count("Warning") == 1
@@ -209,23 +208,13 @@ def test_a_report_is_mailed_with_what_was_skipped_for_it(
     assert sent.attached
 
 
-def test_a_clean_week_with_a_warning_is_mailed(
-    tmp_path: Path, clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_clean_week_with_a_warning_is_mailed(gua_mail: GuaMail, tmp_path: Path, clean: Path) -> None:
     config = tmp_path / "gua.toml"
     config.write_text('[reservations]\nfile = "/nowhere/reservations.csv"\n')
-    sent = gua_mail(outbox, clean, capfd, "--quiet-if-clean", "--config", str(config))
+    sent = gua_mail(clean, "--quiet-if-clean", "--config", str(config))
     assert (sent.status, sent.journal) == (0, "")
     assert "To act on" not in sent.body
     assert "Warning: reservations can't be read" in sent.body
-
-
-def test_without_the_option_a_clean_week_is_mailed_too(
-    clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    sent = gua_mail(outbox, clean, capfd)
-    assert sent.subject == f"{host()}: 0 % idle-held, none held now"
-    assert "To act on" not in sent.body
 
 
 def test_one_address_that_is_refused_keeps_nobody_else_from_getting_the_mail(
@@ -242,27 +231,17 @@ def test_one_address_that_is_refused_keeps_nobody_else_from_getting_the_mail(
 
 
 def test_a_person_at_a_terminal_is_told_and_cron_is_not(
-    clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    gua_mail: GuaMail, clean: Path, outbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gua_report.console.terminal.is_terminal", lambda _: True)
     shown = f"{host()}: 0 % idle-held, none held now"
-    assert gua_mail(outbox, clean, capfd).journal == f"sent to {ADMINISTRATOR}: {shown}\n"
-    quiet = gua_mail(outbox, clean, capfd, "--quiet-if-clean")
+    assert gua_mail(clean).journal == f"sent to {ADMINISTRATOR}: {shown}\n"
+    quiet = gua_mail(clean, "--quiet-if-clean")
     assert quiet.journal == f"nothing to act on: nothing is sent to {ADMINISTRATOR}\n"
-    failed = gua_mail(outbox, outbox / "nothing", capfd)
+    failed = gua_mail(outbox / "nothing")
     assert failed.journal.endswith(
         f"error: {outbox}/nothing does not exist: give another --data-dir, or install gua first (sudo make install)\n"
     )
-
-
-def test_of_many_warnings_the_first_are_mailed_and_the_others_counted(
-    clean: Path, outbox: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = ["subject", "text\n", "<p>", [f"skipped: {number}" for number in range(1000)], False]
-    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [parts, {}])
-    body = gua_mail(outbox, clean, capfd).body
-    assert body.startswith("text\n\nWarning: skipped: 0\nWarning: skipped: 1\n")
-    assert "\nWarning: skipped: 9\nand 990 more warnings\n\n-- \n" in body
 
 
 def test_what_can_not_be_mailed_is_left_in_the_journal_and_the_unit_fails(outbox: Path, unclean: Path) -> None:
@@ -274,25 +253,14 @@ def test_what_can_not_be_mailed_is_left_in_the_journal_and_the_unit_fails(outbox
     assert error == f"not sent to {ADMINISTRATOR}: {outbox}/sendmail failed with status 75: queue is full\n"
 
 
-def test_a_failure_that_can_not_be_mailed_is_left_there_too(outbox: Path) -> None:
-    sent = run_recipe(exec_start(), outbox, outbox / "nothing", MAIL_STATUS="75")
-    assert sent.status == 1
-    assert sent.journal.startswith("There is no report:")
-
-
-def test_nobody_to_mail_to_is_noticed_in_a_clean_week_too(outbox: Path, clean: Path) -> None:
+def test_nobody_to_mail_to_is_noticed_in_a_clean_week_too_and_a_dry_run_needs_nobody(outbox: Path, clean: Path) -> None:
     (outbox / "gua.toml").write_text("[mail]\n")
     sent = run_recipe(exec_start(), outbox, clean)
-    assert sent.status == 2
-    assert one_line(sent.journal)
+    assert (sent.status, one_line(sent.journal)) == (2, True)
     assert "nobody to mail to: set administrator in [mail]" in sent.journal
-
-
-def test_a_config_that_can_not_be_read_is_left_to_cron(outbox: Path, clean: Path) -> None:
-    (outbox / "gua.toml").write_text("[mail")
-    sent = run_recipe(exec_start(), outbox, clean)
-    assert (sent.status, sent.recipients) == (2, [])
-    assert one_line(sent.journal)
+    done = call([GUA, "mail", "--dry-run", "--config", outbox / "gua.toml", "--data-dir", clean])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("To: (nobody yet)\nSubject: ")
 
 
 @pytest.mark.parametrize(
@@ -307,19 +275,15 @@ def test_a_config_that_can_not_be_read_is_left_to_cron(outbox: Path, clean: Path
         (["--tz", "Nowhere"], "unknown time zone 'Nowhere'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_no_mail(
-    options: list[str], said: str, outbox: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    sent = gua_mail(outbox, outbox / "nothing", capfd, *options)
+def test_wrong_usage_is_one_line_and_no_mail(gua_mail: GuaMail, options: list[str], said: str, outbox: Path) -> None:
+    sent = gua_mail(outbox / "nothing", *options)
     assert (sent.status, sent.recipients) == (2, [])
     assert one_line(sent.journal)
     assert said.replace(r"\\n", r"\n") in sent.journal
 
 
-def test_a_dry_run_prints_the_mail_and_sends_nothing(
-    outbox: Path, unclean: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    sent = gua_mail(outbox, unclean, capfd, "--dry-run")
+def test_a_dry_run_prints_the_mail_and_sends_nothing(gua_mail: GuaMail, unclean: Path) -> None:
+    sent = gua_mail(unclean, "--dry-run")
     assert (sent.status, sent.recipients) == (0, [])
     headers, text = sent.journal.split("\n\n", 1)
     assert headers.splitlines()[0] == f"To: {ADMINISTRATOR}"
@@ -328,70 +292,49 @@ def test_a_dry_run_prints_the_mail_and_sends_nothing(
     assert re.search(rf"\n\[gpu-use-{host()}-[0-9-]+\.html: text/html, \d+ kB\]\n$", text)
 
 
-def test_a_bug_is_mailed_too(
-    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_bug_or_a_report_that_hangs_is_mailed_too_and_a_page_that_no_server_takes_is_left_out(
+    gua_mail: GuaMail, clean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gua_report.render.mail.reasons", lambda *_: 1 / 0)
-    sent = gua_mail(outbox, clean, capfd, "--quiet-if-clean")
-    assert (sent.status, sent.journal) == (1, "")
-    assert sent.body.startswith("There is no report: ZeroDivisionError: division by zero\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("gua_report.render.mail.reasons", lambda *_: 1 / 0)
+        sent = gua_mail(clean, "--quiet-if-clean")
+        assert (sent.status, sent.journal) == (1, "")
+        assert sent.body.startswith("There is no report: ZeroDivisionError: division by zero\n")
+        patch.setattr(mail, "REPORT_SECONDS", 0.3)
+        patch.setattr("gua_report.render.mail.reasons", lambda *_: time.sleep(20))
+        sent = gua_mail(clean)
+        assert (sent.status, "timed out after" in sent.body) == (1, True)
+    monkeypatch.setattr(mail, "MOST_PAGE_BYTES", 1000)
+    sent = gua_mail(clean)
+    assert sent.attached == {}
+    assert "Its page is too large for a mail: gua report --format html." in sent.body
 
 
 @pytest.mark.parametrize(
     "sent", [None, [], [1, "text", "page", [], True], ["subject", "text", "page", None, True], "x"]
 )
 def test_nonsense_from_the_child_that_reads_is_mailed_as_a_failure(
-    sent: object, outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    gua_mail: GuaMail, sent: object, clean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [sent, {}])
-    got = gua_mail(outbox, clean, capfd)
+    got = gua_mail(clean)
     assert (got.status, got.journal) == (1, "")
     assert "sends nonsense" in got.body
 
 
 def test_what_a_child_sends_that_somebody_has_taken_control_of_adds_no_header(
-    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    gua_mail: GuaMail, outbox: Path, clean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = ["lab\r\nBcc: eve@evil.example", "\x1b[2J\r\n.\r\n\ud800", "<p>\ud800", ["\nBcc: x"], False]
     monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [parts, {}])
-    sent = gua_mail(outbox, clean, capfd)
+    sent = gua_mail(clean)
     assert (sent.status, sent.journal, sent.recipients) == (0, "", [ADMINISTRATOR])
     assert sent.subject == r"lab\r\nBcc: eve@evil.example"
     assert sent.body.startswith("\\x1b[2J\\r\n.\\r\n\\ud800\nWarning: \\nBcc: x\n\n-- \n")
     assert b"Bcc: eve" not in (outbox / "sendmail.mail").read_bytes().replace(b"lab\\r\\nBcc: eve", b"")
 
 
-def test_a_report_that_is_killed_is_mailed_too(
-    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gua_report.render.mail.reasons", lambda *_: os.kill(os.getpid(), 9))
-    sent = gua_mail(outbox, clean, capfd, "--quiet-if-clean")
-    assert sent.status == 1
-    assert "was ended by SIGKILL" in sent.body
-
-
-def test_a_report_that_hangs_is_mailed_too(
-    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mail, "REPORT_SECONDS", 0.3)
-    monkeypatch.setattr("gua_report.render.mail.reasons", lambda *_: time.sleep(20))
-    sent = gua_mail(outbox, clean, capfd)
-    assert sent.status == 1
-    assert "says nothing any more" in sent.body
-
-
-def test_a_page_that_no_server_would_take_is_left_out(
-    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mail, "MOST_PAGE_BYTES", 1000)
-    sent = gua_mail(outbox, clean, capfd)
-    assert sent.attached == {}
-    assert "Its page is too large for a mail: gua report --format html." in sent.body
-
-
-def test_a_login_that_fails_shows_no_password_with_debug_either(
-    outbox: Path, clean: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_login_that_fails_shows_no_password_with_debug_either(gua_mail: GuaMail, clean: Path, tmp_path: Path) -> None:
     word = "hunter22"
     path, config = tmp_path / "smtp-password", tmp_path / "gua.toml"
     path.write_text(word)
@@ -401,7 +344,7 @@ def test_a_login_that_fails_shows_no_password_with_debug_either(
             f'[mail]\nfrom = "gua@lab.example"\nsmtp = "{server.url}"\nsmtp_user = "{USER}"\n'
             f'password_file = "{path}"\nca_file = "{CERTIFICATE}"\n'
         )
-        sent = gua_mail(outbox, clean, capfd, "--debug", "--config", str(config))
+        sent = gua_mail(clean, "--debug", "--config", str(config))
     assert sent.status == 1
     assert f"not sent to {ADMINISTRATOR}: {server.url} refused the login (535 ... is wrong)" in sent.journal
     assert word not in sent.journal
@@ -409,9 +352,7 @@ def test_a_login_that_fails_shows_no_password_with_debug_either(
 
 
 @needs_root
-def test_root_reads_as_the_owner_of_the_history_and_sends_as_itself(
-    open_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_reads_as_the_owner_and_sends_as_itself(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program that sends is one that only root may run; what only root may read is not in the report."""
     data, outbox = open_folder / "data", open_folder / "bin"
     end_ms = time.time_ns() // 1_000_000
@@ -443,7 +384,7 @@ def test_systemd_has_nothing_to_complain_about(tmp_path: Path) -> None:
     for source, target in ((SERVICE, tmp_path), (TIMER, tmp_path), (CLOSED, closed)):
         shutil.copy(source, target)
     command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / SERVICE.name), str(tmp_path / TIMER.name)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = call(command)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     (when,) = re.findall(r"^OnCalendar=(.*)$", TIMER.read_text(), re.MULTILINE)
     shown = subprocess.run(["systemd-analyze", "calendar", when], capture_output=True, text=True, check=True).stdout
@@ -463,10 +404,3 @@ def test_with_a_server_of_its_own_the_unit_is_as_closed_as_the_sampler_but_for_t
     missing = wanted - settings(SERVICE) - settings(CLOSED)
     assert missing == {"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX"}
     assert "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX" in settings(CLOSED)
-
-
-@pytest.mark.parametrize("recipe_file", [CRON, SERVICE, CLOSED], ids=lambda path: path.name)
-def test_each_recipe_says_how_it_is_installed(recipe_file: Path) -> None:
-    assert re.search(
-        rf"# +sudo install .*contrib/mail/{recipe_file.name} .*/etc/", CRON.read_text() + SERVICE.read_text()
-    )

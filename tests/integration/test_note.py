@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lab import DAY_MS
-from tests.machine import GUA, Machine, one_line
+from tests.machine import GUA, Machine, call, complaint
 from tests.notes import REASON, make_spool
 from tests.systemctl import replace_systemctl
 from tests.users import SOMEBODY, gua_for_others, needs_root, run_as_somebody
@@ -55,7 +55,7 @@ class Lab:
 
     def gua(self, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
         command = [GUA, *self.words(verb, *options)]
-        return subprocess.run(command, env=self.machine.environment(), capture_output=True, text=True, check=False)
+        return call(command, env=self.machine.environment())
 
     def note_as(self, uid: int, *options: str) -> subprocess.CompletedProcess[str]:
         command = [*gua_for_others(self.machine.folder), *self.words("note", *options)]
@@ -99,6 +99,25 @@ def test_a_person_marks_their_own_processes_and_status_and_report_say_so(lab: La
     assert sum(hours.values()) == hours[f"uid:{SOMEBODY}"]
 
 
+@pytest.mark.parametrize(("whose", "gpu"), [(f"uid:{SOMEBODY}", 0), ("me", 1)])
+def test_ones_own_report_knows_ones_own_note(lab: Lab, whose: str, gpu: int) -> None:
+    with lab.config.open("a") as file:  # me is root here, who has the second card
+        file.write(f'"{lab.status()["gpus"][1]["users"][0]["user"]}" = "root"\n')
+    lab.machine.tick()
+    own, advice = ("report", "--since", "1h", "--who", whose), "Done? End the process."
+    before = lab.gua(*own).stdout
+    assert (advice in " ".join(before.split()), "Meant" in before) == (whose == "me", False)
+    note = ("--until", "3d", "--gpu", str(gpu), REASON)
+    assert (lab.gua("note", *note) if whose == "me" else lab.note_as(SOMEBODY, *note)).returncode == 0
+    lab.machine.tick()
+    for options in ((), ("--brief",), ("--format", "markdown"), ("--format", "html"), ("--section", "now")):
+        done = lab.gua(*own, *options)
+        assert (done.returncode, done.stderr) == (0, "")
+        said = " ".join(done.stdout.split())
+        assert re.search(rf"without work since .*Meant: until \d+ \w+ \d\d:\d\d: {REASON}\.", said), said
+        assert "Done?" not in said
+
+
 def test_others_are_refused_and_told_what_to_do(lab: Lab) -> None:
     for options, said in {
         (
@@ -109,8 +128,7 @@ def test_others_are_refused_and_told_what_to_do(lab: Lab) -> None:
         (): "you have no process on a card now: start it first, then run this again",
     }.items():
         done = lab.note_as(ANOTHER, "--until", "3d", *options, "mine")
-        assert (done.returncode, done.stdout, one_line(done.stderr)) == (1, "", True)
-        assert said in done.stderr
+        assert said in complaint(done, 1)
     assert lab.notes() == []
 
 
@@ -123,18 +141,13 @@ def test_a_card_that_one_uses_is_marked_with_all_that_one_has_there(lab: Lab) ->
     assert lab.status()["gpus"][0]["users"][0]["meant"]["reason"] == REASON
 
 
-def test_root_marks_anything_with_the_name_that_it_has(lab: Lab) -> None:
+def test_root_marks_anything_with_the_name_that_it_has_if_the_driver_can_be_used(lab: Lab) -> None:
+    environment = lab.machine.environment() | {"LD_LIBRARY_PATH": "/nowhere"}
+    done = call([GUA, *lab.words("note", "--until", "3d", "why")], env=environment)
+    assert "gua doctor" in complaint(done, 1)
+    assert lab.notes() == []
     done = lab.gua("note", "--until", "3d", "--pid", str(lab.pid), "of a colleague's")
     assert (done.returncode, done.stderr) == (0, "")
     (written,) = lab.notes()
     assert written["identity"] == f"uid:{SOMEBODY}"
     assert lab.status()["gpus"][0]["users"][0]["meant"]["by"] == "root"
-
-
-def test_a_driver_that_can_not_be_used_is_one_line(lab: Lab) -> None:
-    environment = lab.machine.environment() | {"LD_LIBRARY_PATH": "/nowhere"}
-    command = [GUA, *lab.words("note", "--until", "3d", "why")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, one_line(done.stderr)) == (1, "", True)
-    assert "gua doctor" in done.stderr
-    assert lab.notes() == []

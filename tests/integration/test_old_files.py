@@ -14,11 +14,12 @@ import pytest
 
 from gua_sample import idle_state, pending, schema, store
 from gua_sample.idleness import runs_now
-from gua_sample.look_back import recall
 from gua_sample.partition_names import DAY_MS
+from gua_sample.policy import DEFAULT
 from gua_sample.records import CardFacts, Tick
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
+from tests.rolling import change
 from tests.verbs import run
 
 FILES = Path(__file__).parents[1] / "files"
@@ -58,12 +59,6 @@ def copy_old(version: str, folder: Path) -> Path:
 def query(path: Path, sql: str) -> list[Any]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(sql).fetchall()
-
-
-def change(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def partitions(folder: Path) -> list[Path]:
@@ -126,11 +121,11 @@ def test_it_can_be_imported(old: Path, tmp_path: Path) -> None:
     assert {"compute_slices", "parent_memory_mib"} <= set(columns(partitions(tmp_path / "new")[0]))
 
 
-def test_an_idle_state_that_is_not_understood_is_made_again_from_the_ticks(old: Path) -> None:
-    assert idle_state.load(str(old)) is None
-    carried = recall(str(old), next_tick())
-    assert min(run.since_ms for run in runs_now(carried).values()) < next_tick().ts_ms - DAY_MS // 24
-    assert carried.traces
+def test_since_when_somebody_idles_begins_anew_after_an_idle_state_of_another_version(old: Path) -> None:
+    assert idle_state.read(str(old))
+    assert idle_state.understand(idle_state.read(str(old))) is None
+    carried = idle_state.carry_on(str(old), DEFAULT, next_tick(), None, pytest.fail)
+    assert {run.since_ms for run in runs_now(carried).values()} == {carried.unbroken_ms}
 
 
 def test_readers_see_null_for_what_a_file_lacks_and_change_nothing(old: Path) -> None:

@@ -61,22 +61,16 @@ def test_it_writes_three_pages_with_links_between_them(history: Path, tmp_path: 
     assert "docker:3f2a9c81d0b7" in (tmp_path / "year.html").read_text()
 
 
-def test_without_names_nobody_can_be_told(history: Path, tmp_path: Path) -> None:
-    assert run(tmp_path, history, "--names", "none").returncode == 0
-    for name in FILES:
-        text = (tmp_path / name).read_text()
-        assert "person 1" in text
-        assert not [secret for secret in SECRETS if secret in text]
-
-
-def test_a_number_is_the_same_person_on_all_pages(history: Path, tmp_path: Path) -> None:
+def test_without_names_nobody_can_be_told_and_a_number_is_the_same_person_on_all_pages(
+    history: Path, tmp_path: Path
+) -> None:
     assert run(tmp_path, history, "--names", "none").returncode == 0
     # The container idled for longer in the year, and the person with a name in the week.
-    first = {}
-    for name in FILES:
-        people = next(one for one in Page((tmp_path / name).read_text()).pictures if "on one scale" in one.title)
-        first[name] = next(text for text in people.texts if text.startswith("person"))
-    assert first == {"index.html": "person 2", "month.html": "person 2", "year.html": "person 1"}
+    for name, first in zip(FILES, ("person 2", "person 2", "person 1"), strict=True):
+        text = (tmp_path / name).read_text()
+        people = next(one for one in Page(text).pictures if "on one scale" in one.title)
+        assert next(one for one in people.texts if one.startswith("person")) == first
+        assert not [secret for secret in SECRETS if secret in text]
 
 
 def test_whose_names_is_a_decision_and_has_no_default(history: Path, tmp_path: Path) -> None:
@@ -101,6 +95,20 @@ def groups(tmp_path: Path) -> Path:
     return config
 
 
+def test_one_page_may_be_asked_for_with_costs_and_with_the_groups_of_the_config(
+    history: Path, tmp_path: Path, groups: Path
+) -> None:
+    pages = tmp_path / "pages"  # which is made
+    with groups.open("a") as file:
+        file.write('[price]\nper_gpu_hour = 2\ncurrency = "EUR"\n')
+    for names, costs in (("none", []), ("people", ["--costs"])):
+        done = run(pages, history, "--names", names, "--page", "week", *costs, config=str(groups))
+        assert (done.returncode, os.listdir(pages)) == (0, ["index.html"])
+        text = (pages / "index.html").read_text()
+        assert [a["href"] for tag, a in Page(text).tags if tag == "a"] == ["index.html"]
+        assert ("EUR" in text, "vision" in text) == (bool(costs), names == "people")
+
+
 def test_with_groups_for_names_nobody_can_be_told(history: Path, tmp_path: Path, groups: Path) -> None:
     pages = tmp_path / "pages"
     pages.mkdir()
@@ -114,31 +122,6 @@ def test_with_groups_for_names_nobody_can_be_told(history: Path, tmp_path: Path,
         assert "nlp" not in text  # the first group counts, and the page says so
         assert "Note: 1 person is in several groups, and counted in the first of them" in text
         assert "Note: there is no Unix group &#x27;no-such-group&#x27; here" in text
-
-
-def test_the_groups_of_the_config_are_on_no_page_without_names(history: Path, tmp_path: Path, groups: Path) -> None:
-    pages = tmp_path / "pages"
-    pages.mkdir()
-    for names, expected in (("none", False), ("people", True)):
-        assert run(pages, history, "--names", names, "--page", "week", "--config", str(groups)).returncode == 0
-        assert ("vision" in (pages / "index.html").read_text()) == expected
-
-
-def test_only_the_pages_that_are_asked_for_are_written(history: Path, tmp_path: Path) -> None:
-    assert run(tmp_path, history, "--names", "none", "--page", "week").returncode == 0
-    assert os.listdir(tmp_path) == ["index.html"]
-    assert [a["href"] for tag, a in Page((tmp_path / "index.html").read_text()).tags if tag == "a"] == ["index.html"]
-
-
-def test_costs_are_published_only_if_asked_for(history: Path, tmp_path: Path) -> None:
-    config = tmp_path / "gua.toml"
-    config.write_text('[price]\nper_gpu_hour = 2\ncurrency = "EUR"\n')
-    pages = tmp_path / "pages"
-    pages.mkdir()
-    for arguments, expected in (([], False), (["--costs"], True)):
-        words = ("--names", "none", "--page", "week", *arguments)
-        assert run(pages, history, *words, config=str(config)).returncode == 0
-        assert ("EUR" in (pages / "index.html").read_text()) == expected
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(0o755, 0o644), (0o750, 0o640), (0o700, 0o600)])
@@ -157,10 +140,11 @@ def test_those_can_read_the_pages_who_can_read_the_history(tmp_path: Path, mode:
 
 
 def test_a_folder_that_is_missing_is_named_in_one_line(history: Path, tmp_path: Path) -> None:
-    done = run(tmp_path / "nowhere", history, "--names", "none")
+    done = run(tmp_path / "nowhere" / "pages", history, "--names", "none")
     assert (done.returncode, done.stdout) == (1, "")
     assert one_line(done.stderr)
-    assert "no folder" in done.stderr
+    expected = f"pages can't be made (No such file or directory): make {tmp_path}/nowhere first, or give another folder"
+    assert expected in done.stderr
 
 
 @needs_root

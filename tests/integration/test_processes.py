@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gua_sample.processes import describe, printable, read_boot
+from tests.cgroups import be_root, start
 from tests.machine import Machine
 from tests.processes import process_named
 from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
@@ -91,9 +92,7 @@ def test_a_user_without_a_passwd_entry_is_recorded_by_number(machine: Machine) -
 
 
 @needs_mounts
-def test_processes_hidden_by_hidepid_are_recorded_with_what_the_driver_tells(
-    machine: Machine, open_folder: Path
-) -> None:
+def test_processes_hidden_by_hidepid_are_recorded_as_the_driver_tells(machine: Machine, open_folder: Path) -> None:
     machine.scenario.add_card(compute=[(os.getpid(), 8192)])
     machine.data_dir.mkdir()
     os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
@@ -128,18 +127,25 @@ def fake_proc(folder: Path, **files: str | bytes) -> str:
     return str(folder)
 
 
-def test_all_distinct_cgroup_paths_of_a_v1_host_are_kept(tmp_path: Path) -> None:
+def cgroup_of(folder: Path, lines: str | bytes, patch: pytest.MonkeyPatch) -> str | None:
+    be_root(patch)
+    start(folder / "proc", 42, lines)
+    return describe(42, read_boot(), str(folder / "proc")).cgroup
+
+
+def test_all_distinct_cgroup_paths_of_a_v1_host_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cgroup = (
         "9:memory:/slurm/uid_1000/job_7/step_0/task_0\n8:cpu,cpuacct:/\n1:name=systemd:/system.slice/slurmd.service\n"
     )
-    proc = fake_proc(tmp_path, cgroup=cgroup)
-    found = describe(42, read_boot(), proc).cgroup
+    found = cgroup_of(tmp_path, cgroup, monkeypatch)
     assert found == "/slurm/uid_1000/job_7/step_0/task_0;/system.slice/slurmd.service"
 
 
-def test_a_colon_in_a_cgroup_path_is_part_of_it(tmp_path: Path) -> None:
-    proc = fake_proc(tmp_path, cgroup="0::/kubepods/pod1/cri-containerd:abc\n")
-    assert describe(42, read_boot(), proc).cgroup == "/kubepods/pod1/cri-containerd:abc"
+def test_a_colon_in_a_cgroup_path_is_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        cgroup_of(tmp_path, "0::/kubepods/pod1/cri-containerd:abc\n", monkeypatch)
+        == "/kubepods/pod1/cri-containerd:abc"
+    )
 
 
 def test_the_login_user_is_told_apart_from_an_unset_one(tmp_path: Path) -> None:
@@ -151,14 +157,13 @@ def test_the_login_user_is_told_apart_from_an_unset_one(tmp_path: Path) -> None:
 
 
 def test_truncated_proc_files_are_unknown_not_a_crash(tmp_path: Path) -> None:
-    proc = fake_proc(tmp_path, stat="42 (x) R 1", loginuid="", status="", comm="", cgroup="")
+    proc = fake_proc(tmp_path, stat="42 (x) R 1", loginuid="", status="", comm="", cgroup="0:")
     found = describe(42, read_boot(), proc)
     assert (found.start_time_ms, found.login_uid, found.cgroup) == (None, None, None)
 
 
-def test_hostile_cgroup_names_are_made_printable(tmp_path: Path) -> None:
-    proc = fake_proc(tmp_path, cgroup=b"0::/user.slice/\x1b[31m\xff\n")
-    assert describe(42, read_boot(), proc).cgroup == r"/user.slice/\x1b[31m\xff"
+def test_hostile_cgroup_names_are_made_printable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cgroup_of(tmp_path, b"0::/user.slice/\x1b[31m\xff\n", monkeypatch) == r"/user.slice/\x1b[31m\xff"
 
 
 def test_printable_keeps_what_is_printable() -> None:

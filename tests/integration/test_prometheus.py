@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gua_report.commands.demo import leave_state
 from gua_sample import store
 from gua_sample.simulate import Laboratory
 from tests.lab import HOUR_MS, at
@@ -43,8 +44,9 @@ def afternoon(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A Prometheus that sees the laboratory after a day of sampling."""
     folder = tmp_path_factory.mktemp("afternoon")
     machine = Machine(driver, folder)
-    history = Laboratory().history(NOW_MS - 24 * HOUR_MS, NOW_MS, 30_000)
-    store.append_history(store.prepare(str(machine.data_dir)), history)
+    data_dir, start_ms = str(machine.data_dir), NOW_MS - 24 * HOUR_MS
+    history = Laboratory().history(start_ms, NOW_MS, 30_000)
+    store.append_history(store.prepare(data_dir), leave_state(data_dir, history, start_ms))
     with monitoring(folder, RULES / "alerts.yml") as servers:
         machine.tick("--simulate", "--textfile", str(servers.folder / "gua.prom"), clock_ms=NOW_MS)
         wait_for(lambda: servers.query("gua_tick_success"), "the first scrape")
@@ -79,7 +81,7 @@ def test_queries_written_for_gpu_idle_exporter_run_unchanged(afternoon: Monitori
 
 
 def test_idle_time_is_that_of_the_whole_day(afternoon: Monitoring) -> None:
-    """A single run with --textfile came to know it, from the history."""
+    """Each run leaves it for the next one."""
     longest = max(float(one["value"][1]) for one in afternoon.query("gpu_idle_process_idle_seconds"))
     assert 4 * 3600 < longest <= 24 * 3600
 

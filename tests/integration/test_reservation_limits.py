@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gua_report.reservations.cards import UNUSED
+from gua_report.reservations.reservation import UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.bookings import HEADER
 from tests.hostile_redis import BEHAVIOURS, MIB, PASSWORD, Behaviour, hostile_server
@@ -153,18 +153,6 @@ def test_of_a_file_that_is_too_long_the_first_rows_count_and_the_rest_is_not_kno
     assert kinds == [UNUSED, UNKNOWN, UNKNOWN]
     assert done.warnings() == [not_all(machine, rows)]
     assert done.memory_mib < 200
-
-
-def test_a_report_on_a_file_that_is_too_long_calls_nobody_unreserved(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
-    machine.tick("--interval", "10m", clock_offset_ms=-600_000)
-    config = by_file(machine, past(1_000_000))
-    done = run(machine, config, "gua-report", "--since", "1h", "--section", "reservations")
-    assert done.returncode == 0, done
-    assert done.warnings() == [not_all(machine, 100_000)]
-    found = json.loads(done.stdout)["reservations"]
-    assert {row["unreserved_hours"] for row in found["hours"]} == {None}
-    assert done.memory_mib < 400
 
 
 def crowd(number: int) -> str:

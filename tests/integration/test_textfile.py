@@ -8,13 +8,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from gua_sample import idle_state
-from gua_sample.whole_file import ABANDONED_SECONDS
 from tests.lab import MONDAY_MS
 from tests.machine import Machine, one_line
 from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
@@ -60,12 +58,6 @@ def test_a_simulated_laboratory_has_metrics_too(machine: Machine, file: Path) ->
     assert len(series(file, "gua_card_status")) == 8
 
 
-def test_labels_for_all_come_from_the_environment(machine: Machine, file: Path) -> None:
-    machine.scenario.add_card()
-    machine.tick("--textfile", str(file), variables={"NODE_NAME": "n1", "POD_NAMESPACE": "lab", "POD_NAME": ""})
-    assert series(file, "gua_tick_success") == {'node="n1",namespace="lab"': 1}
-
-
 @pytest.mark.parametrize("value", ["", "metrics", "metrics.txt", "folder.prom"])
 def test_what_node_exporter_would_not_read_is_refused(machine: Machine, value: str) -> None:
     (machine.folder / "folder.prom").mkdir()
@@ -84,14 +76,12 @@ def test_nothing_of_it_is_imported_unless_it_is_wanted(machine: Machine, file: P
 
     machine.scenario.add_card(compute=[(PID, 100)])
     plain = imported()
-    ours = {f"gua_sample.{name}" for name in ("metrics", "carried_state", "idleness", "idle_state", "identity")}
-    held = {f"gua_sample.{name}" for name in ("held_file", "held_words")}
-    assert not plain & (ours | held)
-    # Without what an earlier run left, the history tells; then that need not be read again.
-    more = imported("--textfile", str(file)) - plain
-    assert {name for name in more if name.startswith("gua")} - ours == {"gua_sample.look_back", "gua_sample.past_ticks"}
-    assert imported("--textfile", str(file)) - plain == ours
-    assert imported("--textfile", str(file), "--held-file", str(file.with_name("held"))) - plain == ours | held
+    held = {"gua_sample.held_file", "gua_sample.notes"}
+    assert imported("--textfile", str(file)) - plain == {"gua_sample.metrics"}
+    assert imported("--textfile", str(file), "--held-file", str(file.with_name("held"))) - plain == {
+        "gua_sample.metrics",
+        *held,
+    }
 
 
 # --- trouble ---
@@ -106,15 +96,6 @@ def test_a_folder_that_is_missing_costs_no_tick_and_is_said(machine: Machine, fi
     assert one_line(done.stderr)
     assert done.stderr.startswith(f"gua-sample: error: {file} can't be written (No such file or directory): ")
     assert len(machine.ticks()) == 1
-
-
-def test_in_the_unit_it_is_said_once_an_hour(machine: Machine, file: Path, tmp_path: Path) -> None:
-    machine.scenario.add_card()
-    file.parent.rmdir()
-    runs = [machine.sample("--textfile", str(file), variables={"RUNTIME_DIRECTORY": str(tmp_path)}) for _ in range(2)]
-    assert [done.returncode for done in runs] == [1, 75]
-    assert runs[1].stderr == ""
-    assert len(machine.ticks()) == 2
 
 
 @needs_root
@@ -181,20 +162,6 @@ def test_a_run_that_was_killed_is_told(machine: Machine, file: Path, tmp_path: P
     assert series(file, "gua_tick_error") == {'error="timeout"': 1}
 
 
-def test_what_killed_runs_leave_does_not_pile_up(machine: Machine, file: Path) -> None:
-    machine.scenario.add_card()
-    old, fresh, strange = (
-        file.parent / name for name in (".gua.prom.aa.unfinished", ".gua.prom.bb.unfinished", "x.prom")
-    )
-    for path in (old, fresh, strange):
-        path.write_text("half of")
-    long_ago = time.time() - ABANDONED_SECONDS - 10
-    for path in (old, strange):
-        os.utime(path, (long_ago, long_ago))
-    machine.tick("--textfile", str(file))
-    assert sorted(os.listdir(file.parent)) == [fresh.name, "gua.prom", strange.name]
-
-
 @pytest.mark.real
 def test_killed_at_any_moment_the_file_is_whole_and_the_next_run_goes_on(machine: Machine) -> None:
     file = machine.data_dir / "gua.prom"  # there, since kills are counted by the folder
@@ -209,7 +176,7 @@ def test_killed_at_any_moment_the_file_is_whole_and_the_next_run_goes_on(machine
     assert moment > 10
     machine.tick("--textfile", str(file))
     assert len(series(file, "gua_card_status")) == 1
-    assert idle_state.load(str(machine.data_dir)) is not None
+    assert idle_state.understand(idle_state.read(str(machine.data_dir))) is not None
 
 
 def test_samplers_at_the_same_time_leave_one_whole_file(machine: Machine, file: Path) -> None:
@@ -233,22 +200,34 @@ def idle_run(machine: Machine, file: Path, number: int, sm_percent: int = 0) -> 
     return seconds
 
 
-def test_idle_time_outlives_midnight_and_the_loss_of_what_was_carried(machine: Machine, file: Path) -> None:
+def test_idle_time_outlives_midnight_and_begins_anew_if_what_was_carried_is_lost(machine: Machine, file: Path) -> None:
     machine.scenario.add_card(compute=[(PID, 8192)], utilization_percent=80)
     assert [idle_run(machine, file, number) for number in range(12)] == [0, *range(0, 330, 30)]
     assert len(machine.partitions()) == 2
     (machine.data_dir / idle_state.NAME).unlink()
-    assert idle_run(machine, file, 12) == 330
+    assert [idle_run(machine, file, number) for number in (12, 13, 14)] == [0, 0, 30]
     (machine.data_dir / idle_state.NAME).write_bytes(b"\x00\xff" * 100)
-    assert idle_run(machine, file, 13) == 360
-    assert list(series(file, "gpu_idle_process_idle_memory_bytes").values()) == [8192 << 20]
-    assert idle_run(machine, file, 14, sm_percent=1) == 0
     assert [idle_run(machine, file, number) for number in (15, 16, 17)] == [0, 0, 30]
+    assert list(series(file, "gpu_idle_process_idle_memory_bytes").values()) == [8192 << 20]
+    assert idle_run(machine, file, 18, sm_percent=1) == 0
+    assert [idle_run(machine, file, number) for number in (19, 20, 21)] == [0, 0, 30]
 
 
-def test_a_hole_in_the_history_ends_idle_time(machine: Machine, file: Path) -> None:
+def test_a_folder_in_the_place_of_what_is_carried_is_said_and_nobody_is_called_idle(
+    machine: Machine, file: Path
+) -> None:
     machine.scenario.add_card(compute=[(PID, 8192)], utilization_percent=80)
-    assert [idle_run(machine, file, number) for number in (0, 1, 2, 4, 5, 9, 10, 11)] == [0, 0, 30, 90, 120, 0, 0, 30]
+    (machine.data_dir / idle_state.NAME).mkdir(parents=True)
+    left = file.with_name(".gua.prom.aa.unfinished")  # by a run that was killed long ago
+    left.touch()
+    os.utime(left, (0, 0))
+    for number in range(4):
+        machine.scenario.cards[0].update(process_utilization=[(PID, 1_000_000 * (number + 1), 0)])
+        done = machine.sample("--textfile", str(file), clock_ms=MONDAY_MS + number * EVERY_MS)
+        assert (done.returncode, one_line(done.stderr)) == (0, True)
+        assert f"/{idle_state.NAME} can't be written (Is a directory): " in done.stderr
+    assert list(series(file, "gpu_idle_process_idle_seconds").values()) == [0]
+    assert not left.exists()
 
 
 def test_a_tick_that_a_reader_holds_up_counts_all_the_same(machine: Machine, file: Path) -> None:
@@ -261,15 +240,3 @@ def test_a_tick_that_a_reader_holds_up_counts_all_the_same(machine: Machine, fil
     assert idle_run(machine, file, 3) == 60
     connection.close()
     assert idle_run(machine, file, 4) == 90
-
-
-def test_what_is_carried_cannot_be_written_is_said_and_looked_up_instead(machine: Machine, file: Path) -> None:
-    machine.scenario.add_card(compute=[(PID, 8192)], utilization_percent=80)
-    (machine.data_dir / idle_state.NAME).mkdir(parents=True)
-    for number in range(4):
-        machine.scenario.cards[0].update(process_utilization=[(PID, 1_000_000 * (number + 1), 0)])
-        done = machine.sample("--textfile", str(file), clock_ms=MONDAY_MS + number * EVERY_MS)
-        assert done.returncode == 0
-        assert one_line(done.stderr)
-        assert f"/{idle_state.NAME} can't be written (Is a directory): " in done.stderr
-    assert list(series(file, "gpu_idle_process_idle_seconds").values()) == [60]

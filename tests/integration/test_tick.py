@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.driver import Scenario
 from tests.machine import Machine, one_line
+from tests.repository import ROOT
 
 PID = os.getpid()
+GONE = 4_190_000  # a pid that no process has here
 TICK_COLUMNS = ["ts_ms", "interval_ms", "boot_id", "driver_version", "nvml_ms", "error"]
 CARD_COLUMNS = [
-    "ts_ms",
-    "interval_ms",
-    "gpu_uuid",
-    "gpu_index",
-    "gpu_name",
-    "parent_uuid",
-    "utilization_percent",
-    "utilization_source",
-    "process_memory_mib",
-    "memory_used_mib",
-    "memory_reserved_mib",
-    "memory_total_mib",
-    "power_watts",
-    "energy_joules",
-    "temperature_celsius",
-    "persistence_mode",
-    "status",
+    *("ts_ms", "interval_ms", "gpu_uuid", "gpu_index", "gpu_name", "parent_uuid"),
+    *(
+        "utilization_percent",
+        "utilization_source",
+        "process_memory_mib",
+        "memory_used_mib",
+        "memory_reserved_mib",
+        "memory_total_mib",
+    ),
+    *("power_watts", "energy_joules", "temperature_celsius", "persistence_mode", "status"),
 ]
 PROCESS_COLUMNS = [
-    "ts_ms",
-    "interval_ms",
-    "gpu_uuid",
-    "gpu_index",
-    "pid",
-    "start_time_ms",
-    "uid",
-    "login_uid",
-    "user",
-    "login_user",
-    "command",
-    "cgroup",
-    "type",
-    "memory_mib",
-    "sm_percent",
+    *("ts_ms", "interval_ms", "gpu_uuid", "gpu_index", "pid", "start_time_ms"),
+    *("uid", "login_uid", "user", "login_user", "command", "cgroup"),
+    *("type", "memory_mib", "sm_percent"),
 ]
 
 
@@ -70,8 +55,9 @@ def test_the_views_have_the_documented_columns_first(machine: Machine) -> None:
     assert list(machine.processes()[0]) == PROCESS_COLUMNS
 
 
-def test_a_card_tick_holds_what_the_driver_tells(machine: Machine) -> None:
-    card = machine.scenario.add_card(
+def add_cards(scenario: Scenario) -> None:
+    """All that a driver may tell of sound cards, and a few that are not."""
+    scenario.add_card(
         utilization_percent=37,
         memory_total_mib=81920,
         memory_reserved_mib=500,
@@ -80,35 +66,70 @@ def test_a_card_tick_holds_what_the_driver_tells(machine: Machine) -> None:
         energy_millijoules=987_654_321_987,
         temperature_celsius=61,
         persistence_mode=0,
-        compute=[(PID, 8192), (PID + 1, 100)],
+        compute=[(GONE, 8192), (GONE + 1, 100)],
     )
-    before_ms = time.time_ns() // 1_000_000
-    machine.tick()
-    (row,) = machine.cards()
-    assert before_ms <= row.pop("ts_ms") <= time.time_ns() // 1_000_000
-    assert row == {
-        "interval_ms": None,
-        "gpu_uuid": card.settings["uuid"],
-        "gpu_index": 0,
-        "gpu_name": "NVIDIA A100-SXM4-80GB",
-        "parent_uuid": None,
-        "utilization_percent": 37.0,
-        "utilization_source": "samples",
-        "process_memory_mib": 8292,
-        "memory_used_mib": 10000,
-        "memory_reserved_mib": 500,
-        "memory_total_mib": 81920,
-        "power_watts": 123.5,
-        "energy_joules": 987_654_321,
-        "temperature_celsius": 61,
-        "persistence_mode": 0,
-        "status": "ok",
-        "missing": None,
-        "mig_index": None,
-        "compute_slices": None,
-        "most_compute_slices": None,
-        "parent_memory_mib": None,
-    }
+    # A pid on several lists is one row with its largest memory; what is not available is NULL, and so is the sum.
+    scenario.add_card(compute=[(GONE, 100), (GONE + 1, None)], graphics=[(GONE, 300)], mps=[(GONE, 200), (GONE + 1, 7)])
+    scenario.add_card(compute=[(GONE, 8192), (GONE + 1, None)], memory_free_mib=50_000)
+    # Memory in use leaves out the reserve, whatever the driver calls used.
+    scenario.add_card(memory_v2_used_includes_reserve=1, compute=[(GONE, 700)])
+    # An old driver, without the newer calls: the first version counts the reserve as used.
+    old = scenario.add_card(compute=[(GONE, 8192)], graphics=[(GONE + 1, 40)])
+    for name in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3"):
+        old.error(name, 13)
+    for name in ("GetMPSComputeRunningProcesses_v3", "GetMPSComputeRunningProcesses_v2", "GetMemoryInfo_v2"):
+        old.error(f"nvmlDevice{name}", 13)
+    # MIG instances are cards of their own, and the parent is not; their shares, of a card of seven slices and of four.
+    for most in (7, 4):
+        parent = scenario.add_card(mig_count=most, memory_total_mib=24_576)
+        parent.add_mig(compute_slices=2, compute=[(GONE, 4096)])
+        parent.add_mig(compute_slices=1)
+    # A share that is not told costs nothing else.
+    scenario.add_card().add_mig(compute_slices=None, compute=[(GONE, 4096)])
+    scenario.cards[-1].error("nvmlDeviceGetMemoryInfo", 3)
+    # Lost while its instances are looked for; without any, and lost.
+    scenario.add_card().add_mig()
+    scenario.cards[-1].error("nvmlDeviceGetMemoryInfo", 15)
+    scenario.add_card(mig_mode=1, mig_count=7).error("nvmlDeviceGetTemperature", 15)
+    # Utilization where the card has GPM. Of two compute instances in one GPU instance nobody can tell.
+    parent = scenario.add_card(gpm_supported=1)
+    parent.add_mig(gpm_utilization_percent=42.5)
+    parent.add_mig()  # this one gives no figure
+    parent.add_mig(gpu_instance_id=13, compute_instance_id=0, gpm_utilization_percent=10)
+    parent.add_mig(gpu_instance_id=13, compute_instance_id=1, gpm_utilization_percent=10)
+
+
+def add_odd_cards(scenario: Scenario) -> None:
+    """What is not told, or not believed, is NULL and says why; all else is recorded."""
+    for code in (3, 4, 999):  # not supported, no permission, unknown
+        for name in ("Name", "PowerUsage", "TotalEnergyConsumption", "Temperature", "PersistenceMode"):
+            scenario.add_card(utilization_percent=50).error(f"nvmlDeviceGet{name}", code)
+    scenario.add_card(power_milliwatts=2**32 - 1, energy_millijoules=2**64 - 1)  # the driver's "N/A"
+    scenario.add_card(utilization_percent=None, samples=None, compute=[(GONE, 8192)])  # held, and who knows if it works
+    scenario.add_card(memory_total_mib=None, compute=[(GONE, 8192)])  # unified memory: the processes still count
+    scenario.add_card(compute=[(GONE, 8192)], graphics=None, mps=None)  # lists that it simply does not have
+    scenario.add_card(samples=None, utilization_percent=250)
+    scenario.add_card(memory_total_mib=81920, memory_reserved_mib=500, memory_free_mib=81900)  # that does not add up
+    # Processes that hold more than the card has.
+    scenario.add_card(compute=[(GONE, 90_000)], memory_free_mib=81_000)
+    scenario.add_card(compute=[(GONE, 45_000), (GONE + 1, 45_000)], memory_free_mib=81_000)
+    scenario.add_card().error("nvmlDeviceGetPowerUsage", 15)  # lost for one figure
+    for code in (3, 4, 999, 15):  # without its list of processes a card is unknown
+        scenario.add_card().error("nvmlDeviceGetComputeRunningProcesses_v3", code)
+
+
+@pytest.mark.parametrize("add", [add_cards, add_odd_cards])
+def test_cards_are_recorded_as_the_driver_tells(machine: Machine, add: Callable[[Scenario], None]) -> None:
+    """To rewrite the golden files: GUA_REWRITE_GOLDEN=1 pytest tests/integration/test_tick.py"""
+    add(machine.scenario)
+    done = machine.sample()
+    (tick,) = machine.ticks()
+    rows = [row for row in (*machine.cards(), *machine.processes()) if row.pop("ts_ms") == tick["ts_ms"]]
+    text = "\n".join([done.stdout.partition(", NVML")[0], *map(json.dumps, rows), ""])
+    golden = ROOT / "tests" / "golden" / f"{add.__name__.removeprefix('add_')}.jsonl"
+    if os.environ.get("GUA_REWRITE_GOLDEN"):
+        golden.write_text(text)
+    assert (done.returncode, text) == (0, golden.read_text())
 
 
 def test_the_tick_itself_is_described(machine: Machine) -> None:
@@ -132,96 +153,8 @@ def test_energy_is_exact_across_ticks_and_a_reset_of_the_counter(machine: Machin
     assert [row["energy_joules"] for row in machine.cards()] == [reading // 1000 for reading in readings]
 
 
-def test_a_pid_on_several_lists_is_one_row_with_its_largest_memory(machine: Machine) -> None:
-    machine.scenario.add_card(
-        compute=[(PID, 100), (PID + 1, None)], graphics=[(PID, 300)], mps=[(PID, 200), (PID + 1, 7)]
-    )
-    machine.tick()
-    rows = {row["pid"]: (row["type"], row["memory_mib"]) for row in machine.processes()}
-    assert rows == {PID: ("compute+graphics+mps", 300), PID + 1: ("compute+mps", 7)}
-
-
-def test_process_memory_that_is_not_available_is_null_and_so_is_the_sum(machine: Machine) -> None:
-    machine.scenario.add_card(compute=[(PID, 8192), (PID + 1, None)], memory_free_mib=50_000)
-    machine.tick()
-    assert [row["memory_mib"] for row in machine.processes()] == [8192, None]
-    assert machine.cards()[0]["process_memory_mib"] is None
-
-
-@pytest.mark.parametrize("includes_reserve", [None, 1])
-def test_memory_in_use_leaves_out_the_reserve_whatever_the_driver_calls_used(
-    machine: Machine, includes_reserve: int | None
-) -> None:
-    machine.scenario.add_card(memory_v2_used_includes_reserve=includes_reserve, compute=[(PID, 700)])
-    machine.tick()
-    assert machine.cards()[0]["memory_used_mib"] == 700
-
-
-def test_old_drivers_without_the_newer_calls_are_read_as_far_as_they_go(machine: Machine) -> None:
-    card = machine.scenario.add_card(compute=[(PID, 8192)], graphics=[(PID + 1, 40)])
-    for list_ in ("Compute", "Graphics"):
-        card.error(f"nvmlDeviceGet{list_}RunningProcesses_v3", 13)
-    for version in ("_v3", "_v2"):
-        card.error(f"nvmlDeviceGetMPSComputeRunningProcesses{version}", 13)
-    card.error("nvmlDeviceGetMemoryInfo_v2", 13)
-    machine.tick()
-    (row,) = machine.cards()
-    assert (row["status"], row["process_memory_mib"]) == ("ok", 8232)
-    assert row["memory_reserved_mib"] is None
-    assert row["memory_used_mib"] == 8232 + 500  # the first version counts the reserve as used
-
-
-def test_mig_instances_are_cards_of_their_own_and_the_parent_is_not(machine: Machine) -> None:
-    parent = machine.scenario.add_card()
-    parent.add_mig(compute=[(PID, 4096)])
-    parent.add_mig()
-    machine.scenario.add_card(utilization_percent=50)
-    machine.tick()
-    instances = machine.cards("parent_uuid IS NOT NULL")
-    assert [row["gpu_uuid"] for row in instances] == [instance.settings["uuid"] for instance in parent.instances]
-    assert {row["parent_uuid"] for row in instances} == {parent.settings["uuid"]}
-    assert [(row["gpu_index"], row["mig_index"]) for row in instances] == [(0, 0), (0, 1)]
-    assert [row["process_memory_mib"] for row in instances] == [4096, 0]
-    assert {row["utilization_percent"] for row in instances} == {None}  # not measurable before Hopper
-    assert {row["status"] for row in instances} == {"ok"}
-    assert [row["gpu_index"] for row in machine.cards("parent_uuid IS NULL")] == [1]
-
-
-@pytest.mark.parametrize("most", [7, 4])
-def test_a_mig_instance_tells_its_share_of_the_card(machine: Machine, most: int) -> None:
-    parent = machine.scenario.add_card(mig_count=most, memory_total_mib=24_576)
-    parent.add_mig(compute_slices=2)
-    parent.add_mig(compute_slices=1)
-    machine.tick()
-    told = [(row["compute_slices"], row["most_compute_slices"], row["parent_memory_mib"]) for row in machine.cards()]
-    assert told == [(2, most, 24_576), (1, most, 24_576)]
-
-
-def test_a_share_that_the_driver_does_not_tell_is_null_and_costs_nothing_else(machine: Machine) -> None:
-    parent = machine.scenario.add_card()
-    parent.add_mig(compute_slices=None, compute=[(PID, 4096)])
-    parent.error("nvmlDeviceGetMemoryInfo", 3)
-    machine.tick()
-    (row,) = machine.cards()
-    assert (row["compute_slices"], row["parent_memory_mib"]) == (None, None)
-    assert (row["status"], row["process_memory_mib"]) == ("ok", 4096)
-    assert "compute_slices:not_supported" in row["missing"]
-
-
-def test_a_card_that_is_lost_while_its_instances_are_looked_for_costs_only_itself(machine: Machine) -> None:
-    parent = machine.scenario.add_card()
-    parent.add_mig()
-    parent.error("nvmlDeviceGetMemoryInfo", 15)
-    other = machine.scenario.add_card()
-    machine.tick()
-    told = {row["gpu_uuid"]: row["status"] for row in machine.cards()}
-    assert told == {parent.settings["uuid"]: "gpu_is_lost", other.settings["uuid"]: "ok"}
-
-
 @pytest.mark.parametrize("most", [7, 0])
-def test_a_mig_card_without_instances_is_unpartitioned_which_older_readers_call_unknown(
-    machine: Machine, most: int
-) -> None:
+def test_a_mig_card_without_instances_is_unpartitioned_or_unknown(machine: Machine, most: int) -> None:
     # Some MIG-enabled cards give figures that mean nothing, and their lists of processes are for root alone.
     card = machine.scenario.add_card(mig_mode=1, mig_count=most, utilization_percent=50, compute=[(PID, 4096)])
     card.error("nvmlDeviceGetGraphicsRunningProcesses_v3", 4)
@@ -231,13 +164,6 @@ def test_a_mig_card_without_instances_is_unpartitioned_which_older_readers_call_
     assert (row["utilization_percent"], row["process_memory_mib"]) == (None, None)
     assert (row["memory_total_mib"], row["temperature_celsius"]) == (81_920, 33)
     assert machine.processes() == []
-
-
-def test_a_card_without_instances_that_is_lost_is_lost(machine: Machine) -> None:
-    card = machine.scenario.add_card(mig_mode=1, mig_count=7)
-    card.error("nvmlDeviceGetTemperature", 15)
-    machine.tick()
-    assert [row["status"] for row in machine.cards()] == ["gpu_is_lost"]
 
 
 def test_a_card_whose_instances_can_not_be_counted_is_not_said_to_have_none(machine: Machine) -> None:
@@ -250,26 +176,7 @@ def test_a_card_whose_instances_can_not_be_counted_is_not_said_to_have_none(mach
     assert told == [(instance.settings["uuid"], "ok"), (instance.settings["uuid"], "unknown")]
 
 
-def test_mig_utilization_is_measured_where_the_card_has_gpm(machine: Machine) -> None:
-    parent = machine.scenario.add_card(gpm_supported=1)
-    parent.add_mig(gpm_utilization_percent=42.5)
-    parent.add_mig()  # this one gives no figure
-    # Two compute instances in one GPU instance: what they share can't be told apart.
-    parent.add_mig(gpu_instance_id=13, compute_instance_id=0, gpm_utilization_percent=10)
-    parent.add_mig(gpu_instance_id=13, compute_instance_id=1, gpm_utilization_percent=10)
-    machine.tick()
-    assert [(row["utilization_percent"], row["utilization_source"]) for row in machine.cards()] == [
-        (42.5, "gpm"),
-        (None, None),
-        (None, None),
-        (None, None),
-    ]
-    assert "utilization:" not in (machine.cards()[0]["missing"] or "")
-
-
 def test_json_output_is_one_object(machine: Machine) -> None:
-    import json
-
     machine.scenario.add_card(compute=[(PID, 8192)])
     done = machine.sample("--json")
     found = json.loads(done.stdout)

@@ -11,23 +11,9 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 
+from tests.torture import workshop as work
 from tests.torture.commands import Ran
 from tests.torture.kills import TICK_MS, Ticks
-from tests.torture.workshop import (
-    DAY_MS,
-    DAY_NAMES,
-    END_MS,
-    LATER_MS,
-    START_MS,
-    Problem,
-    Stage,
-    Step,
-    Workshop,
-    compare_contents,
-    day_name,
-    find_damage,
-    hold,
-)
 
 # An I/O error once; no space from then on, as on a full disk; no space once, as if somebody made room; half a write.
 FAULTS = ((errno.EIO, False), (errno.ENOSPC, True), (errno.ENOSPC, False), (0, False))
@@ -35,40 +21,40 @@ FAILED = (0, 1)
 LINES = 4  # most lines of complaints: one error, and warnings
 
 
-def fault(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
+def fault(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
     """Try one fault in one command. Numbers go through commands, kinds of faults and positions, in that order."""
     number, command = divmod(number, len(COMMANDS))
     number, kind = divmod(number, len(FAULTS))
     positions, try_one = COMMANDS[command]
     # Later numbers take a random position, as a run may have more positions than there are numbers.
     at = number + 1 if number < positions // 4 else rng.randint(1, positions)
-    return 1, try_one(workshop, Step(at, *FAULTS[kind]), rng)
+    return 1, try_one(workshop, work.Step(at, *FAULTS[kind]), rng)
 
 
-def judge(ran: Ran) -> list[Problem]:
-    problems = [Problem(*problem) for problem in ran.problems(FAILED)]
+def judge(ran: Ran) -> list[work.Problem]:
+    problems = [work.Problem(*problem) for problem in ran.problems(FAILED)]
     if ran.status == 1 and not 1 <= ran.err.count("\n") <= LINES:
-        problems.append(Problem("tracebacks", f"not a line: {ran.err!r}"))
+        problems.append(work.Problem("tracebacks", f"not a line: {ran.err!r}"))
     return problems
 
 
-def undisturbed(stage: Stage, words: list[str], clock_ms: int) -> list[Problem]:
-    return [Problem(*problem) for problem in stage.run(words, clock_ms).problems((0,))]
+def undisturbed(stage: work.Stage, words: list[str], clock_ms: int) -> list[work.Problem]:
+    return [work.Problem(*problem) for problem in stage.run(words, clock_ms).problems((0,))]
 
 
-def fault_in_sample(workshop: Workshop, step: Step, rng: random.Random) -> list[Problem]:
+def fault_in_sample(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
     """A fault in a tick while other ticks wait, or in one that has to wait itself, around midnight."""
     stage, ticks = workshop.stage("fault"), Ticks()
     words = ["sample", *rng.choice(([], ["--textfile", str(stage.data / "gua.prom")]))]
-    clock_ms = START_MS + DAY_MS - rng.randrange(4) * TICK_MS
-    problems: list[Problem] = []
+    clock_ms = work.START_MS + work.DAY_MS - rng.randrange(4) * TICK_MS
+    problems: list[work.Problem] = []
 
-    def take(step: Step | None, is_held: bool) -> None:
+    def take(step: work.Step | None, is_held: bool) -> None:
         nonlocal clock_ms, problems
-        path = stage.partition(day_name(clock_ms))
-        with hold(path) if is_held and path.exists() else nullcontext():
+        path = stage.partition(work.day_name(clock_ms))
+        with work.hold(path) if is_held and path.exists() else nullcontext():
             ran = stage.run(words, clock_ms, step)
-        problems += judge(ran) if step else [Problem(*problem) for problem in ran.problems((0,))]
+        problems += judge(ran) if step else [work.Problem(*problem) for problem in ran.problems((0,))]
         (ticks.promised if ran.status == 0 else ticks.possible).add(clock_ms)
         clock_ms += TICK_MS
 
@@ -79,46 +65,48 @@ def fault_in_sample(workshop: Workshop, step: Step, rng: random.Random) -> list[
     return problems + ticks.check(stage)
 
 
-def fault_in_rollup(workshop: Workshop, step: Step, rng: random.Random) -> list[Problem]:
+def fault_in_rollup(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
     stage = workshop.stage("fault", rng.choice((workshop.ticks, workshop.rolled_up)))
     words = ["rollup", "--config", str(stage.config), *rng.choice(([], ["--compact"]))]
-    problems = judge(stage.run(words, LATER_MS, step)) + undisturbed(stage, words, LATER_MS)
-    problems += workshop.compare_since(stage, DAY_NAMES[1], LATER_MS)
+    problems = judge(stage.run(words, work.LATER_MS, step)) + undisturbed(stage, words, work.LATER_MS)
+    problems += workshop.compare_since(stage, work.DAY_NAMES[1], work.LATER_MS)
     for path in [*stage.partitions(), stage.data / "rollups.sqlite"]:
-        problems += find_damage(path)
-    return problems + compare_contents(stage, workshop.contents, DAY_NAMES[-2:])
+        problems += work.find_damage(path)
+    return problems + work.compare_contents(stage, workshop.contents, work.DAY_NAMES[-2:])
 
 
-def fault_in_import(workshop: Workshop, step: Step, rng: random.Random) -> list[Problem]:
+def fault_in_import(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
     stage = workshop.stage("fault")
     (stage.data / "samples").mkdir(parents=True)
-    shutil.copy2(workshop.ticks / "samples" / f"{rng.choice(DAY_NAMES)}.sqlite", stage.data / "samples")
+    shutil.copy2(workshop.ticks / "samples" / f"{rng.choice(work.DAY_NAMES)}.sqlite", stage.data / "samples")
     words = ["import", str(workshop.ticks)]
-    problems = judge(stage.run(words, LATER_MS, step)) + undisturbed(stage, words, LATER_MS)
-    return problems + compare_contents(stage, workshop.contents, DAY_NAMES)
+    problems = judge(stage.run(words, work.LATER_MS, step)) + undisturbed(stage, words, work.LATER_MS)
+    return problems + work.compare_contents(stage, workshop.contents, work.DAY_NAMES)
 
 
-def fault_in_export(workshop: Workshop, step: Step, rng: random.Random) -> list[Problem]:
+def fault_in_export(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
     """A fault in an export: the file is the old one if the command failed, and the new one if it did not."""
     stage = workshop.stage("fault", workshop.rolled_up)
     target = stage.data / "exported.csv"
-    words = ["export", "-o", str(target), "--from", DAY_NAMES[0], "--to", day_name(END_MS)]
-    problems = undisturbed(stage, words, LATER_MS)
+    words = ["export", "-o", str(target), "--from", work.DAY_NAMES[0], "--to", work.day_name(work.END_MS)]
+    problems = undisturbed(stage, words, work.LATER_MS)
     new, old = target.read_bytes(), b"what was there before\n"
     target.write_bytes(old)
-    ran = stage.run(words, LATER_MS, step)
+    ran = stage.run(words, work.LATER_MS, step)
     problems += judge(ran)
     if target.read_bytes() != (old if ran.status else new):
-        problems.append(Problem("lost", f"after status {ran.status} the file is neither the old one nor the new"))
+        problems.append(work.Problem("lost", f"after status {ran.status} the file is neither the old one nor the new"))
     left = [path.name for path in stage.data.iterdir() if path.name.startswith(".exported")]
     if left:
-        problems.append(Problem("corrupt", f"left behind: {left}"))
-    problems += undisturbed(stage, words, LATER_MS)
-    return problems if target.read_bytes() == new else [*problems, Problem("lost", "the file that was to be written")]
+        problems.append(work.Problem("corrupt", f"left behind: {left}"))
+    problems += undisturbed(stage, words, work.LATER_MS)
+    return (
+        problems if target.read_bytes() == new else [*problems, work.Problem("lost", "the file that was to be written")]
+    )
 
 
 # The approximate number of changes to files in a run; a fault after the last change never happens.
-COMMANDS: list[tuple[int, Callable[[Workshop, Step, random.Random], list[Problem]]]] = [
+COMMANDS: list[tuple[int, Callable[[work.Workshop, work.Step, random.Random], list[work.Problem]]]] = [
     (60, fault_in_sample),
     (1000, fault_in_rollup),
     (400, fault_in_import),

@@ -14,17 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.torture.commands import LARGEST_FILE_MIB, SOMEBODY, STATUSES
 from tests.torture.mutations import Recipe, apply, draw_damage, draw_malice
-from tests.torture.workshop import (
-    DAY_NAMES,
-    END_MS,
-    LATER_MS,
-    START_MS,
-    Problem,
-    Stage,
-    Workshop,
-    read,
-    report_words,
-)
+from tests.torture.workshop import DAY_NAMES, END_MS, LATER_MS, START_MS, Problem, Stage, Workshop, read, report_words
 
 SEEDS = Path(__file__).parent / "seeds"
 SAMPLER_STATUSES = (*STATUSES, 75)

@@ -11,26 +11,8 @@ import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
+from tests.torture import workshop as work
 from tests.torture.commands import KILLED, Ran, Running
-from tests.torture.workshop import (
-    CARDS,
-    DAY_MS,
-    DAY_NAMES,
-    END_MS,
-    HOUR_MS,
-    LATER_MS,
-    START_MS,
-    Problem,
-    Stage,
-    Step,
-    Workshop,
-    compare_contents,
-    day_name,
-    find_damage,
-    hold,
-    read,
-    report_words,
-)
 
 TICK_MS = 30_000
 KILLS_OF_A_LIFE = 50
@@ -47,19 +29,19 @@ class Killer:
         self.step = 1 + number % self.steps
         self.last_steps: dict[bool, int] = {}  # key: whether ticks wait in the folder
         self.kills = self.runs = 0
-        self.problems: list[Problem] = []
+        self.problems: list[work.Problem] = []
 
-    def run(self, stage: Stage, words: list[str], clock_ms: int) -> Ran:
+    def run(self, stage: work.Stage, words: list[str], clock_ms: int) -> Ran:
         kind = self.rng.choice(("next", "some", "last", "any"))
         if kind == "some":
-            ran = stage.run(words, clock_ms, Step(self.rng.randint(1, self.steps)))
+            ran = stage.run(words, clock_ms, work.Step(self.rng.randint(1, self.steps)))
         elif kind == "next":
-            ran = stage.run(words, clock_ms, Step(self.step))
+            ran = stage.run(words, clock_ms, work.Step(self.step))
             self.step = self.step + 1 if ran.status == KILLED else 1
         elif kind == "last":
             are_waiting = any((stage.data / "samples").glob("*.pending"))
             at = max(1, self.last_steps.get(are_waiting, self.steps) + self.rng.randint(-1, 1))
-            ran = stage.run(words, clock_ms, Step(at))
+            ran = stage.run(words, clock_ms, work.Step(at))
             # Converges to the last step.
             self.last_steps[are_waiting] = at + 1 if ran.status == KILLED else at - 1
         else:
@@ -68,12 +50,12 @@ class Killer:
             ran = running.wait()
         self.runs += 1
         self.kills += ran.status == KILLED
-        self.problems += [Problem(*problem) for problem in ran.problems((0, KILLED))]
+        self.problems += [work.Problem(*problem) for problem in ran.problems((0, KILLED))]
         return ran
 
-    def run_undisturbed(self, stage: Stage, words: list[str], clock_ms: int) -> Ran:
+    def run_undisturbed(self, stage: work.Stage, words: list[str], clock_ms: int) -> Ran:
         ran = stage.run(words, clock_ms)
-        self.problems += [Problem(*problem) for problem in ran.problems((0,))]
+        self.problems += [work.Problem(*problem) for problem in ran.problems((0,))]
         return ran
 
 
@@ -84,70 +66,74 @@ class Ticks:
         self.promised: set[int] = set()
         self.possible: set[int] = set()
 
-    def check(self, stage: Stage, days: set[str] | None = None) -> list[Problem]:
+    def check(self, stage: work.Stage, days: set[str] | None = None) -> list[work.Problem]:
         """Check that these days, by default all, hold each tick once and complete."""
-        days = days or {day_name(ts_ms) for ts_ms in self.promised | self.possible}
-        problems: list[Problem] = []
+        days = days or {work.day_name(ts_ms) for ts_ms in self.promised | self.possible}
+        problems: list[work.Problem] = []
         found: set[int] = set()
         for path in stage.partitions():
             if path.stem in days and path.stat().st_size:  # an empty file was only begun
-                if damage := find_damage(path):
+                if damage := work.find_damage(path):
                     return damage
-                counts = read(
+                counts = work.read(
                     path,
                     "SELECT ts_ms, (SELECT count(*) FROM card_sample s WHERE s.tick_id = t.id),"
                     " (SELECT count(*) FROM process_sample s WHERE s.tick_id = t.id) FROM tick t",
                 )
                 found |= {row[0] for row in counts}
-                problems += [Problem("corrupt", f"half a tick: {row}") for row in counts if row[1:] != (CARDS, CARDS)]
-        promised = {ts_ms for ts_ms in self.promised if day_name(ts_ms) in days}
-        problems += [Problem("lost", f"the tick of {ts_ms}") for ts_ms in sorted(promised - found)]
+                problems += [
+                    work.Problem("corrupt", f"half a tick: {row}")
+                    for row in counts
+                    if row[1:] != (work.CARDS, work.CARDS)
+                ]
+        promised = {ts_ms for ts_ms in self.promised if work.day_name(ts_ms) in days}
+        problems += [work.Problem("lost", f"the tick of {ts_ms}") for ts_ms in sorted(promised - found)]
         problems += [
-            Problem("doubled", f"a tick of {ts_ms} that nobody took")
+            work.Problem("doubled", f"a tick of {ts_ms} that nobody took")
             for ts_ms in sorted(found - self.promised - self.possible)
         ]
         self.promised |= found
         return problems
 
 
-def kill_sample(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
+def kill_sample(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
     """Kill every second tick; some are kept because a reader holds the partition, some are at midnight."""
     stage = workshop.stage("kill")
     killer, ticks = Killer(rng, "sample", number), Ticks()
     words = ["sample", "--interval", "30s"]
     if number % 4 == 0:
         words += ["--textfile", str(stage.data / "gua.prom")]
-    clock_ms = START_MS + DAY_MS - rng.randrange(KILLS_OF_A_LIFE) * 4 * TICK_MS
+    clock_ms = work.START_MS + work.DAY_MS - rng.randrange(KILLS_OF_A_LIFE) * 4 * TICK_MS
     reader: Running | None = None
     while killer.kills < KILLS_OF_A_LIFE:
         first_ms = clock_ms
-        path = stage.partition(day_name(clock_ms))
+        path = stage.partition(work.day_name(clock_ms))
         if reader is None and path.exists() and rng.random() < 0.05:
-            reader = stage.start(report_words(clock_ms - HOUR_MS, clock_ms), clock_ms)
+            reader = stage.start(work.report_words(clock_ms - work.HOUR_MS, clock_ms), clock_ms)
         if path.exists() and rng.random() < 0.3:
-            with hold(path):
+            with work.hold(path):
                 if killer.run_undisturbed(stage, words, clock_ms).status == 0:
                     ticks.promised.add(clock_ms)
             clock_ms += TICK_MS
-        with hold(path) if path.exists() and rng.random() < 0.1 else nullcontext():
+        with work.hold(path) if path.exists() and rng.random() < 0.1 else nullcontext():
             ran = killer.run(stage, words, clock_ms)
         (ticks.promised if ran.status == 0 else ticks.possible).add(clock_ms)
         clock_ms += TICK_MS
         if killer.run_undisturbed(stage, words, clock_ms).status == 0:
             ticks.promised.add(clock_ms)
         if reader is not None:
-            killer.problems += [Problem(*problem) for problem in reader.wait().problems()]
+            killer.problems += [work.Problem(*problem) for problem in reader.wait().problems()]
             reader = None
             clock_ms += TICK_MS  # ticks that the reader kept from being written wait for one more run
             if killer.run_undisturbed(stage, words, clock_ms).status == 0:
                 ticks.promised.add(clock_ms)
-        killer.problems += ticks.check(stage, {day_name(first_ms), day_name(clock_ms)})
+        killer.problems += ticks.check(stage, {work.day_name(first_ms), work.day_name(clock_ms)})
         clock_ms += TICK_MS
     killer.problems += ticks.check(stage)
     return killer.kills, killer.problems
 
 
-def kill_rollup(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
+def kill_rollup(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
     """Kill gua rollup (sums, CSV files, compaction and retention) on days that were or were not rolled up before, or
     were touched since."""
     is_done = rng.random() < 0.4
@@ -156,76 +142,76 @@ def kill_rollup(workshop: Workshop, number: int, rng: random.Random) -> tuple[in
     for path in rng.sample(stage.partitions(), rng.choice((0, 0, 1, 2))):
         os.utime(path)
     words = ["rollup", "--config", str(stage.config), *rng.choice(([], ["--compact"], ["--compact", "--rebuild"]))]
-    kept = DAY_NAMES[1]  # older days are removed completely
+    kept = work.DAY_NAMES[1]  # older days are removed completely
     for _ in range(rng.randint(1, 4)):
-        beside = stage.start(rng.choice(READERS), LATER_MS) if rng.random() < 0.3 else None
-        killer.run(stage, words, LATER_MS)
+        beside = stage.start(rng.choice(READERS), work.LATER_MS) if rng.random() < 0.3 else None
+        killer.run(stage, words, work.LATER_MS)
         if beside:
-            killer.problems += [Problem(*problem) for problem in beside.wait().problems()]
+            killer.problems += [work.Problem(*problem) for problem in beside.wait().problems()]
     if rng.random() < 0.3:
-        killer.problems += workshop.compare_since(stage, kept, LATER_MS)
-    killer.run_undisturbed(stage, words, LATER_MS)
+        killer.problems += workshop.compare_since(stage, kept, work.LATER_MS)
+    killer.run_undisturbed(stage, words, work.LATER_MS)
     if rng.random() < 0.3:
-        killer.run_undisturbed(stage, words, LATER_MS + DAY_MS // 2)
-    killer.problems += workshop.compare_since(stage, kept, LATER_MS)
+        killer.run_undisturbed(stage, words, work.LATER_MS + work.DAY_MS // 2)
+    killer.problems += workshop.compare_since(stage, kept, work.LATER_MS)
     for path in [*stage.partitions(), stage.data / "rollups.sqlite"]:
-        killer.problems += find_damage(path)
-    killer.problems += compare_contents(stage, workshop.contents, DAY_NAMES[-2:])
+        killer.problems += work.find_damage(path)
+    killer.problems += work.compare_contents(stage, workshop.contents, work.DAY_NAMES[-2:])
     return killer.kills, killer.problems
 
 
 READERS = [
-    report_words(START_MS, END_MS),
-    ["export", "--from", DAY_NAMES[0], "--what", "card_ticks"],
-    ["export", "--from", DAY_NAMES[0], "--what", "card_hours"],
+    work.report_words(work.START_MS, work.END_MS),
+    ["export", "--from", work.DAY_NAMES[0], "--what", "card_ticks"],
+    ["export", "--from", work.DAY_NAMES[0], "--what", "card_hours"],
     ["status", "--simulate"],
 ]
 
 
-def kill_import(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
+def kill_import(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
     """Kill the import of another folder's days into one that has some of them."""
     stage = workshop.stage("kill")
     (stage.data / "samples").mkdir(parents=True)
-    for day in rng.sample(DAY_NAMES, 2):
+    for day in rng.sample(work.DAY_NAMES, 2):
         shutil.copy2(workshop.ticks / "samples" / f"{day}.sqlite", stage.data / "samples")
     killer = Killer(rng, "import", number * 2)
     words = ["import", str(workshop.ticks)]
     for _ in range(rng.randint(1, 4)):
-        beside = stage.start(rng.choice(READERS), LATER_MS) if rng.random() < 0.2 else None
-        killer.run(stage, words, LATER_MS)
+        beside = stage.start(rng.choice(READERS), work.LATER_MS) if rng.random() < 0.2 else None
+        killer.run(stage, words, work.LATER_MS)
         if beside:
-            killer.problems += [Problem(*problem) for problem in beside.wait().problems()]
-    killer.run_undisturbed(stage, words, LATER_MS)
-    killer.problems += compare_contents(stage, workshop.contents, DAY_NAMES)
+            killer.problems += [work.Problem(*problem) for problem in beside.wait().problems()]
+    killer.run_undisturbed(stage, words, work.LATER_MS)
+    killer.problems += work.compare_contents(stage, workshop.contents, work.DAY_NAMES)
     return killer.kills, killer.problems
 
 
-def kill_export(workshop: Workshop, number: int, rng: random.Random) -> tuple[int, list[Problem]]:
+def kill_export(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
     """Kill exports: a file, or each file of a Parquet folder, must be either the old one or the new one."""
     stage = workshop.stage("kill", workshop.rolled_up)
     killer = Killer(rng, "export", number)
     target = stage.data / "exported"  # inside the data folder, which the shim watches
-    words = ["export", "-o", str(target), "--from", DAY_NAMES[0], "--to", day_name(END_MS)]
+    words = ["export", "-o", str(target), "--from", work.DAY_NAMES[0], "--to", work.day_name(work.END_MS)]
     words += rng.choice(
         (["--format", "csv"], ["--format", "csv", "--what", "card_hours"], ["--format", "parquet", "--host", "lab"])
     )
-    killer.run_undisturbed(stage, words, LATER_MS)
+    killer.run_undisturbed(stage, words, work.LATER_MS)
     new = _files(target)
     old = dict.fromkeys(new, b"what was there before\n")
     while killer.kills < 8:
         if rng.random() < 0.5:
             for path in old:
                 path.write_bytes(old[path])
-        killer.run(stage, words, LATER_MS)
+        killer.run(stage, words, work.LATER_MS)
         for path, found in _files(target).items():
             if found not in (old.get(path), new.get(path)) and not path.name.startswith("."):
-                killer.problems.append(Problem("corrupt", f"{path.name} is neither the old nor the new one"))
-    killer.run_undisturbed(stage, words, LATER_MS)
+                killer.problems.append(work.Problem("corrupt", f"{path.name} is neither the old nor the new one"))
+    killer.run_undisturbed(stage, words, work.LATER_MS)
     for hidden in target.parent.rglob(".*exported.*") if target.is_file() else target.rglob(".*"):
         os.utime(hidden, (0, 0))  # as if the kills were long ago
-    killer.run_undisturbed(stage, words, LATER_MS)
+    killer.run_undisturbed(stage, words, work.LATER_MS)
     if _files(target) != new:
-        killer.problems.append(Problem("lost", f"{target} is not what it was at first"))
+        killer.problems.append(work.Problem("lost", f"{target} is not what it was at first"))
     return killer.kills, killer.problems
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(900)  # on a machine that runs four at a time
 WRITES = r'(\S+)\("BEGIN IMMEDIATE"\)'
 RUNS = r"def run\(options: argparse.Namespace\) -> int:\n"
 
-NEVER = r"fingerprint\(made\) != "
+NEVER = r"if (?=fingerprint\(read_days)"
 JOURNAL = r'\1("PRAGMA journal_mode = OFF"); \1("BEGIN IMMEDIATE")'
 LEAVE = r"\g<0>    open(__import__('os').environ['TMPDIR'] + '/left', 'w').close()\n"
 
@@ -47,7 +47,7 @@ DEFECTS = [
         "wrong sums",
         "half of each hour is stored, and nobody compares",
         "gua_report",
-        {NEVER: r"False and \g<0>", r"round\(gpu\), whole": "round(gpu) // 2, whole"},
+        {NEVER: "if False and ", r'_unless\(frame\["gpu_ms"\]': r"\g<0> // 2"},
         "--only 'kill rollup' --kills 80",
     ),
     Defect(

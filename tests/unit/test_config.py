@@ -11,20 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gua_report import config
-from gua_report.config import (
-    Config,
-    Containers,
-    Fleet,
-    Hook,
-    Limit,
-    Limits,
-    Mail,
-    Notes,
-    Remind,
-    Reservations,
-    Retention,
-    load_config,
-)
+from gua_report.config import Config, Limit, Limits, Mail, Remind, load_config
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT, Policy
 
@@ -46,38 +33,17 @@ def load(tmp_path: Path) -> Load:
 def test_every_key_is_read(load: Load) -> None:
     assert load(
         """
-        [policy]
-        utilization_percent = 5
-        process_memory_mib = 200.5
-        unattributed_memory_mib = 2048
-        [price]
-        per_gpu_hour = 2
-        per_kwh = 0.31
-        currency = "€"
-        [retention]
-        raw_days = 90
-        csv_days = 30
-        rollup_days = 3650
-        [reservations]
-        file = "/etc/gua/reservations.csv"
-        folder = "/var/spool/gua/jobs"
-        redis = "redis://localhost:6379/0"
-        [people]
-        "docker:3f2a9c81d0b7" = "alice"
-        "uid:1005" = "Bob Müller"
-        [groups]
-        vision = ["alice", "@vision"]
-        nobody = []
-        [exempt]
-        "unit:ollama.service" = "serves the laboratory"
-        [containers]
-        owner_label = "org.example.owner"
-        [fleet]
-        publish = true
-        [hosts]
-        vision = ["gpu01", "gpu1*"]
-        [notes]
-        spool = "/srv/notes"
+        policy = {utilization_percent = 5, process_memory_mib = 200.5, unattributed_memory_mib = 2048}
+        price = {per_gpu_hour = 2, per_kwh = 0.31, currency = "€"}
+        retention = {raw_days = 90, csv_days = 30, rollup_days = 3650}
+        reservations = {file = "/etc/gua/rooms.csv", folder = "/var/spool/jobs", redis = "redis://localhost:6379/0"}
+        people = {"docker:3f2a9c81d0b7" = "alice", "uid:1005" = "Bob Müller"}
+        groups = {vision = ["alice", "@vision"], nobody = []}
+        exempt = {"unit:ollama.service" = "serves the laboratory"}
+        containers = {owner_label = "org.example.owner"}
+        fleet = {publish = true}
+        hosts = {vision = ["gpu01", "gpu1*"]}
+        notes = {spool = "/srv/notes"}
         [mail]
         domain = "lab.example"
         administrator = "gpu-admins@lab.example"
@@ -86,17 +52,12 @@ def test_every_key_is_read(load: Load) -> None:
         smtp_user = "gua"
         password_file = "/etc/gua/smtp-password"
         ca_file = "/etc/ssl/lab.pem"
-        [mail.addresses]
-        "Bob Müller" = "bob@elsewhere.example"
-        [mail.groups]
-        vision = "head.of.vision@lab.example"
-        [limits.everyone]
-        idle_held_hours = 20
-        gpu_hours = 100.5
-        [limits.people."Bob Müller"]
-        idle_held_hours = 40
-        [limits.groups.vision]
-        gpu_hours = 500
+        addresses = {"Bob Müller" = "bob@elsewhere.example"}
+        groups = {vision = "head.of.vision@lab.example"}
+        [limits]
+        everyone = {idle_held_hours = 20, gpu_hours = 100.5}
+        people = {"Bob Müller" = {idle_held_hours = 40}}
+        groups = {vision = {gpu_hours = 500}}
         [remind]
         after = "90m"
         days = ["mon", "sun"]
@@ -111,88 +72,64 @@ def test_every_key_is_read(load: Load) -> None:
         """
     ) == Config(
         Policy(5.0, 200.5, 2048.0),
-        2.0,
-        0.31,
-        "€",
+        *(2.0, 0.31, "€"),
         {"docker:3f2a9c81d0b7": "alice", "uid:1005": "Bob Müller"},
-        Retention(90, 30, 3650),
-        Reservations("/etc/gua/reservations.csv", "/var/spool/gua/jobs", "redis://localhost:6379/0"),
+        config.Retention(90, 30, 3650),
+        config.Reservations("/etc/gua/rooms.csv", "/var/spool/jobs", "redis://localhost:6379/0"),
         {"vision": ("alice", "@vision"), "nobody": ()},
         {"unit:ollama.service": "serves the laboratory"},
-        Containers("org.example.owner"),
-        Notes("/srv/notes"),
+        config.Containers("org.example.owner"),
+        config.Notes("/srv/notes"),
         Mail(
-            "lab.example",
-            "gpu-admins@lab.example",
-            "gua@lab.example",
-            "smtp://mail.lab.example:587",
-            "gua",
-            "/etc/gua/smtp-password",
-            "/etc/ssl/lab.pem",
-            {"Bob Müller": "bob@elsewhere.example"},
-            {"vision": "head.of.vision@lab.example"},
+            *("lab.example", "gpu-admins@lab.example", "gua@lab.example", "smtp://mail.lab.example:587", "gua"),
+            *("/etc/gua/smtp-password", "/etc/ssl/lab.pem"),
+            addresses={"Bob Müller": "bob@elsewhere.example"},
+            groups={"vision": "head.of.vision@lab.example"},
         ),
-        Fleet(publish=True),
+        config.Fleet(publish=True),
         Limits(Limit(20, 100.5), {"Bob Müller": Limit(40)}, {"vision": Limit(gpu_hours=500)}),
         Remind("90m", ("mon", "sun"), "8-24", ("2026-12-25",), ("/etc/gua/remind.txt",), "Ada in room 7"),
-        Hook("1d", "/etc/gua/on-idle", "30s"),
+        config.Hook("1d", "/etc/gua/on-idle", "30s"),
         {"vision": ("gpu01", "gpu1*")},
     )
 
 
 def test_what_the_file_leaves_out_has_its_default(load: Load) -> None:
-    assert load("") == DEFAULTS
-    assert (
-        load(
-            "[policy]\n[price]\n[people]\n[retention]\n[reservations]\n[groups]\n[notes]\n[mail]\n[fleet]\n[remind]\n[hook]\n"
-        )
-        == DEFAULTS
-    )
-    assert load("[mail]\n[mail.addresses]\n[mail.groups]\n") == DEFAULTS
-    assert load("[limits]\n[limits.people]\n[limits.groups]\n") == DEFAULTS
+    tables = ("policy", "price", "people", "retention", "reservations", "groups", "notes", "fleet", "remind", "hook")
+    within = ("mail", "mail.addresses", "mail.groups", "limits", "limits.people", "limits.groups")
+    assert load("") == load("\n".join(f"[{table}]" for table in (*tables, *within))) == DEFAULTS
     assert load("policy.process_memory_mib = 0") == DEFAULTS._replace(policy=DEFAULT._replace(process_memory_mib=0.0))
 
 
-def test_numbers_are_floats_however_they_are_written(load: Load) -> None:
-    read = load("[policy]\nutilization_percent = 100\n[price]\nper_kwh = 0")
-    assert [type(number) for number in (read.policy.utilization_percent, read.price_per_kwh)] == [float, float]
-
-
-def test_without_a_file_or_an_option_there_are_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "SYSTEM_CONFIG", str(tmp_path / "gua.toml"))
-    assert load_config(None) == DEFAULTS
-
-
-def test_without_an_option_the_file_of_the_system_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_option_the_systems_file_is_read_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "gua.toml"
-    path.write_text("[price]\nper_kwh = 0.2\n")
     monkeypatch.setattr(config, "SYSTEM_CONFIG", str(path))
-    assert load_config(None).price_per_kwh == 0.2
+    assert load_config(None) == DEFAULTS
+    path.write_text("[price]\nper_kwh = 0\n")
+    assert repr(load_config(None).price_per_kwh) == "0.0"
     path.write_text("[prices]\n")
     with pytest.raises(UsageError, match=f"^{path}: "):
         load_config(None)
-
-
-def test_a_named_file_must_exist(tmp_path: Path) -> None:
-    missing = str(tmp_path / "gau.toml")
-    with pytest.raises(UsageError, match="no config file") as caught:
-        load_config(missing)
-    assert missing in str(caught.value)
-    with pytest.raises(UsageError, match="no config file ''"):
-        load_config("")
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="directory"):
-        load_config(str(tmp_path))
-
-
-def test_a_system_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "gua.toml"
+    path.unlink()
     path.symlink_to(path)
-    monkeypatch.setattr(config, "SYSTEM_CONFIG", str(path))
     with pytest.raises(UsageError, match="can't be read: Too many levels"):
         load_config(None)
+
+
+def test_a_named_file_must_exist_and_be_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "gua.toml"
+    path.write_bytes(b"[price]\ncurrency = '\xff'\n")
+    missing = str(tmp_path / "gau.toml")
+    for name, said in (
+        (missing, f"no config file '{missing}'"),
+        ("", "no config file ''"),
+        (str(tmp_path), "directory"),
+        (str(path), "expected a TOML file"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            load_config(name)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +140,7 @@ def test_a_system_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path, mo
             ["unknown table, 'polcy' = {'x': 1}", "policy, price, retention, reservations, containers", "mean policy?"],
         ),
         ("[Price]", ["unknown table, 'Price'", "did you mean price?"]),
-        ("[policy]\nutilisation_percent = 5", ["'utilisation_percent' = 5", "did you mean utilization_percent?"]),
         ("[policy]\nutil = 5", ["unknown key in [policy], 'util' = 5", "did you mean utilization_percent?"]),
-        ("[price]\nper_gpuhour = 2.5", ["'per_gpuhour' = 2.5", "did you mean per_gpu_hour?"]),
-        ("[retention]\nraw_day = 3", ["'raw_day' = 3", "did you mean raw_days?"]),
         ("[price]\n'\\u001b' = 3", [r"'\\u001b' = 3", "expected one of per_gpu_hour, per_kwh, currency"]),
         ("per_kwh = 0.3", ["unknown key, 'per_kwh' = 0.3", "it belongs in [price]"]),
         ("[policy]\nper_kwh = 0.3", ["unknown key in [policy], 'per_kwh' = 0.3", "it belongs in [price]"]),
@@ -220,56 +154,37 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
     ("text", "said"),
     [
         ('[fleet]\npublish = "yes"', ["'publish' = 'yes' in [fleet]", "expected true or false"]),
-        ("[fleet]\npublish = 1", ["'publish' = 1 in [fleet]", "expected true or false"]),
         ("policy = 5", ["policy = 5", "expected a table, [policy]"]),
         ("[[people]]\nalice = 'a'", ["people = [{'alice': 'a'}]", "expected a table, [people]"]),
         ("[policy]\nutilization_percent = -1", ["'utilization_percent' = -1", "a number from 0 to 100"]),
-        ("[policy]\nutilization_percent = 100.1", ["100.1", "a number from 0 to 100"]),
         ("[policy]\nutilization_percent = '10'", ["= '10' in [policy]", "a number from 0 to 100"]),
-        ("[policy]\nutilization_percent = true", ["True", "a number from 0 to 100"]),
         ("[policy]\nprocess_memory_mib = nan", ["nan", "a number of MiB, 0 or more"]),
         ("[policy]\nunattributed_memory_mib = inf", ["inf", "a number of MiB, 0 or more"]),
         ("[price]\nper_gpu_hour = -0.01", ["-0.01", "a number, 0 or more"]),
         (f"[price]\nper_kwh = 1{'0' * 400}", ["1000", "...", "a number, 0 or more"]),
-        ("[price]\nper_kwh = 2026-11-16", ["'per_kwh' = datetime.date(2026, 11, 16)"]),
-        ("[price]\ncurrency = 1", ["'currency' = 1", "a text of 1 to 12"]),
         ("[price]\ncurrency = ''", ["'currency' = ''", "a text of 1 to 12"]),
-        ("[price]\ncurrency = 'doubloons, old'", ["a text of 1 to 12"]),
         ('[price]\ncurrency = "\\u001b[31m"', [r"'currency' = '\x1b[31m'", "printable"]),
         ("[retention]\nraw_days = 0", ["'raw_days' = 0", "a whole number of days, 1 or more"]),
         ("[retention]\ncsv_days = 1.5", ["'csv_days' = 1.5", "a whole number of days"]),
-        ("[retention]\nrollup_days = true", ["True", "a whole number of days"]),
-        ("[reservations]\nfile = 1", ["'file' = '...' in [reservations]", "the path of a CSV file"]),
         ("[reservations]\nredis = 'localhost'", ["'redis' = '...'", 'a URL such as "redis://localhost:6379/0"']),
         ("[people]\n'uid:1' = 1", ["'uid:1' = 1 in [people]", "a name in quotes"]),
-        ("[people]\nbob.smith = 'Bob'", ["'bob' = {'smith': 'Bob'}", "a name in quotes"]),
-        ("[people]\nbob = ' '", ["'bob' = ' '", "a name in quotes"]),
         ('[people]\nbob = "a\\nb"', [r"'a\nb'", "without control characters"]),
         ("[mail]\ndomain = 'lab example'", ["'domain' = '...' in [mail]", "a domain such as"]),
         ("[mail]\nadministrator = 'root'", ["'administrator' = '...'", 'one address such as "root@localhost"']),
-        ("[mail]\nadministrator = ['a@b', 'c@d']", ["'administrator' = '...'", "one address"]),
         ("[mail]\nfrom = 'Ada <ada@lab.example>'", ["'from' = '...'", "one address"]),
         ("[mail]\nsmtp = 'mail.lab.example'", ["'smtp' = ", "a URL such as", "without a login"]),
         ("[mail]\nsmtp_user = 'gü'", ["'smtp_user' = ", "a name in ASCII"]),
         ("[mail]\npassword_file = 'x'", ["'password_file' = ", "the absolute path of a file"]),
-        ("[mail]\nca_file = 1", ["'ca_file' = '...'", "the absolute path of a file"]),
-        ("[mail]\naddresses = 'x'", ["mail.addresses = 'x'", "expected a table, [mail.addresses]"]),
         ("[mail.addresses]\nada = 'ben@x,eva@x'", ["'ada' = 'ben@x,eva@x' in [mail.addresses]", "one address"]),
         ('[mail.addresses]\nada = "a@b\\nBcc: c@d"', [r"'a@b\nBcc: c@d'", "one address"]),
         ('[mail.addresses]\n"a\\n" = "a@b"', [r"bad key 'a\n' in [mail.addresses]", "without control characters"]),
-        ("[mail.groups]\nvision = ['a@b']", ["'vision' = ['a@b'] in [mail.groups]", "one address"]),
         ("['mail.addresses']\nada = 'a@b'", ["unknown table, 'mail.addresses'"]),
         ("[mail]\nadministrators = 'a@b'", ["unknown key in [mail], 'administrators' = '...'", "mean administrator?"]),
-        ("[mail.adresses]\nada = 'a@b'", ["unknown key in [mail], 'adresses' = '...'", "did you mean addresses?"]),
         ("[remind]\nafter = 2", ["'after' = 2 in [remind]", 'a duration such as "2h"']),
-        ("[remind]\nafter = '2 hours'", ["a duration"]),
         ("[remind]\ndays = ['monday']", ["a list of some of mon, tue"]),
-        ("[remind]\ndays = 'mon'", ["a list of some of mon, tue"]),
         ("[remind]\nhours = '19-7'", ["hours of the day"]),
-        ("[remind]\nhours = '7-25'", ["hours of the day"]),
         ("[remind]\nhours = '\u0667-19'", ["hours of the day"]),
         ("[remind]\nholidays = ['25.12.']", ["a list of dates"]),
-        ("[remind]\nholidays = [2026-12-25]", ["a list of dates"]),
         ("[remind]\ntemplates = ['remind.txt']", ["a list of absolute paths"]),
         ('[remind]\nask = "a\\nb"', ["a text in quotes"]),
         ("[hook]\nrun = 'on-idle'", ["the absolute path of a file"]),
@@ -278,18 +193,14 @@ def test_an_unknown_key_names_the_nearest_right_one(load: Load, text: str, said:
         ("[mail]\nca_file = '/ca'", ["[mail] has 'ca_file' but no 'smtp': add it"]),
         ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\nsmtp_user = 'gua'", ["'smtp_user' but no 'password_file'"]),
         ("[mail]\nfrom='a@b'\nsmtp = 'smtp://h'\npassword_file = '/p'", ["'password_file' but no 'smtp_user'"]),
-        ("[mail]\nsmtp_user = 'gua'\npassword_file = '/p'", ["[mail] has 'smtp_user' but no 'smtp': add it"]),
         ("[mail.groups]\nvision = 'a@b'", ["'vision' in [mail.groups] is no group: add it to [groups]"]),
         ("[groups]\nv = []\n[limits.groups.vision]\ngpu_hours = 1", ["'vision' in [limits.groups] is no group"]),
         ("[limits]\neveryone = 20", ["'everyone' = 20 in [limits]", "a table with idle_held_hours, gpu_hours or both"]),
         ("[limits.everyone]", ["'everyone' = {} in [limits]", "a table with idle_held_hours"]),
         ("[limits.everyone]\ngpu_hours = 0", ["{'gpu_hours': 0}", "a number of GPU-hours a week above 0"]),
-        ("[limits.everyone]\ngpu_hours = true", ["{'gpu_hours': True}", "a number of GPU-hours"]),
         ("[limits.everyone]\ngpu_hours = nan", ["{'gpu_hours': nan}", "a number of GPU-hours"]),
         ("[limits.people.ada]\nhours = 1", ["'ada' = {'hours': 1} in [limits.people]", "a table with idle_held_hours"]),
-        ("[limits.people]\nada = 20", ["'ada' = 20 in [limits.people]", "a table with idle_held_hours"]),
         ("[limits.ada]\ngpu_hours = 1", ["unknown key in [limits], 'ada'", "expected one of everyone, people, groups"]),
-        ("[limits]\ngroups = 'x'", ["limits.groups = 'x'", "expected a table, [limits.groups]"]),
     ],
 )
 def test_a_wrong_value_names_itself_and_what_was_expected(load: Load, text: str, said: list[str]) -> None:
@@ -303,20 +214,14 @@ def test_a_wrong_value_names_itself_and_what_was_expected(load: Load, text: str,
         "[reservations]\nredis = 'http://host?password=hunter2'",
         "[reservations]\nrediss = 'redis://gua:hunter2/@@host'",
         "[reservation]\nredis = 'redis://:hunter2@host'",
-        "reservations = 'redis://:hunter2@host'",
         "[mail]\npassword = 'hunter2'",
         "[mail]\npassword_file = 'hunter2'",
         "[mail]\nsmtp = 'smtp://gua:hunter2@host'",
         "[mail]\nsmtp = 'hunter2'",
-        "[mail]\nsmtp_user = ['hunter2']",
-        "[mail]\nadministrator = 'hunter2'",
         "[mail.password]\nx = 'hunter2'",
         "[mail]\naddresses = {smtp_password = 'hunter2'}",
         "mail = 'hunter2'",
         "[mails]\npassword = 'hunter2'",
-        "[email]\nsmtp_secret = 'hunter2'",
-        "[price]\npassword = 'hunter2'",
-        "smtp_password = 'hunter2'",
         "password = 'hunter2'",
     ],
 )
@@ -332,13 +237,6 @@ def test_no_message_shows_a_password(load: Load, text: str) -> None:
 )
 def test_bad_toml_is_a_usage_error(load: Load, text: str) -> None:
     check_message(load, text, ["expected a TOML file"])
-
-
-def test_bytes_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
-    path = tmp_path / "gua.toml"
-    path.write_bytes(b"[price]\ncurrency = '\xff'\n")
-    with pytest.raises(UsageError, match="expected a TOML file"):
-        load_config(str(path))
 
 
 def check_message(load: Load, text: str, said: list[str]) -> None:

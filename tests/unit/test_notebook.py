@@ -12,7 +12,7 @@ import pytest
 
 import gua_report
 from gua_report.people.containers import write_containers
-from gua_sample.containers import FILE_NAME, LABEL, SOCKET, Container, Known, key_of
+from gua_sample.containers import FILE_NAME, LABEL, Container, Known
 from gua_sample.errors import NothingToReport, UsageError
 from tests.lab import (
     ALICE,
@@ -74,6 +74,7 @@ def test_a_notebook_gets_the_rows_with_states_and_weights(notebook: Path) -> Non
     mine = rows.processes[(rows.processes["gpu_uuid"] == "GPU-0") & (rows.processes["identity"] == "alice")]
     assert set(mine["state"]) == {"idle-held"}
     assert set(rows.ticks["weight_ms"]) == {MINUTE_MS}
+    assert rows.cards["gpu_uuid"].tolist()[:4] == [f"GPU-{index}" for index in range(4)]
 
 
 def test_the_frames_of_a_notebook_have_types(notebook: Path) -> None:
@@ -114,19 +115,10 @@ def test_the_rows_of_a_notebook_add_up_to_its_report(notebook: Path) -> None:
     assert weighed.to_dict() == pytest.approx(hours(report))
 
 
-def test_rows_are_given_in_the_same_order_whatever_the_partitions(notebook: Path) -> None:
-    rows = gua_report.load(**WINDOW, data_dir=str(notebook))
-    assert rows.cards["gpu_uuid"].tolist()[:4] == [f"GPU-{index}" for index in range(4)]
-
-
-def test_a_notebook_without_data_is_told_so(tmp_path: Path) -> None:
+def test_a_notebook_without_data_or_with_a_bad_duration_is_told_so(tmp_path: Path) -> None:
     for call in (gua_report.load, gua_report.report):
         with pytest.raises(NothingToReport, match="no ticks"):
             call(since="1h", data_dir=str(tmp_path))
-
-
-def test_a_notebook_with_a_bad_duration_is_told_so(tmp_path: Path) -> None:
-    for call in (gua_report.load, gua_report.report):
         with pytest.raises(UsageError, match="7 days"):
             call(since="7 days", data_dir=str(tmp_path))
 
@@ -166,14 +158,13 @@ def test_rows_tell_the_container_that_a_process_is_in(tmp_path: Path) -> None:
     trainer = ALICE._replace(pid=1, uid=0, user="root", cgroup=f"/system.slice/docker-{ident}{'0' * 52}.scope")
     inside = ALICE._replace(pid=2, uid=100_999, user=None, cgroup=scope)
     write(tmp_path, series(MONDAY_MS, 3, held(trainer, inside, ALICE)))
-    hinted = Container("docker", "train", None, "ada", LABEL, None, 1)
-    rootless = Container("podman", "notebook", None, "alice", SOCKET, 1000, 2)
-    write_containers(str(tmp_path), Known({ident: hinted, key_of(ident, 1000): rootless}, {}))
+    hinted = Container("docker", "train", None, "ada", LABEL, 1)
+    write_containers(str(tmp_path), Known({ident: hinted}))
     rows = gua_report.load(start="2026-11-16", end="2026-11-17", tz="UTC", data_dir=str(tmp_path)).processes
     columns = ["pid", "identity", "container", "owner_hint", "how"]
     assert set(rows[columns].itertuples(index=False, name=None)) == {
         (1, f"docker:{ident}", "train", "ada", "label"),
-        (2, "alice", "notebook", None, "socket"),
+        (2, "uid:1000", None, None, None),
         (100, "alice", None, None, None),
     }
     (tmp_path / FILE_NAME).write_text("{")

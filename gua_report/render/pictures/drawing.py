@@ -1,4 +1,4 @@
-"""Scenes as SVG that fits any width.
+"""What a picture shows, rows of bars over an axis, and how that is drawn: as SVG that fits any width.
 
 Bars are drawn in an inner SVG that is stretched to the width; text lies outside of it and keeps its size.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
+from gua_report.render.blocks import UNOBSERVED
 from gua_report.render.markup import Markup, element, lines
-from gua_report.render.pictures.scene import UNOBSERVED, Axis, Cell, Row, Scene, Span
 from gua_sample.policy import IDLE_HELD, UNKNOWN
 
 PATTERNS = {  # the size of a tile, and what is drawn on it
@@ -23,6 +24,49 @@ MOST_ROWS = 16
 # The least widths of a picture on a phone and elsewhere, and of a digit with its share of the space between numbers.
 NARROW_PX, WIDE_PX, DIGIT_PX = 320, 560, 7.5
 LETTER_PX, MOST_LETTERS = 5, 10  # of a name that is written over bars: some of it may be cut, but not most of it
+
+
+class Cell(NamedTuple):
+    """A bar: from where to where, and its parts from the bottom up as shares of the height."""
+
+    begin: float
+    end: float
+    parts: list[tuple[str, float]]  # a state or UNOBSERVED, and its share
+    told: str = ""  # by hovering
+    number: str = ""  # written below it, where there is room
+
+
+class Span(NamedTuple):
+    begin: float
+    end: float
+    text: str
+
+
+class Row(NamedTuple):
+    label: str
+    note: str  # at the right end
+    cells: list[Cell]
+    told: tuple[Span, ...] = ()  # by hovering over several cells
+    names: tuple[Span, ...] = ()  # written over the bars
+
+
+class Axis(NamedTuple):
+    begin: float
+    end: float
+    marks: list[tuple[float, str]]  # where, and what is written there
+
+    def share(self, place: float) -> float:
+        return (place - self.begin) / (self.end - self.begin) if self.end > self.begin else 0.0
+
+
+class Scene(NamedTuple):
+    name: str
+    title: str
+    description: str  # in words, for everybody: some can't see the picture
+    axis: Axis
+    rows: list[Row]
+    bar_px: int = 18
+    gap: float = 0.06  # on both sides of a bar, on the axis
 
 
 def draw(scene: Scene) -> Markup:
@@ -62,7 +106,6 @@ def _draw(scene: Scene) -> Markup:
 
 
 def _row_px(scene: Scene) -> int:
-    """The pixels from one row to the next."""
     with_numbers = any(cell.number for row in scene.rows for cell in row.cells)
     return LABEL_PX + scene.bar_px + GAP_PX + (NUMBER_PX if with_numbers else 0)
 
@@ -127,7 +170,6 @@ def _numbers(row: Row, axis: Axis, y: int) -> Iterator[Markup]:
 
 
 def _apart(places: Iterable[float], least: float) -> list[float]:
-    """The ascending places without those that are too close to the one before."""
     taken: list[float] = []
     for place in places:
         if not taken or place - taken[-1] >= least:

@@ -1,33 +1,30 @@
-"""One module for each section of a report, named as in --section; every format takes a section from here.
+"""The sections of a report: every format takes them from here.
 
-A new one is a module in this folder, and its name in SECTIONS of gua_report/render.
-
-Each module has
-- `show(report, options)`: the section for people, as blocks; none if there is nothing to say;
-- `frame(report)` and its `COLUMNS`: the section as one table, for CSV;
-- `columns(report)`: the names of its columns, if they are not always COLUMNS;
-- `document(report)`: the section as a value for JSON, None to leave it out. Without this function the value is the
-  table's rows.
+A new one is a SectionKind among the KINDS of a module in this folder, and its name in SECTIONS of gua_report/render.
 """
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 from gua_report.render import SECTIONS, Options
+from gua_report.render.blocks import SectionKind
+from gua_report.render.sections import cards, headline, held, hosts, people, times
+from gua_report.render.values import Value, records
 from gua_report.summary.report import Report
+from gua_report.summary.week import LIMIT_COLUMNS
 
-# All are imported at once: a report is rendered in a process that may no longer have the rights to.
-MODULES = {name: importlib.import_module(f"{__name__}.{name}") for name in SECTIONS}
-
-
-def columns_of(module: ModuleType, report: Report) -> list[str]:
-    """The names of the columns of a section's table."""
-    names: list[str] = module.columns(report) if hasattr(module, "columns") else module.COLUMNS
-    return names
+MODULES = (headline, held, cards, people, times, hosts)
+KINDS: dict[str, SectionKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}
 
 
-def chosen(options: Options) -> dict[str, ModuleType]:
-    """The modules of the requested sections by name, in the order of the report."""
-    return {name: module for name, module in MODULES.items() if name in options.sections}
+def chosen(options: Options) -> list[SectionKind]:
+    return [KINDS[name] for name in SECTIONS if name in options.sections]
+
+
+def table_of(kind: SectionKind, report: Report) -> tuple[list[str], list[dict[str, Value]] | None]:
+    """The names of the columns of a section's table, and its rows; None if the report has none."""
+    frame = kind.frame(report)
+    if frame is None:
+        return kind.columns, None
+    host = ["host"] if "host" in frame and "host" not in kind.columns else []
+    columns = [*host, *kind.columns, *(name for name in LIMIT_COLUMNS if name in frame)]
+    return columns, records(frame, columns, report.window.zone)

@@ -20,7 +20,6 @@ DAYS = ("2026-11-09", "2026-11-10", "2026-11-11")  # of gua demo, which --simula
 WINDOW = ("--from", "2026-11-09", "--to", "2026-11-12", "--tz", "UTC")
 ANOTHER = SOMEBODY + 1
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\n\u202e\x00"  # what steers a terminal
-
 MAIL = ("mail", "--dry-run", "--to", "root@localhost", "--since", DAYS[0], "--config", "/dev/null", "--data-dir", "DIR")
 
 # Each with the folder in the place of DIR; those that only read come first.
@@ -70,6 +69,12 @@ def execute(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
+
+
+def plant_link(path: Path, target: Path) -> None:
+    """Make a link of somebody's."""
+    path.symlink_to(target)
+    os.chown(path, SOMEBODY, SOMEBODY, follow_symlinks=False)
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.integration.attacks.attempts import copy
+from tests.telling import Desk
 from tests.users import SOMEBODY
+from tests.verbs import give
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +38,34 @@ def victim(tmp_path: Path) -> Path:
     path.write_text("of root's")
     path.chmod(0o600)
     return path
+
+
+@pytest.fixture
+def roots(open_folder: Path) -> Path:
+    """A folder of root's, with nothing in it."""
+    path = open_folder / "roots"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def theirs(open_folder: Path) -> Path:
+    """A folder of somebody's, who can exchange whatever is in it."""
+    path = open_folder / "theirs"
+    path.mkdir()
+    give(path)
+    return path
+
+
+@pytest.fixture
+def shared(open_folder: Path) -> Path:
+    """A folder that everybody may write to, as /tmp is."""
+    path = open_folder / "shared"
+    path.mkdir()
+    path.chmod(0o1777)
+    return path
+
+
+@pytest.fixture
+def desk(open_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(open_folder, monkeypatch, capfd)

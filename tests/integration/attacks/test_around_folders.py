@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
@@ -12,16 +13,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gua_report.commands import report
+from gua_report.commands import page, report
 from gua_report.console import whole_file
-from gua_report.importing import as_source_owner
+from gua_report.importing import opening
 from gua_report.machine import child
 from gua_sample import rights
+from gua_sample.errors import StoreError
+from gua_sample.safe_file import replacing
 from tests import verbs
 from tests.integration.attacks.attempts import (
     DAYS,
@@ -35,33 +39,14 @@ from tests.integration.attacks.attempts import (
     meanwhile,
     own_processes,
     partition,
+    plant_link,
 )
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
 pytestmark = needs_root
 
-
-@pytest.fixture
-def shared(open_folder: Path) -> Path:
-    """A folder that everybody may write to, as /tmp is."""
-    path = open_folder / "shared"
-    path.mkdir()
-    path.chmod(0o1777)
-    return path
-
-
-@pytest.fixture
-def roots(open_folder: Path) -> Path:
-    """A folder of root's, with nothing in it."""
-    path = open_folder / "roots"
-    path.mkdir()
-    return path
-
-
-def plant_link(path: Path, target: Path) -> None:
-    path.symlink_to(target)
-    os.chown(path, SOMEBODY, SOMEBODY, follow_symlinks=False)
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def end_all_of(uid: int) -> None:
@@ -78,26 +63,109 @@ def end_all_of(uid: int) -> None:
 # -- where root writes to
 
 
-def test_an_export_follows_no_link_that_is_planted_while_it_looks(
+def test_an_export_follows_no_link_that_is_planted_while_it_writes(
     folder: Path, shared: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = whole_file._look
-
-    def look_then_plant(opened: int, name: str, path: str) -> os.stat_result | None:
-        found = look(opened, name, path)
+    def plant_then_replace(name: str, **how: Any) -> Any:
         plant_link(shared / name, victim)
-        return found
+        return replacing(name, **how)
 
-    monkeypatch.setattr(whole_file, "_look", look_then_plant)
+    monkeypatch.setattr(whole_file, "replacing", plant_then_replace)
     done = run("export", *WINDOW, "-o", shared / "out.csv", "--data-dir", folder)
     assert (done.returncode, victim.read_text()) == (0, "of root's")
     assert not (shared / "out.csv").is_symlink()
 
 
-@pytest.mark.parametrize("verb", ["report", "export"])
-def test_nobody_wins_a_race_for_an_output_in_a_shared_folder(
-    folder: Path, shared: Path, victim: Path, verb: str
+@pytest.mark.parametrize("verb", ["report", "export", "page"])
+def test_no_output_goes_through_a_link_that_takes_the_place_of_a_file(
+    folder: Path, theirs: Path, victim: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
+    """It comes after links were followed, and before the file is looked at."""
+    find = whole_file.open_folder
+
+    def find_then_exchange(*how: Any) -> tuple[int, str]:
+        found = find(*how)
+        (theirs / found[1]).unlink(missing_ok=True)
+        plant_link(theirs / found[1], victim)
+        return found
+
+    monkeypatch.setattr(whole_file, "open_folder", find_then_exchange)
+    if verb == "page":
+        monkeypatch.setattr(page, "check_place", lambda path: None)  # as if it were exchanged after that
+        done = run("page", theirs, "--names", "none", "--data-dir", folder)
+    else:
+        monkeypatch.setattr(report, "check_place", lambda path: None)
+        done = run(verb, *WINDOW, "-o", theirs / "out.csv", "--data-dir", folder)
+    assert (victim.stat().st_mode & 0o777, victim.read_text()) == (0o600, "of root's")
+    assert (done.returncode, "leads through a link" in done.stderr) == (1, True), done
+
+
+def test_nobody_wins_a_race_for_an_output_in_their_own_folder(theirs: Path, victim: Path) -> None:
+    """They exchange their file and a link, which takes one call of the kernel; root's writing may replace the link."""
+    output, other = theirs / "out.txt", theirs / "other"
+    for path in (output, other):
+        path.touch()
+    give(theirs)
+    library = ctypes.CDLL(None)
+
+    def exchange() -> None:
+        if not (output.is_symlink() or other.is_symlink()):
+            other.unlink()
+            other.symlink_to(victim)
+        for _ in range(10):
+            library.renameat2(AT_FDCWD, os.fsencode(output), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
+
+    written = 0
+    with meanwhile(SOMEBODY, exchange):
+        for _ in range(400):
+            with suppress(StoreError), whole_file.whole_file(str(output)) as file:
+                file.write(b"a report")
+                written += 1
+    assert (victim.stat().st_mode & 0o777, victim.read_text()) == (0o600, "of root's")
+    assert written
+
+
+@pytest.mark.parametrize("verb", ["report", "export"])
+def test_root_does_not_wait_at_a_pipe_of_somebodys(folder: Path, theirs: Path, verb: str) -> None:
+    os.mkfifo(theirs / "pipe")
+    give(theirs)
+    done = run(verb, *WINDOW, "-o", theirs / "pipe", "--data-dir", folder, seconds=10)
+    assert (done.returncode, f"is a pipe of uid {SOMEBODY}'s" in done.stderr) == (1, True), done
+
+
+@pytest.mark.parametrize("uid", [0, SOMEBODY])
+def test_ones_own_pipe_is_written_to(folder: Path, theirs: Path, uid: int) -> None:
+    os.mkfifo(theirs / "pipe")
+    give(theirs, uid)
+    reader = os.open(theirs / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    words = ("--section", "headline", "--data-dir", folder)
+    done = run("report", *WINDOW, *words, "-o", theirs / "pipe", uid=uid)
+    got = os.read(reader, 4)
+    os.close(reader)
+    assert (done.returncode, got) == (0, run("report", *WINDOW, *words).stdout[:4].encode()), done
+
+
+@pytest.mark.parametrize("name", ["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"])
+def test_what_is_open_already_can_be_written_to(folder: Path, name: str) -> None:
+    words = ("report", *WINDOW, "--section", "headline", "--data-dir", folder)
+    done = run(*words, "-o", name)
+    assert (done.returncode, done.stderr) == (0, run(*words).stdout)
+
+
+def test_pages_change_no_mode_of_a_device(folder: Path, tmp_path: Path) -> None:
+    pipe, pages = tmp_path / "device", tmp_path / "pages"  # stands for /dev/null
+    os.mkfifo(pipe, 0o600)
+    pages.mkdir()
+    (pages / "index.html").symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+    done = run("page", pages, "--names", "none", "--page", "week", "--data-dir", folder)
+    os.close(reader)
+    assert (done.returncode in (0, 3), pipe.stat().st_mode & 0o777) == (True, 0o600), done
+
+
+@pytest.mark.parametrize("verb", ["report", "export"])
+def test_nobody_wins_a_race_for_output_in_a_shared_folder(folder: Path, shared: Path, victim: Path, verb: str) -> None:
     def turn() -> None:
         os.symlink(victim, shared / "out.csv")
         os.unlink(shared / "out.csv")
@@ -110,9 +178,7 @@ def test_nobody_wins_a_race_for_an_output_in_a_shared_folder(
 
 
 @pytest.mark.parametrize("planted", ["file", "folder"])
-def test_parquet_goes_to_no_folder_that_somebody_planted(
-    folder: Path, shared: Path, victim: Path, roots: Path, planted: str
-) -> None:
+def test_parquet_goes_to_no_planted_folder(folder: Path, shared: Path, victim: Path, roots: Path, planted: str) -> None:
     if planted == "folder":
         plant_link(shared / "archive", roots)
     else:
@@ -126,10 +192,8 @@ def test_parquet_goes_to_no_folder_that_somebody_planted(
 
 
 def test_a_report_into_somebodys_folder_changes_no_mode_elsewhere(
-    folder: Path, open_folder: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, theirs: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs = open_folder / "theirs"
-    theirs.mkdir()
     (theirs / "report.txt").touch()
     (theirs / "report.txt").chmod(0o777)
     give(theirs)
@@ -212,9 +276,7 @@ def test_the_sampler_as_root_makes_its_folder_in_a_shared_one_itself(shared: Pat
 
 
 @pytest.mark.parametrize("how", ["a folder that all may write to", "a link for a source"])
-def test_an_import_shows_nothing_private_through_somebodys_link(
-    history: Path, open_folder: Path, shared: Path, how: str
-) -> None:
+def test_no_import_shows_what_is_private_by_a_link(history: Path, open_folder: Path, shared: Path, how: str) -> None:
     private = copy(history, open_folder / "private", 0)
     private.chmod(0o700)
     plant_link(shared / "samples", private / "samples")
@@ -224,7 +286,7 @@ def test_an_import_shows_nothing_private_through_somebodys_link(
     assert (done.returncode, (open_folder / "other").exists()) == (1, False), done
 
 
-def test_what_lies_in_a_source_that_all_may_write_to_is_not_read_as_root(
+def test_what_lies_in_a_source_for_everybody_is_not_read_as_root(
     history: Path, open_folder: Path, shared: Path
 ) -> None:
     path = Path(shutil.copy(partition(history), shared))
@@ -233,7 +295,7 @@ def test_what_lies_in_a_source_that_all_may_write_to_is_not_read_as_root(
     assert (done.returncode, "may write to" in done.stderr) == (1, True), done
 
 
-def test_the_owner_of_a_source_can_not_hang_an_import_for_ever(
+def test_no_owner_of_a_source_hangs_an_import(
     history: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By then the parent is somebody else, who may not end the child."""
@@ -242,7 +304,7 @@ def test_the_owner_of_a_source_can_not_hang_an_import_for_ever(
     monkeypatch.setattr(verbs, "SECONDS", 10)
     copy(history, open_folder / "source", lonely())
     copy(history, open_folder / "data", lonely() + 1_000_000)
-    send = as_source_owner._send
+    send = opening._send
 
     def stop_after_the_first(path: str, data_dir: str) -> Iterator[Any]:
         for number, message in enumerate(send(path, data_dir)):
@@ -250,7 +312,7 @@ def test_the_owner_of_a_source_can_not_hang_an_import_for_ever(
                 os.kill(os.getpid(), signal.SIGSTOP)  # as its owner can at any time
             yield message
 
-    monkeypatch.setattr(as_source_owner, "_send", stop_after_the_first)
+    monkeypatch.setattr(opening, "_send", stop_after_the_first)
     try:
         done = run("import", "--data-dir", open_folder / "data", open_folder / "source")
     finally:
@@ -260,9 +322,9 @@ def test_the_owner_of_a_source_can_not_hang_an_import_for_ever(
 
 SLOW_IMPORT = """
 import sys, time
-from gua_report.importing import as_source_owner
+from gua_report.importing import opening
 from gua_report.main import main
-as_source_owner._send = lambda *_: iter(lambda: time.sleep(60), 0)
+opening._send = lambda *_: iter(lambda: time.sleep(60), 0)
 sys.exit(main())
 """
 
@@ -304,9 +366,7 @@ def wait_for(condition: Any) -> None:
 # -- what readers hold
 
 
-def test_no_reader_hangs_the_sampler_by_a_lock_and_the_tick_is_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_reader_hangs_the_sampler_by_a_lock_and_it_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs, "SECONDS", 20)
     today = time.strftime("%Y-%m-%d", time.gmtime())
     partition(folder, today).write_bytes(b"nonsense" * 1000)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,22 +12,18 @@ from pathlib import Path
 import pytest
 
 from gua_report.people.containers import write_containers
-from gua_sample.containers import Known, key_of
+from gua_sample.containers import FILE_NAME, Container, Known
+from gua_sample.simulate import Laboratory
+from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import odd_files
-from tests.integration.attacks.attempts import ANOTHER, ESCAPE, is_tame, meanwhile
-from tests.integration.containers import ID, KEY, ContainerHost, container_host
-from tests.machine import one_line
-from tests.runtimes import inspection, knows, runtime
+from tests.integration.attacks.attempts import ESCAPE, command, is_tame, meanwhile
+from tests.integration.containers import KEY, ContainerHost, container_host
+from tests.machine import one_line, within
+from tests.runtimes import inspection
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give
 
 pytestmark = needs_root
-
-DOCKER = f"/system.slice/docker-{ID}.scope"
-
-
-def slice_of(uid: int) -> str:
-    return f"/user.slice/user-{uid}.slice/user@{uid}.service/user.slice"
 
 
 @pytest.fixture
@@ -48,21 +42,24 @@ def secret(host: ContainerHost) -> Path:
 
 
 # -- As user gua.
-
-
 @pytest.mark.parametrize("plant", [os.symlink, os.link])
-def test_no_file_of_roots_is_read_by_way_of_the_note(
+def test_no_file_of_roots_is_read_by_the_note(
     host: ContainerHost, secret: Path, plant: Callable[[Path, Path], None]
 ) -> None:
-    docker = host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     plant(secret, host.note_path)
     assert host.ask() == (0, "", "")
-    assert docker.requests == []
+    assert host.docker.calls == []
     assert not os.path.lexists(host.note_path)
     assert secret.read_text() == f"{KEY}\n"
 
 
-@pytest.mark.parametrize("put", [odd_files.fifo, odd_files.endless, odd_files.folder])
+def bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as unbound:
+        unbound.bind(str(path))
+
+
+@pytest.mark.parametrize("put", [odd_files.fifo, odd_files.endless, bind])
 def test_nothing_in_the_place_of_the_note_stops_it(host: ContainerHost, put: Callable[[Path], None]) -> None:
     put(host.note_path)
     give(host.runs)
@@ -70,17 +67,16 @@ def test_nothing_in_the_place_of_the_note_stops_it(host: ContainerHost, put: Cal
     assert not os.path.lexists(host.note_path)
 
 
-def test_a_note_of_a_million_lines_is_worth_fifty(host: ContainerHost) -> None:
-    docker = host.serve("docker.sock", knows())
+def test_a_note_of_a_million_lines_is_worth_no_more_than_fifty(host: ContainerHost) -> None:
+    host.docker.knows()
     host.note(*(f"{number:012x}" for number in range(1_000_000)))
-    began = time.monotonic()
-    assert host.ask() == (0, "", "")
-    assert time.monotonic() - began < 15
-    assert len(docker.requests) <= 50
+    with within(15):
+        assert host.ask() == (0, "", "")
+    assert len(host.docker.calls) <= 50
 
 
 def test_while_the_note_is_exchanged_no_file_of_roots_is_read_or_removed(host: ContainerHost, secret: Path) -> None:
-    docker = host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
 
     def exchange() -> None:
         (host.runs / "new").write_text("f" * 12 + "\n")
@@ -92,7 +88,7 @@ def test_while_the_note_is_exchanged_no_file_of_roots_is_read_or_removed(host: C
     with meanwhile(SOMEBODY, exchange):
         while time.monotonic() < ends:
             assert host.ask().is_calm
-    assert not any(KEY.encode() in request for request in docker.requests)
+    assert not any(KEY in call for call in host.docker.calls)
     assert secret.exists()
 
 
@@ -100,8 +96,8 @@ def test_while_the_note_is_exchanged_no_file_of_roots_is_read_or_removed(host: C
 def test_no_file_of_roots_is_read_or_replaced_by_way_of_the_known_containers(
     host: ContainerHost, secret: Path, plant: Callable[[Path, Path], None]
 ) -> None:
-    host.serve("docker.sock", knows(inspection()))
-    write_containers(str(host.folder), Known({}, {"5ec2e7000000": 1}))
+    host.docker.knows(inspection())
+    write_containers(str(host.folder), Known({"5ec2e7000000": Container("docker", "secret", None, None, None, 1)}))
     (host.folder / "containers.json").rename(secret)
     secret.chmod(0o600)
     plant(secret, host.data / "containers.json")
@@ -120,7 +116,7 @@ def test_no_file_of_roots_is_read_or_replaced_by_way_of_the_known_containers(
     "content", [b"[" * 1_000_000, b"{", b'{"version": 1, "containers": ' + b"9" * 5000 + b"}", b"x" * (9 << 20)]
 )
 def test_a_hostile_file_of_known_containers_is_replaced_with_a_line(host: ContainerHost, content: bytes) -> None:
-    host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     (host.data / "containers.json").write_bytes(content)
     give(host.data)
     host.note(KEY)
@@ -133,7 +129,7 @@ def test_a_hostile_file_of_known_containers_is_replaced_with_a_line(host: Contai
 
 def test_names_that_gua_made_up_steer_no_terminal(host: ContainerHost) -> None:
     hostile = {"runtime": "docker", "name": ESCAPE, "image": ESCAPE, "owner": ESCAPE, "how": "label", "seen_ms": 1}
-    document = {"version": 1, "containers": {KEY: hostile | {"slice_uid": None}}, "asked_ms": {}}
+    document = {"version": 1, "containers": {KEY: hostile}}
     (host.data / "containers.json").write_text(json.dumps(document))
     done = host.ask("--list")
     assert done.returncode == 0
@@ -143,7 +139,7 @@ def test_names_that_gua_made_up_steer_no_terminal(host: ContainerHost) -> None:
 
 @pytest.mark.parametrize("put", [odd_files.fifo, odd_files.endless])
 def test_a_pipe_or_a_device_of_known_containers_stops_nothing(host: ContainerHost, put: Callable[[Path], None]) -> None:
-    host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     put(host.data / "containers.json")
     host.note(KEY)
     done = host.ask()
@@ -154,7 +150,7 @@ def test_a_pipe_or_a_device_of_known_containers_stops_nothing(host: ContainerHos
 def test_a_folder_of_that_name_costs_the_names_and_a_line(host: ContainerHost) -> None:
     (host.data / "containers.json" / "more").mkdir(parents=True)
     give(host.data)
-    host.serve("docker.sock", knows(inspection()))
+    host.docker.knows(inspection())
     host.note(KEY)
     done = host.ask()
     assert (done.returncode, one_line(done.stderr)) == (1, True)
@@ -176,81 +172,24 @@ def test_a_data_folder_that_is_a_link_of_guas_is_refused(host: ContainerHost) ->
     assert os.listdir(roots) == []
 
 
-# -- As a user who runs containers, with docker rights or with a runtime of their own.
-
-
+# -- As a user who runs containers.
 def test_a_label_that_names_a_colleague_is_never_a_fact(host: ContainerHost, monkeypatch: pytest.MonkeyPatch) -> None:
     import pwd
 
     entry = pwd.struct_passwd(("ada", "x", 1001, 1001, "", "/home/ada", "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwnam", lambda name: entry)
-    host.serve("docker.sock", knows(inspection(labels={"gua.owner": "ada"}, mounts=["/home/ada"])))
-    host.start(DOCKER)
+    host.docker.knows(inspection(labels={"gua.owner": "ada"}, mounts=["/home/ada"]))
     host.note(KEY)
     assert host.ask() == (0, "", "")
-    known = host.known()
-    assert (known.containers[KEY].owner, known.containers[KEY].is_fact) == ("ada", False)
-    assert known.people() == {}
-
-
-def test_a_socket_of_ones_own_claims_no_container_of_the_machine(host: ContainerHost) -> None:
-    """Even with a cgroup in one's own slice that is named after it."""
-    host.serve("docker.sock", knows(inspection(name="/of-the-machine")))
-    lying = host.serve_user(SOMEBODY, knows(inspection(name="/mine")))
-    host.start(f"{slice_of(SOMEBODY)}/docker-{ID}.scope")
-    host.start(DOCKER)
-    host.note(KEY)
-    assert host.ask() == (0, "", "")
-    assert host.known().containers[KEY].name == "of-the-machine"
-    assert lying.requests == []
-
-
-def test_a_socket_of_ones_own_claims_no_container_of_a_colleagues(host: ContainerHost) -> None:
-    servers = [host.serve_user(uid, knows(inspection())) for uid in (SOMEBODY, ANOTHER)]
-    for uid in (SOMEBODY, ANOTHER):
-        host.start(f"{slice_of(uid)}/docker-{ID}.scope")
-    host.note(KEY)
-    assert host.ask() == (0, "", "")
-    assert host.known().containers == {}
-    assert [server.requests for server in servers] == [[], []]
-
-
-def test_a_container_that_docker_put_into_a_colleagues_slice_is_the_machines(host: ContainerHost) -> None:
-    """As `docker run --cgroup-parent user-N.slice` does, for anybody with rights for Docker."""
-    theirs = host.serve_user(ANOTHER, knows(inspection(name="/theirs")))
-    host.serve("docker.sock", knows(inspection()))
-    host.start(f"/user.slice/user-{ANOTHER}.slice/docker-{ID}.scope")
-    host.note(KEY)
-    assert host.ask() == (0, "", "")
-    container = host.known().containers[KEY]
-    assert (container.name, container.owner, container.slice_uid) == ("train-resnet", None, None)
-    assert theirs.requests == []
-    assert host.known().people() == {}
-
-
-def test_a_link_to_the_machines_socket_gives_nobody_a_say(host: ContainerHost) -> None:
-    """By a user in the group docker: the question is asked with that user's uid, and with none of the groups."""
-    machine = host.serve("docker.sock", knows(inspection(name="/of-the-machine")))
-    folder = host.folder / "user" / str(SOMEBODY)
-    folder.mkdir(parents=True)
-    (folder / "docker.sock").symlink_to(host.folder / "docker.sock")
-    give(folder)
-    host.start(f"{slice_of(SOMEBODY)}/docker-{ID}.scope")
-    host.note(KEY)
-    done = host.ask()
-    assert (done.returncode, one_line(done.stderr)) == (0, True)
-    assert "Permission denied" in done.stderr
-    assert machine.requests == []
-    assert host.known().containers == {}
+    assert host.known().containers[KEY].owner == "ada"
 
 
 @pytest.mark.parametrize("name", [f"/{ESCAPE}train", "/" + "x" * 300_000, f"/{KEY}\r\nX-Injected: 1"])
 def test_a_hostile_name_is_tame_when_it_is_stored_and_shown(host: ContainerHost, name: str) -> None:
-    host.serve_user(SOMEBODY, knows(inspection(name=name, image=name)))
-    host.start(f"{slice_of(SOMEBODY)}/docker-{ID}.scope")
+    host.docker.knows(inspection(name=name, image=name))
     host.note(KEY)
     assert host.ask() == (0, "", "")
-    entry = json.loads((host.data / "containers.json").read_text())["containers"][key_of(KEY, SOMEBODY)]
+    entry = json.loads((host.data / "containers.json").read_text())["containers"][KEY]
     assert all(len(entry[field]) <= 256 and entry[field].isprintable() for field in ("name", "image"))
     shown = host.ask("--list").stdout
     assert is_tame(shown)
@@ -258,43 +197,42 @@ def test_a_hostile_name_is_tame_when_it_is_stored_and_shown(host: ContainerHost,
 
 
 def test_a_name_of_ten_megabytes_costs_nothing_but_the_name(host: ContainerHost) -> None:
-    host.serve_user(SOMEBODY, knows(inspection(name="x" * (10 << 20))))
-    host.start(f"{slice_of(SOMEBODY)}/docker-{ID}.scope")
+    host.docker.knows(inspection(name="x" * (10 << 20)))
     host.note(KEY)
     done = host.ask()
     assert (done.returncode, one_line(done.stderr)) == (0, True)
     assert "more than 1 MiB" in done.stderr
-    assert (host.data / "containers.json").stat().st_size < 1000
+    assert host.known().containers == {}
 
 
-def test_a_user_who_stops_the_child_that_asks_holds_nothing_up(host: ContainerHost) -> None:
-    stopped = []
-
-    def stop(connection: socket.socket, request: bytes) -> None:
-        pid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        os.kill(pid, signal.SIGSTOP)
-        stopped.append(pid)
-        time.sleep(10)
-
-    host.serve_user(SOMEBODY, stop)
-    host.start(f"{slice_of(SOMEBODY)}/docker-{ID}.scope")
-    host.note(KEY)
-    began = time.monotonic()
-    done = host.ask()
-    assert time.monotonic() - began < 8
-    assert (done.returncode, one_line(done.stderr)) == (0, True)
-    assert stopped
-    with pytest.raises(ProcessLookupError):
-        os.kill(stopped[0], 0)
+NAMING = ["report", "status", "export of processes", "rollup --dry-run"]
 
 
-def test_a_socket_that_another_user_put_into_a_users_folder_is_not_asked_as_root(host: ContainerHost) -> None:
-    """A rootless socket of mode 0600 that is root's own can't be opened with the user's rights."""
-    folder = host.folder / "user" / str(SOMEBODY)
-    folder.mkdir(parents=True)
-    host.start(f"{slice_of(SOMEBODY)}/docker-{ID}.scope")
-    host.note(KEY)
-    with runtime(folder / "docker.sock", knows(inspection()), uid=0, mode=0o600) as server:
-        done = host.ask()
-    assert "Permission denied" in done.stderr
-    assert server.requests == []
+def test_root_is_told_the_names_that_the_folders_owner_can_read(folder: Path) -> None:
+    write_containers(str(folder), Laboratory(0).containers(EXAMPLE_END_MS, EXAMPLE_END_MS))
+    give(folder / FILE_NAME)
+    done = command("status", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ada? (docker: resnet50)" in done.stdout
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_root_reads_no_names_that_the_folders_owner_cant(folder: Path, name: str) -> None:
+    write_containers(str(folder), Laboratory(0).containers(EXAMPLE_END_MS, EXAMPLE_END_MS))
+    (folder / FILE_NAME).chmod(0o600)  # root's
+    done = command(name, folder)
+    assert done.returncode == 0, done
+    assert "resnet50" not in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "names of containers are missing" in line
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_a_pipe_in_the_place_of_names_costs_a_line(folder: Path, name: str) -> None:
+    os.mkfifo(folder / FILE_NAME)
+    os.chown(folder / FILE_NAME, SOMEBODY, SOMEBODY)
+    done = command(name, folder)
+    assert done.returncode == 0, done
+    assert is_tame(done.stdout + done.stderr)
+    (line,) = done.stderr.splitlines()
+    assert "is no regular file: names of containers are missing" in line

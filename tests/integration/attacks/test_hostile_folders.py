@@ -18,7 +18,8 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import hostile
-from tests.integration.attacks.attempts import DAYS, MAIL, WINDOW, WRITERS, partition
+from tests.integration.attacks import attempts
+from tests.integration.attacks.attempts import DAYS, WINDOW, WRITERS, copy, partition
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
@@ -26,17 +27,10 @@ pytestmark = pytest.mark.real
 
 BAD = DAYS[1]
 TEN_MINUTES_MS = 600_000
-
 READERS = {
+    **{name: words for name, words in attempts.READERS.items() if name != "export of processes"},
     "report": ("report", "--json", *WINDOW, "--data-dir", "DIR"),
-    "status": ("status", "--simulate", "--data-dir", "DIR"),
-    "free": ("free", "--simulate", "--data-dir", "DIR"),
     "doctor": ("doctor", "--json", "--data-dir", "DIR"),
-    "export": ("export", *WINDOW, "--data-dir", "DIR"),
-    "export of sums": ("export", "--what", "rollups", *WINDOW, "--data-dir", "DIR"),
-    "rollup --dry-run": ("rollup", "--dry-run", "--data-dir", "DIR"),
-    "mail --dry-run": MAIL,
-    "import --dry-run": ("import", "--dry-run", "--data-dir", "OTHER", "DIR"),
 }
 COMMANDS = READERS | WRITERS
 
@@ -56,11 +50,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(history: Path, open_folder: Path) -> Path:
     """A copy of it that belongs to somebody, who has not rolled it up."""
-    path = open_folder / "data"
-    shutil.copytree(history, path)
-    path.chmod(0o755)
+    path = copy(history, open_folder / "data", SOMEBODY)
     (path / "rollups.sqlite").unlink()
-    give(path)
     return path
 
 
@@ -74,11 +65,7 @@ def before(history: Path) -> dict[str, float]:
 
 @pytest.fixture
 def rolled_up(history: Path, open_folder: Path) -> Path:
-    path = open_folder / "rolled up"
-    shutil.copytree(history, path)
-    path.chmod(0o755)
-    give(path)
-    return path
+    return copy(history, open_folder / "rolled up", SOMEBODY)
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -121,16 +108,12 @@ def _seconds(text: str) -> float:
 @needs_root
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("database", ["partition", "rollups"])
-def test_no_command_deletes_what_a_journal_names(
-    folder: Path, rolled_up: Path, name: str, database: str, tmp_path: Path
+def test_nothing_deletes_what_a_journal_names(
+    folder: Path, rolled_up: Path, name: str, database: str, victim: Path
 ) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("of root's")
-    victim.chmod(0o600)
-    data_dir = folder if database == "partition" else rolled_up
-    for path in (
-        [partition(data_dir, day) for day in DAYS] if database == "partition" else [data_dir / "rollups.sqlite"]
-    ):
+    partitions = [partition(folder, day) for day in DAYS]
+    data_dir, paths = (folder, partitions) if database == "partition" else (rolled_up, [rolled_up / "rollups.sqlite"])
+    for path in paths:
         hostile.plant_journal(path, victim)
     give(data_dir)
     done = try_command(name, data_dir)
@@ -263,9 +246,7 @@ def _sparse_hot_journal(path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_day_that_is_damaged_in_any_way_costs_that_day_alone(
-    folder: Path, before: dict[str, float], damage: str
-) -> None:
+def test_a_day_that_is_damaged_costs_that_day_alone(folder: Path, before: dict[str, float], damage: str) -> None:
     DAMAGE[damage](partition(folder))
     give(folder)
     for name in COMMANDS:
@@ -316,7 +297,7 @@ def _not_utf8(path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("damage", ROLLUP_DAMAGE)
-def test_rollups_that_are_damaged_cost_no_report_and_are_made_again(
+def test_damaged_rollups_cost_no_report_and_are_made_again(
     rolled_up: Path, before: dict[str, float], damage: str
 ) -> None:
     ROLLUP_DAMAGE[damage](rolled_up / "rollups.sqlite")

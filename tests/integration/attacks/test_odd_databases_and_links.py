@@ -34,6 +34,7 @@ from tests.integration.attacks.attempts import (
     own_processes,
     partition,
 )
+from tests.machine import within
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
@@ -134,10 +135,9 @@ def test_a_journal_that_makes_the_file_huge_leaves_nothing_behind(folder: Path, 
     before = {one: one.stat().st_size for one in folder.rglob("*")}
     words = {"report": ("report", *WINDOW), "export": ("export", *WINDOW), "status": ("status", "--simulate")}
     where = (folder, "--dry-run", "--data-dir", open_folder / "other") if name == "import" else ("--data-dir", folder)
-    began = time.monotonic()
-    done = run(*words.get(name, (name,)), *where, temporary=temporary)
-    assert done.is_calm, done
-    assert time.monotonic() - began < 10
+    with within(10):
+        done = run(*words.get(name, (name,)), *where, temporary=temporary)
+        assert done.is_calm, done
     assert list(temporary.iterdir()) == []
     assert {one: one.stat().st_size for one in folder.rglob("*")} == before
 
@@ -169,7 +169,7 @@ def test_what_the_owner_does_to_the_child_is_told_and_hangs_nothing(folder: Path
 # -- sources
 
 
-def test_a_link_in_somebodys_source_shows_nothing_that_they_can_not_read(
+def test_a_link_in_a_source_shows_nothing_that_its_owner_can_not_read(
     history: Path, folder: Path, open_folder: Path
 ) -> None:
     private = copy(history, open_folder / "private", 0)
@@ -185,12 +185,9 @@ def test_a_link_in_somebodys_source_shows_nothing_that_they_can_not_read(
 
 @pytest.mark.parametrize("planted", ["journal", "link to a log", "pipe for a log"])
 def test_what_somebody_puts_beside_a_source_of_roots_does_nothing(
-    history: Path, open_folder: Path, victim: Path, planted: str
+    history: Path, open_folder: Path, shared: Path, victim: Path, planted: str
 ) -> None:
     """SQLite, as root, would delete what a journal names, and give a log to whoever owns the database."""
-    shared = open_folder / "shared"
-    shared.mkdir()
-    shared.chmod(0o1777)
     path = Path(shutil.copy(partition(history), shared))
     if planted == "journal":
         hostile.plant_journal(path, victim)
@@ -211,7 +208,7 @@ def test_what_somebody_puts_beside_a_source_of_roots_does_nothing(
 
 @pytest.mark.parametrize("name", ["rollup", "sample"])
 @pytest.mark.parametrize("place", ["partition", "csv", "rollups.sqlite", ".rollup.lock", "idle.state"])
-def test_a_hard_link_to_a_file_of_roots_is_not_written_to(
+def test_no_hard_link_to_a_file_is_written_to(
     history: Path, folder: Path, open_folder: Path, name: str, place: str
 ) -> None:
     give(folder)
@@ -247,10 +244,8 @@ def plant(path: Path, kind: str, target: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
-@pytest.mark.parametrize("place", [f"edges/{DAYS[0]}.sqlite", f"csv/{DAYS[0]}.csv", "rollups.sqlite-wal"])
-def test_nothing_in_the_place_of_what_rollup_makes_hangs_or_ends_it(
-    folder: Path, victim: Path, place: str, kind: str
-) -> None:
+@pytest.mark.parametrize("place", [f"csv/{DAYS[0]}.csv", "rollups.sqlite-wal"])
+def test_nothing_in_place_of_what_rollup_makes_hangs_it(folder: Path, victim: Path, place: str, kind: str) -> None:
     path = folder / place
     path.parent.mkdir(exist_ok=True)
     plant(path, kind, victim)
@@ -268,12 +263,9 @@ def test_nothing_in_the_place_of_what_rollup_makes_hangs_or_ends_it(
 
 @pytest.mark.parametrize("planted", ["link", "pipe", "file"])
 def test_metrics_take_the_place_of_what_somebody_planted(
-    history: Path, open_folder: Path, victim: Path, planted: str
+    history: Path, open_folder: Path, shared: Path, victim: Path, planted: str
 ) -> None:
     folder = copy(history, open_folder / "data", 0)
-    shared = open_folder / "shared"
-    shared.mkdir()
-    shared.chmod(0o1777)
     path = shared / "gua.prom"
     plant(path, planted, victim)
     os.chown(path, SOMEBODY, SOMEBODY, follow_symlinks=False)
@@ -298,9 +290,7 @@ TYPED = (
 
 @pytest.mark.parametrize("name", TYPED)
 @pytest.mark.parametrize("form", ["text", "JSON", "ASCII"])
-def test_no_name_of_a_file_is_run_by_what_the_doctor_advises(
-    folder: Path, open_folder: Path, name: str, form: str
-) -> None:
+def test_no_name_of_a_file_is_run_by_what_doctor_says(folder: Path, open_folder: Path, name: str, form: str) -> None:
     """Whoever pastes it, as lines of a terminal or from JSON."""
     path = folder / "samples" / name
     os.mkfifo(path) if name.endswith(".pending") else path.write_text("nothing")

@@ -18,6 +18,7 @@ import pytest
 from gua_report.commands import export as exporting
 from gua_report.machine import child
 from tests.integration.attacks.attempts import ESCAPE, WINDOW, command, is_tame, lonely, meanwhile, own_processes
+from tests.machine import within
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
@@ -67,9 +68,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("sent", NONSENSE)
-def test_whatever_the_child_sends_does_nothing_to_root(
-    folder: Path, sent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_child_sends_does_nothing_to_root(folder: Path, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_produce", child_that_sends(NONSENSE[sent]))
     before = sorted(folder.parent.rglob("*"))
     for name in ("report", "status", "export", "import"):
@@ -81,7 +80,7 @@ def test_whatever_the_child_sends_does_nothing_to_root(
 
 
 @pytest.mark.parametrize("label", ["../../../../elsewhere", "2026-11-10/../../..", "", "2026-13-45", ESCAPE])
-def test_what_the_child_calls_a_day_is_no_path(
+def test_what_it_calls_a_day_is_no_path(
     folder: Path, label: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(child, "_produce", child_that_sends(message(label, b"PAR1")))
@@ -93,7 +92,7 @@ def test_what_the_child_calls_a_day_is_no_path(
 
 
 def test_a_child_that_is_stopped_does_not_hang_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "LONGEST_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(child, "STALLED_SECONDS", 1.0)
     give(folder, lonely())
 
     def stop() -> None:
@@ -102,15 +101,14 @@ def test_a_child_that_is_stopped_does_not_hang_root(folder: Path, monkeypatch: p
 
     with meanwhile(lonely(), stop):
         done = command("report", folder)
-    assert (done.returncode, "stopped" in done.stderr) == (1, True), done
+    assert (done.returncode, "reading the data folder timed out after" in done.stderr) == (1, True), done
 
 
 def test_a_child_that_does_not_end_does_not_hang_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "LONGEST_END_SECONDS", 0.5)
     monkeypatch.setattr(child, "_produce", child_that_sends(message("2026-11-10", b"x"), seconds=60))
-    began = time.monotonic()
-    assert command("export", folder).returncode == 1
-    assert time.monotonic() - began < 10
+    with within(10):
+        assert command("export", folder).returncode == 1
 
 
 @pytest.mark.parametrize("name", ["report", "rollup"])

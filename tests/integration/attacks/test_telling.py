@@ -44,11 +44,6 @@ NAMES = [
 
 
 @pytest.fixture
-def desk(open_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(open_folder, monkeypatch, capfd)
-
-
-@pytest.fixture
 def target(desk: Desk) -> Iterator[Path]:
     """A program of root's that keeps what it is told, and as whom it runs."""
     folder = Path(tempfile.mkdtemp(prefix="gua-attack-", dir="/var/lib"))
@@ -80,9 +75,7 @@ def gua(desk: Desk, *words: str, uid: int = 0) -> Done:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_of_a_process_adds_a_header_a_recipient_a_line_or_an_argument(
-    desk: Desk, target: Path, name: str
-) -> None:
+def test_no_name_of_a_process_adds_a_header_recipient_line_or_argument(desk: Desk, target: Path, name: str) -> None:
     desk.write(held(job("carol", command=name)))
     assert desk.remind("--send").out == "sent 1\n"
     assert desk.recipients() == ["carol@lab.example"]
@@ -98,16 +91,6 @@ def test_no_name_of_a_process_adds_a_header_a_recipient_a_line_or_an_argument(
     assert desk.hook().status == 0
     ((facts, uid, arguments),) = kept(target)
     assert (json.loads(facts)["command"], arguments, uid) == (name, "0", "0")
-
-
-@pytest.mark.parametrize(
-    "user", ["bob@evil.example", "bob,alice", "-oQ/tmp", "bob alice", "bob\nalice", "<bob>", "bob:"]
-)
-def test_no_name_of_a_user_is_an_address_of_another(desk: Desk, user: str) -> None:
-    desk.uids[user] = EVE
-    desk.write(held(job(user)._replace(uid=EVE)))
-    desk.remind("--send")
-    assert [to for to in desk.recipients() if to != ADMINISTRATOR] == []
 
 
 # Who controls a cgroup, a login uid, a container and its labels.

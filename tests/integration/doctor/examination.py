@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.lab import DAY_MS
-from tests.machine import GUA, Machine
+from tests.machine import GUA, Machine, call
 
 Finding = dict[str, str]
 
@@ -18,9 +18,7 @@ def doctor(
 ) -> subprocess.CompletedProcess[str]:
     """Run gua doctor."""
     command = [GUA, "doctor", "--data-dir", str(machine.data_dir), *arguments]
-    return subprocess.run(
-        command, env=variables or machine.environment(), capture_output=True, text=True, check=False, timeout=60
-    )
+    return call(command, env=variables or machine.environment(), timeout=60)
 
 
 def examine(machine: Machine, *arguments: str, variables: Mapping[str, str] | None = None) -> dict[str, Any]:

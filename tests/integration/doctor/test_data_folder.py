@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,21 +55,11 @@ def test_a_unit_whose_user_does_not_exist_is_an_error(healthy: Machine, no_syste
     assert "nobody-of-this-name" in one(document, "sampler")["text"]
 
 
-def test_a_unit_that_writes_elsewhere_does_not_decide_who_owns_this_folder(
-    healthy: Machine, no_systemctl: Path
-) -> None:
+def test_a_unit_that_writes_elsewhere_does_not_tell_who_owns_this_folder(healthy: Machine, no_systemctl: Path) -> None:
     install(no_systemctl, "service", ActiveState="inactive", User=str(SOMEBODY), StateDirectory="gua")
     document = examine(healthy)
     assert document["ok"]
     assert f"it writes to /var/lib/gua, not to {healthy.data_dir}" in one(document, "timer")["text"]
-
-
-def test_a_folder_below_a_file_is_an_error(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.data_dir.write_text("a file")
-    document = examine(machine, "--data-dir", str(machine.data_dir / "x"))
-    assert one(document, "data folder")["text"] == f"{machine.data_dir} is no folder"
-    assert {"data folder", "newest tick"} <= errors(document)
 
 
 def test_a_file_where_the_folder_should_be_is_an_error(machine: Machine) -> None:
@@ -88,16 +79,12 @@ def test_a_file_where_the_folder_should_be_is_an_error(machine: Machine) -> None
     ("small_disk", "status", "words"),
     [
         ("size=2m", "error", "of 2.0 MiB"),
-        ("size=64m", "warning", "of 64 MiB"),
         ("size=12g", "ok", "of 12 GiB"),
-        ("size=12g,nr_inodes=12", "error", "inodes left"),
         ("size=12g,nr_inodes=500", "warning", "inodes left"),
     ],
     indirect=["small_disk"],
 )
-def test_too_little_space_is_told_before_it_is_none(
-    machine: Machine, small_disk: Path, status: str, words: str
-) -> None:
+def test_too_little_space_is_told_before_none(machine: Machine, small_disk: Path, status: str, words: str) -> None:
     machine.scenario.add_card()
     machine.tick()
     found = one(examine(machine), "free space")
@@ -115,17 +102,22 @@ def test_a_read_only_mount_is_an_error(machine: Machine, small_disk: Path) -> No
     assert (found["status"], found["remedy"]) == ("error", f"sudo mount -o remount,rw {small_disk}")
 
 
-def doctor_for_others(folder: Path) -> list[str]:
-    return [*gua_for_others(folder), "doctor", "--json"]
+def examine_as_somebody(machine: Machine, open_folder: Path) -> dict[str, Any]:
+    command = [*gua_for_others(open_folder), "doctor", "--json", "--data-dir", str(machine.data_dir)]
+    done = run_as_somebody(command, machine.environment())
+    assert done.stderr == ""
+    return dict(json.loads(done.stdout))
 
 
 @needs_root
-def test_a_folder_that_is_not_for_this_user_says_nothing_of_the_sampler(healthy: Machine, open_folder: Path) -> None:
+def test_what_is_not_for_this_user_says_nothing_of_the_sampler(healthy: Machine, open_folder: Path) -> None:
+    healthy.partitions()[0].chmod(0o600)
+    document = examine_as_somebody(healthy, open_folder)
+    assert one(document, "newest tick")["status"] == "warning"
+    assert "not for this user to read" in of_check(document, "partitions")[1]["text"]
     healthy.data_dir.chmod(0o700)
-    command = [*doctor_for_others(open_folder), "--data-dir", str(healthy.data_dir)]
-    done = run_as_somebody(command, healthy.environment())
-    document = json.loads(done.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
+    document = examine_as_somebody(healthy, open_folder)
+    assert document["ok"]
     for check in ("data folder", "newest tick"):
         found = one(document, check)
         assert (found["status"], found["remedy"]) == ("warning", f"sudo gua doctor --data-dir {healthy.data_dir}")
@@ -139,18 +131,7 @@ def test_another_user_judges_by_owner_and_mode(healthy: Machine, open_folder: Pa
     for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
         os.chown(path, other, other)
     install(no_systemctl, "service", ActiveState="inactive", User=str(other))
-    command = [*doctor_for_others(open_folder), "--data-dir", str(healthy.data_dir)]
-    document = json.loads(run_as_somebody(command, healthy.environment()).stdout)
-    assert one(document, "data folder")["status"] == "ok"
+    assert one(examine_as_somebody(healthy, open_folder), "data folder")["status"] == "ok"
     healthy.samples.chmod(0o555)
-    found = one(json.loads(run_as_somebody(command, healthy.environment()).stdout), "data folder")
+    found = one(examine_as_somebody(healthy, open_folder), "data folder")
     assert found["text"] == f"uid {other} can't write to {healthy.samples}"
-
-
-@needs_root
-def test_partitions_that_are_not_for_this_user_are_named(healthy: Machine, open_folder: Path) -> None:
-    healthy.partitions()[0].chmod(0o600)
-    command = [*doctor_for_others(open_folder), "--data-dir", str(healthy.data_dir)]
-    document = json.loads(run_as_somebody(command, healthy.environment()).stdout)
-    assert one(document, "newest tick")["status"] == "warning"
-    assert "not for this user to read" in of_check(document, "partitions")[1]["text"]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.disks import mounted
+from tests.integration.export.exports import DAYS
 from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, Job, busy, free, held, lost, mig, series, tick, write
+from tests.rolling import roll_up_days
 
 
 @pytest.fixture
@@ -25,6 +27,12 @@ def data_dir(open_folder: Path) -> Path:
         ticks += [tick(start_ms + 20 * HOUR_MS, error="driver_not_loaded", driver_version=None)]
     write(folder, ticks)
     return folder
+
+
+@pytest.fixture
+def rolled_up(data_dir: Path) -> Path:
+    assert roll_up_days(str(data_dir)) == DAYS
+    return data_dir
 
 
 @pytest.fixture

@@ -14,6 +14,12 @@ from tests.machine import GUA, query
 from tests.verbs import Done, run
 
 DAYS = ["2026-11-16", "2026-11-17", "2026-11-18"]
+ORDER_OF_SUMS = {
+    "card_hours": "hour_ms, gpu_index, mig_index, state",
+    "identity_hours": "hour_ms, gpu_index, mig_index, identity, state",
+    "episode_days": "start_ms, gpu_index, pid",
+    "spans": "start_ms",
+}
 ALL = ("--from", "2026-11-16", "--to", "2026-11-19", "--tz", "UTC")
 
 
@@ -33,12 +39,19 @@ def exported(data_dir: Path, *arguments: str) -> str:
 
 
 def view(data_dir: Path, name: str, where: str = "1") -> list[dict[str, Any]]:
-    """The rows of a view over all partitions, in the order in which they are exported."""
+    """The rows of a view over all partitions, or of rollups.sqlite, in the order in which they are exported."""
+    if name in ORDER_OF_SUMS:
+        return _view_of_sums(data_dir, name, where)
     order = {"ticks": "ts_ms", "card_ticks": "ts_ms, gpu_index, mig_index", "process_ticks": "ts_ms, gpu_index, pid"}
     rows: list[dict[str, Any]] = []
     for path in sorted((data_dir / "samples").glob("*.sqlite")):
         rows += query(path, f"SELECT * FROM {name} WHERE {where} ORDER BY {order[name]}")
     return rows
+
+
+def _view_of_sums(data_dir: Path, name: str, where: str) -> list[dict[str, Any]]:
+    sql = f"SELECT * FROM {name} WHERE {where} ORDER BY {ORDER_OF_SUMS[name]}"
+    return without(query(data_dir / "rollups.sqlite", sql), "day")
 
 
 def without(rows: list[dict[str, Any]], *columns: str) -> list[dict[str, Any]]:

@@ -1,19 +1,16 @@
-"""Where gua export and the daily CSV write to: a whole file or the one before it, and nothing beside it."""
+"""Where gua export writes to: a whole file or the one before it, and nothing beside it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from gua_report.upkeep.daily_csv import write_daily_csv
-from gua_sample.errors import StoreError
 from tests.integration.export.exports import ALL, DAYS, assert_leftovers_go, export, exported
-from tests.lab import CONFIG, DAY_MS, HOUR_MS, MONDAY_MS, busy, series, write
-from tests.machine import GUA, SCRIPTS, Machine, one_line
+from tests.lab import DAY_MS, MONDAY_MS, busy, series, write
+from tests.machine import GUA, SCRIPTS, Machine, complaint, one_line
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
 
@@ -57,9 +54,7 @@ def test_a_database_is_not_replaced(data_dir: Path) -> None:
     partition = data_dir / "samples" / f"{DAYS[0]}.sqlite"
     before = partition.read_bytes()
     done = export(data_dir, "-o", str(partition), *ALL)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert one_line(done.stderr)
-    assert f"{partition} is a database" in done.stderr
+    assert f"{partition} is a database" in complaint(done, 2)
     assert partition.read_bytes() == before
 
 
@@ -82,15 +77,6 @@ def test_a_pipe_with_a_name_is_written_to(data_dir: Path, tmp_path: Path) -> Non
         assert reader.communicate(timeout=60)[0] == exported(data_dir, *ALL)
 
 
-def test_two_at_once_leave_one_whole_file(data_dir: Path, tmp_path: Path) -> None:
-    target = tmp_path / "cards.csv"
-    command = [GUA, "export", "--data-dir", str(data_dir), "-o", str(target), *ALL]
-    running = [subprocess.Popen(command) for _ in range(3)]
-    assert [one.wait() for one in running] == [0] * 3
-    assert target.read_text() == exported(data_dir, *ALL)
-    assert os.listdir(tmp_path) == ["cards.csv"]
-
-
 def test_a_standard_output_that_is_closed_is_said(data_dir: Path) -> None:
     command = f"'{GUA}' export --data-dir {data_dir} {' '.join(ALL)} >&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -102,9 +88,7 @@ def test_a_standard_output_that_is_closed_is_said(data_dir: Path) -> None:
 def test_a_place_that_can_not_be_written_is_said_in_one_line(data_dir: Path, tmp_path: Path) -> None:
     for place in (str(tmp_path / "nowhere" / "x.csv"), "/dev/full"):
         done = export(data_dir, "-o", place, *ALL)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert one_line(done.stderr)
-        assert place in done.stderr
+        assert place in complaint(done, 1)
     with open("/dev/full", "w") as full:
         command = [GUA, "export", "--data-dir", str(data_dir), *ALL]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -123,36 +107,6 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(data_dir: Path, smal
     assert done.stderr == f"gua export: error: {target} can't be written (No space left on device): it is as it was\n"
     assert os.listdir(small_disk) == ["cards"]
     assert target.read_text() == "of last week"
-
-
-@needs_mounts
-def test_a_full_disk_leaves_no_half_daily_csv(small_disk: Path) -> None:
-    write(small_disk.parent / "data", series(MONDAY_MS, 200, busy()))
-    (small_disk / "csv").mkdir()
-    (small_disk / "samples").symlink_to(small_disk.parent / "data" / "samples")
-    with pytest.raises(StoreError, match="No space left"):
-        write_daily_csv(str(small_disk), DAYS[0], CONFIG)
-    assert os.listdir(small_disk / "csv") == []
-
-
-@pytest.mark.real
-def test_killed_at_any_moment_the_daily_csv_is_the_old_one_or_the_new_one(machine: Machine) -> None:
-    write(machine.data_dir, series(MONDAY_MS, 20, busy()))
-    path = Path(str(write_daily_csv(str(machine.data_dir), DAYS[0], CONFIG)))
-    old = path.read_bytes()
-    write(machine.data_dir, series(MONDAY_MS + HOUR_MS, 20, busy()))
-    data_dir = str(machine.data_dir)
-    code = f"from gua_report.upkeep.daily_csv import write_daily_csv; write_daily_csv({data_dir!r}, {DAYS[0]!r})"
-    seen, status, kills = set(), -9, 0
-    while status == -9:
-        variables = machine.environment(kill_at=kills + 1)
-        status = subprocess.run([sys.executable, "-c", code], env=variables, check=False).returncode
-        seen.add(path.read_bytes())
-        kills += 1
-    assert status == 0
-    assert kills > 3
-    assert seen == {old, path.read_bytes()}
-    assert_leftovers_go(path, lambda: write_daily_csv(str(machine.data_dir), DAYS[0], CONFIG))
 
 
 @pytest.mark.real

@@ -5,51 +5,42 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gua_report
-from gua_report.exporting.rows import CARD_TICKS, PROCESS_TICKS, TICKS
-from gua_report.upkeep.daily_csv import write_daily_csv
-from tests.integration.export.exports import ALL, DAYS, export, exported, view, without
+from gua_report.exporting.rows import TABLES
+from gua_report.upkeep.outputs import write_daily_csv
+from gua_sample.containers import COLUMNS
+from tests.integration.export.exports import ALL, DAYS, export, exported, lines, view, without
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MONDAY_MS, Job, held, tick, write
-from tests.machine import one_line
+from tests.machine import complaint
 from tests.rolling import roll_up_days, run
 
 HOSTILE = ["=cmd|' /C calc'!A0", "+1", "-2", "@SUM(A1)", "a,b", 'say "hi"', "one\ntwo", "\x1b[2J", "Zoë 💾", "\x9b2J"]
 
-ADDED: dict[str, list[str]] = {  # to the columns of the views, at the end
-    "ticks": [],
+ADDED = {  # to the columns of the views, at the end
     "card_ticks": ["state"],
-    "process_ticks": ["identity", "container", "owner_hint", "how", "slurm_job"],
+    "process_ticks": ["identity", *COLUMNS, "slurm_job"],
+    "identity_hours": [*COLUMNS],
+    "episode_days": [*COLUMNS],
 }
 
 
-def test_the_columns_are_those_of_the_views(data_dir: Path) -> None:
-    with closing(sqlite3.connect(data_dir / "samples" / f"{DAYS[0]}.sqlite")) as connection:
-        for name, columns in ("ticks", TICKS), ("card_ticks", CARD_TICKS), ("process_ticks", PROCESS_TICKS):
-            assert tuple(row[1] for row in connection.execute(f"PRAGMA table_info({name})")) == columns
-
-
-def test_json_lines_are_the_rows_of_the_views(data_dir: Path) -> None:
-    for name, added in ADDED.items():
-        text = exported(data_dir, "--what", name, "--format", "jsonl", *ALL)
-        rows = [json.loads(line) for line in text.splitlines()]
-        assert without(rows, *added) == view(data_dir, name)
-        assert all(row[added[0]] for row in rows if added)
-        assert list(rows[0])[len(rows[0]) - len(added) :] == added
-
-
-def test_csv_is_the_same_with_empty_fields_for_null(data_dir: Path) -> None:
-    for name, added in ADDED.items():
-        rows = list(csv.DictReader(io.StringIO(exported(data_dir, "--what", name, *ALL))))
-        expected = [
-            {key: "" if value is None else str(value) for key, value in row.items()} for row in view(data_dir, name)
-        ]
-        assert without(rows, *added) == expected
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "csv"])
+def test_every_format_has_the_rows_of_the_view(rolled_up: Path, tmp_path: Path, parquet: Any, name: str) -> None:
+    expected = view(rolled_up, name)
+    rows = lines(exported(rolled_up, "--what", name, "--format", "jsonl", *ALL))
+    assert list(rows[0]) == [*expected[0], *ADDED.get(name, [])]
+    assert without(rows, *ADDED.get(name, [])) == expected
+    of_csv = csv.DictReader(io.StringIO(exported(rolled_up, "--what", name, *ALL)))
+    assert list(of_csv) == [{key: "" if value is None else str(value) for key, value in row.items()} for row in rows]
+    exported(rolled_up, "--what", name, "-o", str(tmp_path / "one.parquet"), *ALL)
+    table = parquet.read_table(tmp_path / "one.parquet")
+    assert table.to_pylist() == rows
+    assert {str(kind) for kind in table.schema.types} <= {"int64", "double", "string"}
 
 
 def test_states_and_identities_are_those_of_the_report(data_dir: Path) -> None:
@@ -65,7 +56,7 @@ def test_states_and_identities_are_those_of_the_report(data_dir: Path) -> None:
 
 def test_a_process_is_exported_with_its_slurm_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job = Job(100, "ada", cgroup="/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0")
-    faked = Job(200, "bob", cgroup="/user.slice/user-1001.slice/user@1001.service/slurmstepd.scope/job_7")
+    faked = Job(200, "bob", uid=1001, cgroup="/user.slice/user-1001.slice/user@1001.service/slurmstepd.scope/job_7")
     write(tmp_path, [tick(MONDAY_MS + 30_000 * number, held(job), held(faked, index=1)) for number in range(3)])
     roll_up_days(str(tmp_path))
     for what in ("process_ticks", "csv", "episode_days"):
@@ -123,8 +114,7 @@ def test_a_day_that_can_not_be_read_is_named_and_the_others_are_written(data_dir
     broken.write_text("garbage, more than sixteen bytes of it")
     target = tmp_path / "ticks.jsonl"
     done = export(data_dir, "--what", "ticks", "-o", str(target), *ALL)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert one_line(done.stderr)
+    complaint(done, 1)
     assert done.stderr.startswith(f"gua export: warning: skipped: {broken} is not usable")
     days = {json.loads(line)["ts_ms"] // DAY_MS for line in target.read_text().splitlines()}
     assert days == {MONDAY_MS // DAY_MS, MONDAY_MS // DAY_MS + 2}

@@ -16,7 +16,7 @@ from tests.repository import ROOT
 from tests.users import SOMEBODY
 
 SOURCES = ("Makefile", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "constraints.txt")
-SOURCE_FOLDERS = ("gua_sample", "gua_report", "install", "systemd", "docs")
+SOURCE_FOLDERS = ("gua_sample", "gua_report", "install", "systemd", "docs", "contrib")
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0"}
 NO_CONFIG = {"PIP_CONFIG_FILE": os.devnull, "HOME": "/nonexistent"}
 LIBRARY = "opt/gua/lib/python3.*/site-packages"

@@ -75,7 +75,7 @@ def installed(checkout: Checkout, wheels: Path, folder: Path) -> Path:
         "install",
         f"DESTDIR={target}",
         f"WHEELS={wheels}",
-        "EXTRAS=redis,parquet",  # as an administrator may have it in a script; for Redis nothing is needed any more
+        "EXTRAS=redis,parquet",  # as an administrator may have it in a script; redis comes anyway
         "READERS=group",
         "INTERVAL=15s",
         "CONTAINERS=yes",

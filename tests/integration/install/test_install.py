@@ -28,6 +28,7 @@ from tests.integration.install.checkout import (
     listing,
     unprivileged,
 )
+from tests.machine import call
 from tests.repository import ROOT
 
 COMMANDS = ("gua", "gua-sample", "gua-report", "gua-containers")
@@ -80,12 +81,17 @@ def test_the_environment_holds_the_program_and_its_pages(installed: Path) -> Non
     assert not [name for name in commands if name.startswith("pip")]
 
 
+def test_what_is_switched_on_by_hand_is_kept_beside_the_program(installed: Path) -> None:
+    kept = installed / "opt/gua/share/gua/contrib"
+    shipped = {path.relative_to(ROOT / "contrib") for path in (ROOT / "contrib").rglob("*") if path.is_file()}
+    assert {path.relative_to(kept) for path in kept.rglob("*") if path.is_file()} == shipped
+    assert (kept / "fleet/gua-collect").read_bytes() == (ROOT / "contrib/fleet/gua-collect").read_bytes()
+
+
 def test_no_file_names_the_folder_that_it_was_built_in(installed: Path) -> None:
     names = [str(installed.parent), "/opt/gua.new", f"{tempfile.gettempdir()}/tmp"]
     patterns = [word for name in names for word in ("-e", name)]
-    found = subprocess.run(
-        ["grep", "-rlF", *patterns, str(installed), "--exclude-dir=tests"], capture_output=True, text=True, check=False
-    )
+    found = call(["grep", "-rlF", *patterns, str(installed), "--exclude-dir=tests"])
     assert found.stdout == ""
     assert (installed / "opt/gua/bin/gua-sample").read_text().startswith("#!/opt/gua/bin/python")
     assert "VIRTUAL_ENV=/opt/gua\n" in (installed / "opt/gua/bin/activate").read_text().replace('"', "")
@@ -102,16 +108,13 @@ def test_bytecode_is_there_and_names_the_files_as_they_will_be(checkout: Checkou
             assert shown.stdout == f"/{source.relative_to(installed)}\n"
 
 
-def test_everybody_may_read_all_of_it_and_nobody_write(installed: Path) -> None:
+def test_everybody_may_read_all_of_it_and_put_notes_into_the_spool_alone(installed: Path, upgraded: Path) -> None:
     for path in installed.rglob("*"):
         if path == installed / SPOOL:
             continue
         mode = path.lstat().st_mode
         assert path.is_symlink() or (mode & 0o022 == 0 and mode & 0o444 == 0o444), path
         assert not path.is_dir() or path.is_symlink() or mode & 0o111 == 0o111, path
-
-
-def test_everybody_may_put_a_note_into_the_spool_and_nobody_list_it(installed: Path, upgraded: Path) -> None:
     for target in (installed, upgraded):
         found = (target / SPOOL).lstat()
         assert (stat.S_ISDIR(found.st_mode), stat.S_IMODE(found.st_mode)) == (True, 0o1733)
@@ -120,9 +123,9 @@ def test_everybody_may_put_a_note_into_the_spool_and_nobody_list_it(installed: P
 def test_what_was_installed_samples(installed: Path, tmp_path: Path) -> None:
     binaries = installed / "opt/gua/bin"
     command = [f"{binaries}/python", "-I", f"{binaries}/gua-sample", "--simulate", "--data-dir", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = call(command)
     assert (done.returncode, done.stderr) == (0, "")
-    assert os.listdir(tmp_path) == ["samples"]
+    assert sorted(os.listdir(tmp_path)) == ["idle.state", "samples"]
 
 
 # -- An upgrade.
@@ -134,22 +137,6 @@ def test_an_upgrade_keeps_what_was_edited_and_renews_the_rest(upgraded: Path, in
     assert (upgraded / "etc/gua/gua-sample.env").read_text() == "GUA_SAMPLE_OPTIONS=--interval 30s\n"
     assert (upgraded / "etc/gua/gua.toml").read_bytes() == (ROOT / "systemd/gua.toml").read_bytes()
     assert not (upgraded / "opt/gua/former").exists()
-
-
-def test_the_choice_of_readers_survives_an_upgrade(upgraded: Path) -> None:
-    assert "0750" in (upgraded / "etc/systemd/system/gua-.service.d/10-readers.conf").read_text()
-    assert "10-readers.conf" in (upgraded / "opt/gua/installed-files").read_text()
-
-
-def test_the_choice_of_an_interval_survives_an_upgrade(upgraded: Path) -> None:
-    drop_in = upgraded / "etc/systemd/system/gua-sample.timer.d/10-interval.conf"
-    assert drop_in.read_text().endswith("\n[Timer]\nOnCalendar=\nOnCalendar=*:*:0/15\n")
-    assert "10-interval.conf" in (upgraded / "opt/gua/installed-files").read_text()
-
-
-def test_the_choice_of_asking_for_containers_survives_an_upgrade(upgraded: Path) -> None:
-    assert "/gua-containers.path\n" in (upgraded / "opt/gua/installed-files").read_text()
-    assert (upgraded / "usr/local/lib/systemd/system/gua-containers.service").exists()
 
 
 def test_the_defaults_take_the_choices_back(checkout: Checkout, few_wheels: Path, upgraded: Path) -> None:
@@ -164,14 +151,20 @@ def test_the_defaults_take_the_choices_back(checkout: Checkout, few_wheels: Path
     assert "systemd/system/gua-containers" not in listed
 
 
-def test_the_choice_of_extras_survives_an_upgrade(upgraded: Path, installed_by_user: tuple[Path, object]) -> None:
-    pattern = "**/site-packages/pyarrow-*.dist-info"
-    chosen, plain = (list(tree.glob(pattern)) for tree in (upgraded, installed_by_user[0]))
-    assert len(chosen) == 1
-    assert plain == []
+def test_all_choices_survive_an_upgrade(upgraded: Path, installed_by_user: tuple[Path, object]) -> None:
+    units, manifest = upgraded / "etc/systemd/system", (upgraded / "opt/gua/installed-files").read_text()
+    assert "0750" in (units / "gua-.service.d/10-readers.conf").read_text()
+    interval = (units / "gua-sample.timer.d/10-interval.conf").read_text()
+    assert interval.endswith("\n[Timer]\nOnCalendar=\nOnCalendar=*:*:0/15\n")
+    for name in ("10-readers.conf", "10-interval.conf", "/gua-containers.path\n"):
+        assert name in manifest
+    assert (upgraded / "usr/local/lib/systemd/system/gua-containers.service").exists()
+    for tree, expected in ((upgraded, {"pyarrow", "redis"}), (installed_by_user[0], {"redis"})):
+        found = {path.name.split("-")[0] for path in tree.glob("**/site-packages/*.dist-info")}
+        assert {"dask", "pyarrow", "redis"} & found == expected
 
 
-def test_an_upgrade_that_fails_leaves_the_old_version_and_nothing_else(
+def test_an_upgrade_that_fails_leaves_the_old_version_alone(
     checkout: Checkout, installed: Path, tmp_path: Path
 ) -> None:
     target = copy_tree(installed, tmp_path / "target")
@@ -283,8 +276,8 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
     assert interval.read_text().endswith("\n[Timer]\nOnCalendar=\nOnCalendar=*:0/2\n")
     sample = (units / "gua-sample.service").read_text()
     # systemd takes the quotes off the first, the shell those of the second.
-    assert f'\nExecStart="{environment}/bin/gua-sample" --data-dir "/my data/gua"\n' in sample
-    assert f'exec "{environment}/bin/gua-sample" --record-timeout --data-dir "/my data/gua"\'\n' in sample
+    assert f'\nExecStart="{environment}/bin/gua-sample" --data-dir "/my data/gua" $GUA_POLICY\n' in sample
+    assert f'exec "{environment}/bin/gua-sample" --record-timeout --data-dir "/my data/gua" $$GUA_POLICY\'\n' in sample
     rollup = (units / "gua-rollup.service").read_text()
     assert f'\nExecStart="{environment}/bin/gua" rollup --data-dir "/my data/gua"\n' in rollup
     assert "%h" not in sample + rollup

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.install.checkout import Checkout, complaint, environment, listing, unprivileged
+from tests.machine import call
 from tests.repository import ROOT
 from tests.users import SOMEBODY, needs_mounts, needs_root
 
@@ -42,7 +43,7 @@ PYTHON_FAULTS = {
 
 @pytest.mark.parametrize(("target", "name"), [("install", "install "), ("wheels", "wheels "), ("venv", "")])
 @pytest.mark.parametrize("fault", PYTHON_FAULTS)
-def test_a_python_that_will_not_do_is_refused(
+def test_a_python_that_wont_do_is_refused(
     checkout: Checkout, tmp_path: Path, fault: str, target: str, name: str
 ) -> None:
     python = stand_in_python(tmp_path, fault)
@@ -89,7 +90,7 @@ def test_a_python_of_somebody_elses_is_refused_where_root_is_to_run_it(checkout:
     os.chown(python, SOMEBODY, SOMEBODY)
     check = [str(python), str(ROOT / "install/check_python.py"), "install"]
     assert subprocess.run(check, capture_output=True, check=False).returncode == 0
-    done = subprocess.run([*check, "yes"], capture_output=True, text=True, check=False)
+    done = call([*check, "yes"])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"with CONTAINERS=yes root would run {python}, which is uid {SOMEBODY}'s; "
@@ -113,8 +114,12 @@ REFUSALS = {
     "PURGE=maybe": "bad PURGE=maybe: expected 1",
     "READERS=nobody": "bad READERS=nobody: expected everyone or group",
     **{
-        f"INTERVAL={text}": f"bad INTERVAL={text}: expected 5s, 6s, 10s, 12s, 15s, 20s, 30s or 1m to 5m"
-        for text in ("4s", "6m", "soon", "45s", "15")
+        f"INTERVAL={text}": f"bad INTERVAL={text}: expected 5s to 1h in whole seconds, such as 15s, 90s or 2m"
+        for text in ("4s", "2h", "soon", "08s", "15", "1.5m", "-5s")
+    },
+    **{
+        f"INTERVAL={text}": f"bad INTERVAL={text}: an hour is not a multiple of it; the next that work are {next_ones}"
+        for text, next_ones in {"7s": "6s and 8s", "7m": "400s and 450s"}.items()
     },
     "CONTAINERS=perhaps": "bad CONTAINERS=perhaps: expected yes or no",
     "EXTRAS=parquet,raquet": "bad EXTRAS=parquet,raquet: expected none, parquet, fleet or parquet,fleet",
@@ -167,9 +172,7 @@ def test_root_is_no_user(checkout: Checkout, tmp_path: Path, target: str) -> Non
 
 
 @pytest.mark.parametrize("target", ["install-user", "uninstall-user"])
-def test_a_user_whose_systemd_does_not_answer_is_told_to_log_in(
-    checkout: Checkout, open_folder: Path, target: str
-) -> None:
+def test_a_user_whose_systemd_is_silent_is_told_to_log_in(checkout: Checkout, open_folder: Path, target: str) -> None:
     done = checkout.make(target, user=unprivileged(), variables={"HOME": str(open_folder)})
     line = complaint(done)
     assert line.startswith("your systemd does not answer, as after su or sudo; log in (ssh ")
@@ -182,14 +185,31 @@ def test_a_user_whose_systemd_does_not_answer_is_told_to_log_in(
 def test_a_machine_without_systemd_is_refused(checkout: Checkout, tmp_path: Path, target: str) -> None:
     places = [f"PREFIX={tmp_path}", f"VENVDIR={tmp_path}/gua", f"SYSCONFDIR={tmp_path}"]  # should it not be refused
     hide = 'mount -t tmpfs tmpfs /run && exec "$@"'
-    done = subprocess.run(
+    done = call(
         ["unshare", "--mount", "sh", "-c", hide, "sh", *checkout.command(target, *places)],
         cwd=checkout.folder,
         env=environment({}),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     wanted = "this machine is not run by systemd, whose timers gua needs; to build a package, give DESTDIR"
     assert complaint(done) == wanted
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.needs("systemd-analyze")
+@pytest.mark.parametrize("interval", ["5s", "8s", "45s", "90s", "2m", "225s", "10m", "1h"])
+def test_what_divides_an_hour_is_an_interval_that_systemd_keeps(interval: str) -> None:
+    script = """say() { printf '%s\\n' "$*"; }; . "$1/install/checks.sh"; INTERVAL=$2; check_interval
+    sed "s|@calendar@|$calendar|" "$1/systemd/gua-interval.conf" """
+    done = subprocess.run(["sh", "-euc", script, "sh", ROOT, interval], capture_output=True, text=True, check=True)
+    calendars = re.findall(r"^OnCalendar=(.+)", done.stdout, re.MULTILINE)
+    seconds = int(interval[:-1]) * {"s": 1, "m": 60, "h": 3600}[interval[-1]]
+    base = "2026-11-16 00:00:00 UTC"
+    count = 2 * 3600 // seconds
+    command = ["systemd-analyze", "calendar", f"--iterations={count}", "--base-time", base]
+    runs: set[str] = set()
+    for calendar in calendars:
+        environment = {**os.environ, "TZ": "UTC"}
+        shown = subprocess.run([*command, calendar], env=environment, capture_output=True, text=True, check=True)
+        runs |= set(re.findall(r"2026-11-16 (\d\d:\d\d:\d\d) UTC", shown.stdout))
+    wanted = [f"{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}" for at in range(seconds, 3601, seconds)]
+    assert sorted(run for run in runs if "00:00:00" < run <= "01:00:00") == wanted

@@ -7,9 +7,19 @@ import time
 
 import pytest
 
-from gua_report.reservations.cards import AVAILABLE, CONFIRMED, KINDS, SEVERAL_USERS, UNRESERVED, UNUSED
+from gua_report.reservations.reservation import AVAILABLE, CONFIRMED, KINDS, SEVERAL_USERS, UNRESERVED, UNUSED
 from gua_sample.policy import UNKNOWN
-from tests.integration.reservations.reserving import GPU_IS_LOST, HOUR, ME, PID, now, report, reserve_by_file, status
+from tests.integration.reservations.reserving import (
+    GPU_IS_LOST,
+    HOUR,
+    ME,
+    PID,
+    gua,
+    now,
+    report,
+    reserve_by_file,
+    status,
+)
 from tests.machine import Machine
 from tests.redis_server import Canhazgpu, free_port, needs_redis
 
@@ -37,6 +47,27 @@ def test_the_states_from_canhazgpu(machine: Machine, server: Canhazgpu) -> None:
     assert found.cards[4]["text"] == f"unknown: the driver does not tell; reserved by {ME}"
     assert [one["type"] for one in found.cards[1]["reservations"]] == ["run"]
     assert found.complaints == []
+
+
+@needs_redis
+def test_the_table_has_what_canhazgpus_has(machine: Machine, server: Canhazgpu) -> None:
+    server.admin(3)
+    server.beat(0, "daemon", now() - 930.5, now() - 125.25)
+    state = {"user": "daemon", "start_time": now() - HOUR - 70, "type": "manual", "note": "\x1b[31mcamera-ready"}
+    server.client.set("canhazgpu:gpu:1", json.dumps(state))
+    server.release(2, now() - 1830)
+    for _ in range(3):
+        machine.scenario.add_card()
+    config = f'[reservations]\nredis = "{server.url}"'
+    lines = gua(machine, config, "status").stdout.splitlines()
+    assert "     reserved 15m ago by daemon, type run, heartbeat 2m ago" in lines
+    assert "     reserved 1h 01m ago by daemon, type manual: \\x1b[31mcamera-ready" in lines
+    # There is no history: canhazgpu tells since when it is free.
+    assert "     available, free for 30m" in lines
+    found = status(machine, config).cards
+    assert found[0]["reservations"][0]["heartbeat_ms"] == pytest.approx((now() - 125) * 1000, abs=30_000)
+    assert found[1]["reservations"][0]["heartbeat_ms"] is None
+    assert found[2]["free_seconds"] == pytest.approx(1830, abs=30)
 
 
 @needs_redis

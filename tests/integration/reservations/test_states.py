@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gua_report.reservations.cards import AVAILABLE, CONFIRMED, SEVERAL_USERS, UNRESERVED, UNUSED
+from gua_report.reservations.reservation import AVAILABLE, CONFIRMED, SEVERAL_USERS, UNRESERVED, UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.integration.reservations.reserving import (
     GPU_IS_LOST,
@@ -28,74 +30,62 @@ from tests.users import needs_root
 login_uid_is_set = Path("/proc/self/loginuid").exists() and int(Path("/proc/self/loginuid").read_text()) != 2**32 - 1
 
 
-def test_available_with_how_long_it_is_free(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.scenario.add_card()
-    config = reserve_by_file(machine, f"1,{ME},{now() - HOUR},{now() - 600},")
-    found = status(machine, config, since_seconds=3 * HOUR + 720)
-    assert found.kinds() == [AVAILABLE, AVAILABLE]
-    assert found.cards[0]["text"] == "available, free for ≥ 3h 12m"
-    # Until ten minutes ago nobody could have had it.
-    assert found.cards[1]["text"] == "available, free for 10m"
-    assert found.cards[1]["free_seconds"] == pytest.approx(600, abs=60)
-    assert found.complaints == []
+COMMAND = Path(f"/proc/{PID}/comm").read_text().strip()
+PROCESSES = [(PID, 8452)]
+WORKING = {"utilization_percent": 80, "compute": PROCESSES}
+HELD = {"utilization_percent": 0, "compute": PROCESSES}
+BLIND = {"utilization_percent": None, "compute": PROCESSES}
+LOST, NOBODYS = {"error": GPU_IS_LOST}, {"memory_free_mib": 60_000}
+MINE, THEIRS = f"{ME},2026-01-01,,", "daemon,2026-01-01,,"
+USED = f"in use by {ME}, confirmed: 8,452 MiB, 1 process"
+WITHOUT = f"in use WITHOUT RESERVATION by {ME}: PID {PID} ({COMMAND}) 8,452 MiB"
+STATES: dict[str, tuple[dict[str, Any], str, str, str]] = {  # what is on a card, its reservation, and what is said
+    "free": ({}, "", AVAILABLE, "available, free for ≥ 3h 12m"),
+    "free since nobody has it": ({}, f"{ME},{{-3600}},{{-600}},", AVAILABLE, "available, free for 10m"),
+    "confirmed": (WORKING, f"{ME},{{-3600}},{{7290}},paper", CONFIRMED, f"{USED}, expires in 2h 01m"),
+    "without work": (HELD, MINE, CONFIRMED, f"{USED}, no work for ≥ 3h 12m"),
+    "unreserved": (WORKING, "", UNRESERVED, WITHOUT),
+    "held unreserved": (HELD, "", UNRESERVED, WITHOUT),
+    "somebody else's": (WORKING, "daemon,{-3600},,", UNRESERVED, f"{WITHOUT}; reserved by daemon"),
+    "too late": (WORKING, f"{ME},{{-3600}},{{-1}},", UNRESERVED, WITHOUT),
+    "too early": (WORKING, f"{ME},{{3600}},,", UNRESERVED, WITHOUT),
+    "unused": ({}, "daemon,{-3600},{3630},", UNUSED, "reserved by daemon, no usage detected, expires in 1h"),
+    "a desktop is no use": ({"graphics": [(PID, 45)]}, THEIRS, UNUSED, "reserved by daemon, no usage detected"),
+    "lost": (LOST, "", UNKNOWN, "unknown: the driver does not tell"),
+    "lost and reserved": (LOST, THEIRS, UNKNOWN, "unknown: the driver does not tell; reserved by daemon"),
+    "nobody's memory": (NOBODYS, "", UNRESERVED, "in use WITHOUT RESERVATION by nobody visible"),
+    "reserved": (NOBODYS, THEIRS, UNKNOWN, "unknown: in use, but no process shows by whom; reserved by daemon"),
+    # Where work can't be measured, it still shows who holds the card.
+    "no utilization": (BLIND, "", UNRESERVED, WITHOUT),
+    "no samples": ({**BLIND, "samples": None}, MINE, CONFIRMED, USED),
+}
 
 
-def test_in_use_and_confirmed(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8452)])
-    config = reserve_by_file(machine, f"0,{ME},{now() - HOUR},{now() + 2 * HOUR + 90},paper")
-    found = status(machine, config)
-    assert found.kinds() == [CONFIRMED]
-    assert found.cards[0]["text"] == f"in use by {ME}, confirmed: 8,452 MiB, 1 process, expires in 2h 01m"
-    assert found.cards[0]["reservations"][0]["note"] == "paper"
+def test_what_is_said_of_each_state_of_a_card(machine: Machine) -> None:
+    rows = []
+    for index, (settings, row, *_) in enumerate(STATES.values()):
+        card = machine.scenario.add_card(**{name: value for name, value in settings.items() if name != "error"})
+        if "error" in settings:
+            card.error(None, settings["error"])
+        rows += [f"{index},{row}"] if row else []
+    rows = [re.sub(r"\{(-?\d+)\}", lambda found: str(now() + int(found[1])), row) for row in rows]
+    found = status(machine, reserve_by_file(machine, *rows), since_seconds=3 * HOUR + 720)
+    told = {name: (card["kind"], card["text"]) for name, card in zip(STATES, found.cards.values(), strict=True)}
+    assert told == {name: (kind, text) for name, (_, _, kind, text) in STATES.items()}
     assert found.complaints == []
+    details = dict(zip(STATES, found.cards.values(), strict=True))
+    assert details["free since nobody has it"]["free_seconds"] == pytest.approx(600, abs=60)
+    assert details["confirmed"]["reservations"][0]["note"] == "paper"
+    assert details["unreserved"]["unreserved_users"] == [ME]
+    used = {"user": ME, "pid": PID, "command": COMMAND, "memory_mib": 8452}
+    assert details["unreserved"]["processes"] == [used]
 
 
 def test_the_uuid_of_a_card_reserves_its_mig_instances(machine: Machine) -> None:
     card = machine.scenario.add_card()
     card.add_mig()
-    config = reserve_by_file(machine, f"{card.settings['uuid']},{ME},2026-01-01,,")
-    found = status(machine, config)
+    found = status(machine, reserve_by_file(machine, f"{card.settings['uuid']},{ME},2026-01-01,,"))
     assert (found.kinds(), found.complaints) == ([UNUSED], [])
-
-
-def test_confirmed_but_without_work(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=0, compute=[(PID, 8452)])
-    found = status(machine, reserve_by_file(machine, f"0,{ME},2026-01-01,,"), since_seconds=2 * HOUR)
-    assert found.kinds() == [CONFIRMED]
-    assert found.cards[0]["text"] == f"in use by {ME}, confirmed: 8,452 MiB, 1 process, no work for ≥ 2h"
-
-
-@pytest.mark.parametrize("utilization", [80, 0])
-def test_in_use_without_reservation_names_user_pids_names_and_memory(machine: Machine, utilization: int) -> None:
-    command = Path(f"/proc/{PID}/comm").read_text().strip()
-    machine.scenario.add_card(utilization_percent=utilization, compute=[(PID, 8000)])
-    found = status(machine, reserve_by_file(machine))
-    assert found.kinds() == [UNRESERVED]
-    expected = f"in use WITHOUT RESERVATION by {ME}: PID {PID} ({command}) 8,000 MiB"
-    assert found.cards[0]["text"] == expected
-    details = found.cards[0]
-    assert details["unreserved_users"] == [ME]
-    assert details["processes"] == [{"user": ME, "pid": PID, "command": command, "memory_mib": 8000}]
-
-
-def test_a_reservation_of_somebody_else_or_of_another_time_is_none(machine: Machine) -> None:
-    for _ in range(3):
-        machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
-    rows = [f"0,daemon,{now() - HOUR},,", f"1,{ME},{now() - HOUR},{now() - 1},", f"2,{ME},{now() + HOUR},,"]
-    found = status(machine, reserve_by_file(machine, *rows))
-    assert found.kinds() == [UNRESERVED] * 3
-    assert found.cards[0]["text"].endswith(" 8,000 MiB; reserved by daemon")
-
-
-def test_reserved_but_no_usage_detected(machine: Machine) -> None:
-    uuid = machine.scenario.add_card().settings["uuid"]
-    machine.scenario.add_card(graphics=[(PID, 45)])  # a desktop is no use
-    rows = [f"{uuid},daemon,{now() - HOUR},{now() + HOUR + 30},", "1,daemon,2026-01-01,,"]
-    found = status(machine, reserve_by_file(machine, *rows))
-    assert found.kinds() == [UNUSED, UNUSED]
-    assert found.cards[0]["text"] == "reserved by daemon, no usage detected, expires in 1h"
-    assert found.cards[1]["text"] == "reserved by daemon, no usage detected"
 
 
 @needs_root
@@ -120,31 +110,6 @@ def test_several_users_on_one_card(machine: Machine) -> None:
     assert overlap.startswith("GPU 2 is reserved twice from 2026-01-01 00:00 on, both count: ")
 
 
-def test_unknown(machine: Machine) -> None:
-    for _ in range(2):
-        machine.scenario.add_card(compute=[(PID, 8000)]).error(None, GPU_IS_LOST)
-    found = status(machine, reserve_by_file(machine, "1,daemon,2026-01-01,,"))
-    assert found.kinds() == [UNKNOWN, UNKNOWN]
-    assert found.cards[0]["text"] == "unknown: the driver does not tell"
-    assert found.cards[1]["text"] == "unknown: the driver does not tell; reserved by daemon"
-
-
-def test_memory_that_no_process_shows_is_nobodys(machine: Machine) -> None:
-    for _ in range(2):
-        machine.scenario.add_card(memory_free_mib=60_000)
-    found = status(machine, reserve_by_file(machine, "1,daemon,2026-01-01,,"))
-    assert found.kinds() == [UNRESERVED, UNKNOWN]
-    assert found.cards[0]["text"] == "in use WITHOUT RESERVATION by nobody visible"
-    assert found.cards[1]["text"] == "unknown: in use, but no process shows by whom; reserved by daemon"
-
-
-def test_where_work_cannot_be_measured_it_still_shows_who_holds_the_card(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=None, compute=[(PID, 8000)])
-    machine.scenario.add_card(utilization_percent=None, samples=None, compute=[(PID, 8000)])
-    found = status(machine, reserve_by_file(machine, f"1,{ME},2026-01-01,,"))
-    assert found.kinds() == [UNRESERVED, CONFIRMED]
-
-
 def test_people_are_the_same_on_both_sides(machine: Machine) -> None:
     machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
     people = f'[people]\n"{ME}" = "Ada"\n"ada@lab" = "Ada"\n'
@@ -159,14 +124,21 @@ def test_nothing_is_checked_unless_it_is_configured(machine: Machine) -> None:
     assert status(machine, "") == Status({}, [])
 
 
-def test_the_table_shows_the_check_below_each_card(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
+def test_the_table_has_the_check_and_age_type_and_note_of_each_reservation_and_fits(machine: Machine) -> None:
     machine.scenario.add_card()
-    done = gua(machine, reserve_by_file(machine, f"1,daemon,{now() - HOUR},,"), "status")
-    assert (done.returncode, done.stderr) == (0, "")
+    machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
+    rows = [f"0,daemon,{now() - HOUR - 90},,camera-ready {'very ' * 30}"]
+    rows += [f"0,daemon,{now() - HOUR * hours},," for hours in (2, 3, 4, 5)]
+    done = gua(machine, reserve_by_file(machine, *rows), "status", "--ascii")
     lines = done.stdout.splitlines()
-    assert any(line.startswith(f"     in use WITHOUT RESERVATION by {ME}: PID {PID}") for line in lines)
+    (noted,) = (line for line in lines if "camera-ready" in line)
+    assert noted.startswith("     reserved 1h 01m ago by daemon, type file: camera-ready very")
+    assert noted.endswith("...")
+    told = [line for line in lines if line.startswith("     reserved ") and " ago by daemon, type file" in line]
+    assert len(told) == 3
+    assert "     and 2 more" in lines
     assert "     reserved by daemon, no usage detected" in lines
+    assert any(line.startswith(f"     in use WITHOUT RESERVATION by {ME}: PID {PID}") for line in lines)
     assert max(map(len, lines)) <= 78
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gua_report.rollups.index import read_index
-from gua_report.rollups.published import read_meta
+from gua_report.rollups.index import read_index, read_meta
 from tests.disks import fill, mounted
 from tests.integration.rollup.five_days import CLOSED, copy, here
 from tests.integration.rollup.runs import Runs
@@ -82,9 +81,7 @@ def test_cut_short_at_any_change_the_copy_is_the_old_or_the_new_one_and_the_next
 
 @needs_mounts
 @pytest.mark.parametrize("leave_kib", [0, 8, 60])
-def test_without_space_the_older_copy_stays_and_the_next_run_renews_it(
-    published: Path, tmp_path: Path, config: str, leave_kib: int
-) -> None:
+def test_without_space_the_older_copy_stays(published: Path, tmp_path: Path, config: str, leave_kib: int) -> None:
     with mounted(tmp_path / "disk", "size=2m") as folder:
         copy(published, folder)
         before = (folder / "publish" / NAME).read_bytes()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.status.shown import sleeping
 from tests.systemctl import replace_systemctl
 
 
@@ -18,7 +18,5 @@ def units(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sleeper() -> Iterator[int]:
-    process = subprocess.Popen(["sleep", "600"])
-    yield process.pid
-    process.kill()
-    process.wait()
+    with sleeping() as (pid,):
+        yield pid

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.machine import GUA, Machine
@@ -35,6 +37,19 @@ def document(machine: Machine, *arguments: str, clock_ms: int | None = None) -> 
     """What gua status tells as JSON."""
     found: Document = json.loads(status(machine, "--json", *arguments, clock_ms=clock_ms))
     return found
+
+
+@contextmanager
+def sleeping(*programs: str | Path, users: Sequence[int | None] = (None,)) -> Iterator[list[int]]:
+    """The pids of processes that do nothing: of each program, by default of sleep, for each user."""
+    commands = [([str(program), "600"], user) for program in programs or ("sleep",) for user in users]
+    running = [subprocess.Popen(command, user=user) for command, user in commands]
+    try:
+        yield [one.pid for one in running]
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
 
 
 def states(found: Document) -> list[str]:

@@ -52,10 +52,28 @@ def test_too_few_free_cards_are_an_error_that_says_who_holds_them(machine: Machi
     cards[0].update(utilization_percent=99)
     done = gua(machine, "free", clock_ms=now_ms)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "Requested 1, available 0 (" in done.stderr
+    assert f"Requested 1, available 0 (2 idle-held by {user} for 4m; 1 active; gua status)" in done.stderr
     script = f"set -e; devices=$('{GUA}' free -n 3 --data-dir {machine.data_dir}); echo never"
     stopped = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, check=False)
     assert (stopped.returncode, stopped.stdout) == (1, b"")
+
+
+def test_every_card_that_is_not_free_is_counted_with_its_reason(machine: Machine, sleeper: int) -> None:
+    machine.scenario.add_card()
+    for _ in range(2):
+        machine.scenario.add_card(utilization_percent=99, compute=[(sleeper, 4000)])
+    machine.scenario.add_card().error("nvmlDeviceGetHandleByIndex_v2", 15)
+    machine.scenario.add_card(utilization_percent=0, compute=[(sleeper, 4000)])
+    holder = document(machine)["gpus"][4]["users"][0]["user"]
+    reasons = f"1 idle-held by {holder}; 2 active; 1 unknown"
+    assert gua(machine, "free", "-n", "3").stderr == (
+        f"gua free: error: Requested 3, available 1 ({reasons}; gua status)\n"
+    )
+    (machine.folder / "r.csv").write_text("gpu,user,from,to\n")
+    config = machine.folder / "gua.toml"
+    config.write_text(f'[reservations]\nfile = "{machine.folder}/r.csv"\n')
+    done = gua(machine, "free", "-n", "3", "--config", str(config))
+    assert f"({reasons}; 3 of these in use without reservation; gua status)" in done.stderr
 
 
 def test_mig_instances_are_cards_and_free_ones_are_printed_by_uuid(machine: Machine, sleeper: int) -> None:

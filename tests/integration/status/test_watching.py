@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.commands.status import CLEAR
-from tests.integration.status.shown import document
+from tests.integration.status.shown import document, sleeping
 from tests.machine import GUA, Machine
 
 
@@ -106,18 +106,14 @@ def test_streams_may_be_closed(machine: Machine, closed: str) -> None:
 def test_a_narrow_terminal_shortens_commands_first(machine: Machine, tmp_path: Path) -> None:
     long = tmp_path / "a_very_long_name"
     shutil.copy("/bin/sleep", long)
-    process = subprocess.Popen([str(long), "600"])
-    try:
-        machine.scenario.add_card(compute=[(process.pid, 2000)])
+    with sleeping(long) as (pid,):
+        machine.scenario.add_card(compute=[(pid, 2000)])
         user = document(machine)["gpus"][0]["users"][0]["user"]
         script = f"stty cols 45; '{GUA}' status --data-dir {machine.data_dir}"
         terminal = Terminal(["sh", "-c", script], machine.environment() | {"NO_COLOR": "1"})
         terminal.read_until(1, "see gua doctor")
         assert terminal.end() == 0
-    finally:
-        process.kill()
-        process.wait()
-    (line,) = [line for line in terminal.text.splitlines() if str(process.pid) in line]
+    (line,) = [line for line in terminal.text.splitlines() if str(pid) in line]
     assert len(line) <= 45
     assert "…" in line
     assert line.endswith(user)

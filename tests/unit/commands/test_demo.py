@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.main import main
-from gua_report.rollups.published import read_meta
+from gua_report.rollups.index import read_meta
 from gua_sample.errors import CorruptPartition
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import A100, A6000, EXAMPLE_END_MS, H100, L40S, NAMES
@@ -59,6 +59,7 @@ def test_the_report_is_of_all_hosts_and_names_the_one_that_is_late_and_the_one_t
     assert "GPU use on 2 hosts: 12 GPUs" in output
     assert "Not in this report: 1 of 3 hosts (gpu03)." in output
     assert "whose last days were not collected (gpu02)" in output
+    assert "stopped" not in output
     assert errors.startswith("gua-report: incomplete: ")
     assert errors.count("\n") == 1
 
@@ -113,6 +114,13 @@ def test_wrong_numbers_are_refused(words: list[str], expected: str) -> None:
     assert (status, errors.count("\n") >= 1, expected in errors) == (2, True, True)
 
 
+def test_a_folder_that_cant_be_made_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    status, output, errors = gua("demo", "--hosts", "3", "--keep", tmp_path / "file" / "fleet")
+    assert (status, output) == (1, "")
+    assert errors.endswith("can't be made (Not a directory): give another folder with --keep\n")
+
+
 def test_root_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     status, _, errors = gua("demo", "--hosts", "3", "--keep", tmp_path / "fleet")
@@ -122,9 +130,7 @@ def test_root_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.real
-def test_eight_hosts_take_less_than_half_a_minute_and_leave_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eight_hosts_take_half_a_minute_and_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     began = os.times()
     status, output, _ = gua("demo", "--hosts", "8")

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,9 +19,9 @@ from tests.json_keys import key_paths
 from tests.lab import DAY_MS
 from tests.machine import one_line
 from tests.notes import content, make_spool, put
-from tests.repository import DOCS
+from tests.repository import documented
 from tests.users import SOMEBODY, needs_root
-from tests.verbs import run
+from tests.verbs import Done, run
 
 ME = os.geteuid()
 Note = Callable[..., tuple[int, str, str]]
@@ -62,7 +61,7 @@ def names(spool: Path) -> list[str]:
 
 
 def test_the_owner_of_the_spool_marks_an_identity(note: Note, spool: Path) -> None:
-    status, output, errors = note("--until", "3d", *SERVICE, "a service")
+    status, output, errors = note("--until", "3d", *SERVICE, "a", "service")  # no quotes are needed
     assert (status, errors) == (0, "")
     assert re.fullmatch(
         r"meant until \w{3} \d\d:\d\d: all that unit:ollama.service holds \(note 0; gua note --remove 0\)\n", output
@@ -72,11 +71,9 @@ def test_the_owner_of_the_spool_marks_an_identity(note: Note, spool: Path) -> No
     assert found["reason"] == "a service"
     assert found["until_ms"] - found["from_ms"] == 3 * DAY_MS
     assert abs(found["from_ms"] - time.time() * 1000) < 60_000
-
-
-def test_the_words_of_a_reason_need_no_quotes(note: Note, spool: Path) -> None:
-    assert note("--until", "3d", *SERVICE, "serving", "the", "demo")[0] == 0
-    assert json.loads((spool / f"{ME}.0").read_text())["reason"] == "serving the demo"
+    assert note("--remove", "0") == (0, f"removed {ME}.0\n", "")
+    assert names(spool) == []
+    assert "there is no note 0: gua note --list lists them" in refusal(note("--remove", "0"), 1)
 
 
 def test_the_clock_is_that_of_the_zone_that_was_given(note: Note, spool: Path) -> None:
@@ -117,17 +114,14 @@ def test_wrong_usage_is_one_line_and_writes_nothing(note: Note, spool: Path, wor
     assert names(spool) == []
 
 
-def test_without_a_spool_it_says_what_to_do(note: Note, spool: Path) -> None:
+def test_without_a_spool_that_reports_would_read_it_says_what_to_do(note: Note, spool: Path) -> None:
+    spool.chmod(0o777)
+    assert "may remove others' notes" in refusal(note("--until", "3d", *SERVICE, "why"), 1)
+    assert names(spool) == []
     spool.rmdir()
     for words in (("--until", "3d", *SERVICE, "why"), ("--list",), ("--remove", "0")):
         text = refusal(note(*words), 1)
         assert f"no folder {spool} for notes: sudo make install makes it; without root, name a folder of yours" in text
-
-
-def test_a_spool_that_reports_would_not_read_is_not_written_to(note: Note, spool: Path) -> None:
-    spool.chmod(0o777)
-    assert "may remove others' notes" in refusal(note("--until", "3d", *SERVICE, "why"), 1)
-    assert names(spool) == []
 
 
 def test_notes_are_listed_with_what_does_not_count_and_why(note: Note, spool: Path) -> None:
@@ -151,13 +145,11 @@ def test_notes_are_listed_with_what_does_not_count_and_why(note: Note, spool: Pa
 
 
 def test_the_json_is_as_documented(note: Note, spool: Path) -> None:
-    page = (DOCS / "people.md").read_text().split("### JSON of gua note")[1].split("\n## ")[0]
-    documented = re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\|([^|]*)\|", page, re.MULTILINE)))
     now_ms = time.time_ns() // 1_000_000
     put(spool, f"{ME}.1", content(now_ms, now_ms + DAY_MS, processes=[{"pid": 7, "start_time_ms": 5}]))
     put(spool, f"{ME}.2", b"{}")
     listed = json.loads(note("--list", "--json")[1])
-    assert set(key_paths(listed)) == set(documented)
+    assert set(key_paths(listed)) == set(documented("people.md", "### JSON of gua note"))
     good, bad = listed["notes"]
     assert (good["counts"], good["is_in_force"], good["problem"]) == (True, True, None)
     assert (bad["counts"], bad["is_in_force"], bad["reason"]) == (False, None, None)
@@ -168,15 +160,8 @@ def test_the_json_is_as_documented(note: Note, spool: Path) -> None:
     assert json.loads(note("--remove", "0", "--json")[1]) == {"schema_version": 1, "removed": f"{ME}.0"}
 
 
-def test_notes_are_removed(note: Note, spool: Path) -> None:
-    note("--until", "3d", *SERVICE, "a service")
-    assert note("--remove", "0") == (0, f"removed {ME}.0\n", "")
-    assert names(spool) == []
-    assert "there is no note 0: gua note --list lists them" in refusal(note("--remove", "0"), 1)
-
-
-def as_somebody(config: Path, *words: str, uid: int = SOMEBODY) -> Any:
-    return run("note", "--config", config, *words, uid=uid)
+def as_somebody(config: Path, *words: str) -> Done:
+    return run("note", "--config", config, *words, uid=SOMEBODY)
 
 
 @needs_root
@@ -189,17 +174,11 @@ def test_others_see_and_remove_their_own_notes_alone(note: Note, spool: Path, co
     root = note("--list")[1]
     assert f"{ME}.0" in root
     assert f"{SOMEBODY}.0  uid {SOMEBODY}" in root
+    refused = as_somebody(config, "--until", "3d", *SERVICE, "mine")
+    assert (refused.returncode, "--identity is for root" in refused.stderr) == (1, True)
     refused = as_somebody(config, "--remove", f"{ME}.0")
     assert (refused.returncode, "can't be removed (Operation not permitted)" in refused.stderr) == (1, True)
     assert as_somebody(config, "--remove", "0").stdout == f"removed {SOMEBODY}.0\n"
     assert names(spool) == [f"{ME}.0"]
     put(spool, f"{SOMEBODY}.0", b"", SOMEBODY)
     assert note("--remove", f"{SOMEBODY}.0")[0] == 0  # root
-
-
-@needs_root
-def test_an_identity_is_roots_to_mark(config: Path, spool: Path) -> None:
-    done = as_somebody(config, "--until", "3d", *SERVICE, "mine")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "--identity is for root" in done.stderr
-    assert names(spool) == []

@@ -31,19 +31,9 @@ def test_these_are_addresses(address: str) -> None:
         *("-f@lab.example", "-oQ/tmp@lab.example", "+x@lab.example", ".ada@lab.example", "ada.@lab.example"),
         *("a..b@lab.example", "ada@.lab.example", "ada@lab..example", "ada@lab.example.", "ada@-lab.example"),
         *("ada@lab-.example", "ada@lab_1.example", "ädä@lab.example", "ada@läb.example", "\uff41da@lab.example"),
-        *(
-            "ada%ben@lab.example",
-            "ben!ada@lab.example",
-            "|sh@lab.example",
-            "/etc/passwd@lab.example",
-            "`id`@lab.example",
-        ),
-        *(
-            "$HOME@lab.example",
-            "=?utf-8?q?ada?=@lab.example",
-            "a" * 65 + "@lab.example",
-            "ada@" + "a" * 64 + ".example",
-        ),
+        *("ada%ben@lab.example", "ben!ada@lab.example", "|sh@lab.example", "/etc/passwd@lab.example"),
+        *("`id`@lab.example", "$HOME@lab.example", "=?utf-8?q?ada?=@lab.example", "a" * 65 + "@lab.example"),
+        "ada@" + "a" * 64 + ".example",
         *("a@" + "b." * 127 + "example", "ada@" + "a." * 10**5 + "example", "a" * 10**5, "@" * 10**5),
     ],
 )
@@ -80,14 +70,8 @@ def test_a_server_is_read_from_its_url(url: str, server: Server) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *(
-            "",
-            "mail.lab.example",
-            "mail.lab.example:587",
-            "http://mail.lab.example",
-            "smtp:mail.lab.example",
-            "smtp://",
-        ),
+        *("", "mail.lab.example", "mail.lab.example:587", "http://mail.lab.example", "smtp:mail.lab.example"),
+        "smtp://",
         *("smtp://gua:hunter2@mail.lab.example", "smtp://gua@mail.lab.example:587", "smtp://:587", "smtp://h:587/path"),
         *("smtp://h?x=1", "smtp://h#x", "smtp://h:0", "smtp://h:65536", "smtp://h:-1", "smtp://h:0587", "smtp://h:x"),
         *(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gua_report.console import terminal
 from gua_report.console.fitting import columns, fit, join, wrap
 
 # Some that take one column, some that take two, and blanks to break lines at.
@@ -39,3 +41,10 @@ def test_wrapping_loses_nothing_but_blanks(text: str, size: int) -> None:
 def test_cells_are_aligned_by_what_is_seen() -> None:
     assert join(["小明", "1"], [6, 3], [False, True]) == "小明      1"
     assert join(["\x1b[33mab\x1b[0m", "x"], [4, 2], [False, False]) == "\x1b[33mab\x1b[0m    x"
+
+
+def test_streams_that_are_closed_are_no_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    assert not terminal.use_color()
+    assert terminal.progress_bar() is None

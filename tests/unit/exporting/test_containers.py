@@ -12,15 +12,14 @@ import pytest
 from gua_report.commands.export import WARNINGS, find_encoding, read_parts
 from gua_report.exporting.rows import TABLES
 from gua_report.people.containers import write_containers
-from gua_report.upkeep.daily_csv import csv_path, write_daily_csv
 from gua_report.upkeep.nightly import Upkeep
-from gua_sample.containers import COLUMNS, FILE_NAME, LABEL, SOCKET, Container, Known, key_of
+from gua_report.upkeep.outputs import csv_path, write_daily_csv
+from gua_sample.containers import COLUMNS, FILE_NAME, LABEL, Container, Known
 from tests.lab import CONFIG, DAY_MS, MONDAY_MS, Job, held, minutes, window, write
 from tests.rolling import roll_up_days
 
 ID, POD = "3f2a9c81d0b7", "0b5cdd12-4b4c-4d2e-9c80-6a3f1d1c2f00"
-HINTED = Container("docker", "=train", "pytorch", "ada", LABEL, None, 1)
-ROOTLESS = Container("podman", "notebook", None, "ada", SOCKET, 1000, 2)
+HINTED = Container("docker", "=train", "pytorch", "ada", LABEL, 1)
 SLICE = "/user.slice/user-{}.slice/user@{}.service/user.slice/libpod-" + ID + "0" * 52 + ".scope"
 DOCKER = f"/system.slice/docker-{ID}{'0' * 52}.scope"
 PROCESSES = {
@@ -35,8 +34,8 @@ PROCESSES = {
 }
 TOLD = {  # by pid: identity, container, owner_hint, how
     1: (f"docker:{ID}", "=train", "ada", "label"),
-    2: ("ada", "notebook", None, "socket"),
-    3: ("ada", "notebook", None, "socket"),
+    2: ("ada", None, None, None),
+    3: ("uid:1000", None, None, None),
     4: ("eve", None, None, None),
     5: (f"lxc:{ID}", None, None, None),
     6: ("bob", "=train", None, None),
@@ -49,9 +48,9 @@ TOLD = {  # by pid: identity, container, owner_hint, how
 def folder(tmp_path: Path) -> Path:
     """Two minutes of Monday, with a process on each card, and what is known of the containers."""
     write(tmp_path, minutes(600, 602, *(held(job, index=pid) for pid, job in PROCESSES.items())))
-    pod = Container("pod", "ml/train-0", None, None, None, None, 3)
-    known = {ID: HINTED, key_of(ID, 1000): ROOTLESS, POD.replace("-", ""): pod}
-    write_containers(str(tmp_path), Known(known, {}))
+    pod = Container("pod", "ml/train-0", None, None, None, 3)
+    known = {ID: HINTED, POD.replace("-", ""): pod}
+    write_containers(str(tmp_path), Known(known))
     return tmp_path
 
 

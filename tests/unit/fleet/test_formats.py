@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from gua_report.people.wanted import Wanted
+from gua_report.people.identities import Wanted
 from gua_report.render import FORMATS, SECTIONS, Options, renderer
 from gua_report.render.attention import reasons
-from gua_report.render.brief import WIDTH
+from gua_report.render.page import WIDTH
+from gua_report.summary.names import select
 from gua_report.summary.of_hosts import KEYS
 from gua_report.summary.report import Report
-from gua_report.summary.selection import select
 from tests.fleets import add_host, fleet_report, make_fleet
 from tests.lab import CONFIG, HOUR_MS
 

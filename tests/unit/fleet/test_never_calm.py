@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from gua_report.commands.fleet import show
+from gua_report.commands.fleet import HostStatus, find_statuses, show
+from gua_report.fleet.asked import AskedFleet
 from gua_report.fleet.build import FleetRequest, map_fleet
-from gua_report.fleet.status import HostStatus, find_statuses
-from gua_report.people.wanted import Wanted
+from gua_report.people.identities import Wanted
 from gua_report.render import Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.mail import subject_of
+from gua_report.summary.names import select
 from gua_report.summary.report import Report
-from gua_report.summary.selection import select
 from gua_sample.policy import DEFAULT, RULE, Policy
 from tests.fleets import (
     END_MS,
@@ -37,6 +38,7 @@ from tests.lab import (
     Gpu,
     Job,
     busy,
+    free,
     held,
     hour,
     hours,
@@ -51,7 +53,8 @@ TICKS_A_DAY = DAY_MS // EVERY_MS
 
 
 def statuses(folder: Path, policy: Policy = DEFAULT) -> dict[str, HostStatus]:
-    request = FleetRequest(str(folder), window(START_MS, END_MS), CONFIG._replace(policy=policy), now_ms=NOW_MS)
+    config = CONFIG._replace(policy=policy)
+    request = FleetRequest(AskedFleet(str(folder)), window(START_MS, END_MS), config, now_ms=NOW_MS)
     return {status.host: status for status in find_statuses(map_fleet(request), policy, NOW_MS)}
 
 
@@ -80,7 +83,7 @@ def test_a_long_episode_is_seen_though_very_many_others_go_on(tmp_path: Path) ->
     )
     report = fleet_report(tmp_path, end_ms=START_MS + DAY_MS, now_ms=START_MS + DAY_MS + 8 * HOUR_MS)
     assert len(report.episodes) == 101
-    assert any("(ben 20h)" in reason for reason in reasons(report, HOUR_MS))
+    assert any("(ben ≥ 20h)" in reason for reason in reasons(report, HOUR_MS))
     own = text(select(report, Wanted("ben", ("ben",))), "episodes")
     assert "20h" in own
     assert "more" not in own
@@ -113,7 +116,7 @@ def test_a_host_with_earlier_files_alone_is_named(tmp_path: Path) -> None:
     assert statuses(tmp_path)["gpu07"].is_bad
 
 
-@pytest.mark.parametrize(("days", "state"), [(1, "no day yet"), (3, "not usable")])
+@pytest.mark.parametrize(("days", "state"), [(1, "no day yet"), (3, "not usable"), (-1, "clock")])
 def test_a_file_without_days_is_that_of_a_new_host_for_two_days(tmp_path: Path, days: int, state: str) -> None:
     make_fleet(tmp_path, "lab1")
     change(add_host(tmp_path, "empty", "small", published_ms=NOW_MS - days * DAY_MS), "DELETE FROM day")
@@ -134,9 +137,22 @@ def test_a_reinstalled_host_has_its_cards_once_on_average(tmp_path: Path) -> Non
     assert hours(split) == pytest.approx(hours(whole))
     averages = [report.capacity["equivalent_gpus"].tolist() for report in (split, whole)]
     assert averages[0] == pytest.approx(averages[1], rel=0.01)
+    observed = [report.trend["observed_seconds"].tolist() for report in (split, whole)]
+    assert observed[0] == pytest.approx(observed[1], rel=0.01)
     earlier = split.episodes[split.episodes["host"] == "lab1~2025"]
     assert len(earlier)
     assert not earlier["ongoing"].any()
+
+
+def test_a_reinstalled_host_has_its_free_cards_once_in_an_hour_of_the_week(tmp_path: Path) -> None:
+    path = record_host(tmp_path, "gpu07", hour(free(), start_ms=START_MS))
+    path.rename(path.with_name("rollups-2025.sqlite"))
+    shutil.copyfile(
+        record_host(tmp_path / "new", "gpu07", hour(free(), held(index=1), start_ms=START_MS + 7 * DAY_MS)), path
+    )
+    record_host(tmp_path, "gpu08", hour(free(), start_ms=START_MS))
+    report = fleet_report(tmp_path, end_ms=START_MS + 8 * DAY_MS, now_ms=NOW_MS + 6 * DAY_MS)
+    assert report.heatmap["free_gpus"][0] == pytest.approx(2.0, abs=0.01)
 
 
 def test_a_name_with_an_at_sign_is_a_persons(tmp_path: Path) -> None:
@@ -164,7 +180,7 @@ def test_hours_without_time_claim_no_card(tmp_path: Path) -> None:
 def test_a_past_window_says_what_went_on_and_who_is_late_now_is_not_late_then(tmp_path: Path) -> None:
     make_fleet(tmp_path, "lab1", "lab2")
     change(tmp_path / "lab2" / "rollups.sqlite", "DELETE FROM day WHERE day = '2026-11-17'")
-    report = fleet_report(tmp_path, end_ms=START_MS + DAY_MS, is_open=False)
+    report = fleet_report(tmp_path, end_ms=START_MS + DAY_MS, end="2026-11-17")
     assert problems(report) == {}
     shown = text(report)
     assert "Held without work in this window, and at the last tick" in shown
@@ -210,16 +226,6 @@ def test_a_status_has_all_that_a_report_leaves_out_or_doubts(tmp_path: Path) -> 
     assert report.fleet is not None
     rows = zip(report.fleet.problems["host"], report.fleet.problems["detail"], strict=True)
     assert sorted(rows) == sorted((name, detail) for name, status in found.items() for detail in status.problems)
-
-
-def test_a_status_lists_hosts_of_which_nothing_can_be_used(tmp_path: Path) -> None:
-    add_host(tmp_path, "bad", "small").write_bytes(b"")
-    change(add_host(tmp_path, "newer", "lab1"), f"UPDATE day SET rule = {RULE + 1}")
-    found = statuses(tmp_path)
-    assert {name: status.state for name, status in found.items()} == {"bad": "not usable", "newer": "not usable"}
-    assert "upgrade gua here" in found["newer"].problems[0]
-    (tmp_path / "newer" / "rollups.sqlite").unlink()
-    assert statuses(tmp_path)["bad"].problems == ["its file is empty, probably a copy that failed: collect it again"]
 
 
 def test_the_change_is_that_of_hosts_that_were_there_before(tmp_path: Path) -> None:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gua_report.fleet import in_children
-from gua_report.fleet.contested import FindHours
-from gua_report.fleet.host_files import MOST_FILES, HostFile
-from gua_report.fleet.host_part import MapHost
-from gua_report.fleet.in_children import Outcome, map_in_children
-from gua_report.fleet.look import look_at, restore_look
-from gua_report.fleet.parts import restore_part
+from gua_report.fleet.host_files import MOST_FILES, HostFile, look_at, restore_look
+from gua_report.fleet.in_children import Outcome, map_in_children, work_on
+from gua_report.fleet.one_host import SumHost
+from gua_report.fleet.sums import restore_frames, restore_notices
+from gua_report.machine import child
+from gua_report.machine.child import Message
 from gua_report.render import Options, renderer
 from gua_report.summary.report import Report
 from gua_report.ticks.coverage import LEFT_OUT, NOT_COLLECTED
@@ -129,7 +128,7 @@ def test_before_six_in_the_morning_yesterday_is_not_missed_yet(tmp_path: Path) -
     report = fleet_report(tmp_path, now_ms=now_ms, end_ms=now_ms)
     assert (problems(report), report.window.end_ms) == ({}, END_MS - DAY_MS)
     # Whoever asks for that day is told who lacks it.
-    assert problems(fleet_report(tmp_path, now_ms=now_ms, is_open=False)) == {"lab1": ["late"]}
+    assert problems(fleet_report(tmp_path, now_ms=now_ms, end="2026-11-17")) == {"lab1": ["late"]}
 
 
 @pytest.mark.parametrize(
@@ -190,44 +189,26 @@ def test_one_machine_under_two_names_is_a_warning(tmp_path: Path) -> None:
     assert is_complete(report)
 
 
-def test_hours_of_a_card_on_two_hosts_count_for_neither(tmp_path: Path) -> None:
+def test_a_card_on_two_hosts_at_a_time_is_named_at_both(tmp_path: Path) -> None:
     make_fleet(tmp_path, "lab2")
     add_host(tmp_path, "one", "lab1")
     path = add_host(tmp_path, "other", "lab1", machine="f" * 32)
-    uuid = report_of(tmp_path / "one", START_MS, END_MS).gpus["uuid"][0]
-    # The second card is another one there, and the first one only for a day.
-    change(
-        path,
-        f"UPDATE card SET uuid = 'GPU-other' WHERE uuid != '{uuid}'",
-        "DELETE FROM card_hour WHERE day_id = (SELECT id FROM day WHERE day = '2026-11-16')",
-    )
+    own = report_of(tmp_path / "one", START_MS, END_MS)
+    uuid = own.gpus["uuid"][0]
+    change(path, f"UPDATE card SET uuid = 'GPU-other' WHERE uuid != '{uuid}'")
     report = fleet_report(tmp_path)
     assert problems(report) == {"one": ["same card"], "other": ["same card"]}
-    assert f"1 card of it ({uuid}) claimed by other too: 24 hours" in details(report, "one")
-    assert not is_complete(report)
-    first, second = (
-        report_of(tmp_path / "one", START_MS, START_MS + DAY_MS),
-        report_of(tmp_path / "one", START_MS, END_MS),
-    )
-    left = report.gpus.set_index(["host", "uuid"])["gpu_hours"]
-    assert left["one", uuid] == pytest.approx(first.gpus.set_index("uuid")["gpu_hours"][uuid])
-    assert ("other", uuid) not in left.index
-    uncontested = second.gpus["uuid"][1]
-    assert left["one", uncontested] == pytest.approx(second.gpus.set_index("uuid")["gpu_hours"][uncontested])
-    contested = report.episodes[(report.episodes["gpu_uuid"] == uuid) & (report.episodes["end_ms"] > START_MS + DAY_MS)]
-    assert not len(contested)
+    assert f"1 card of it ({uuid}) claimed by other too" in details(report, "one")
+    assert is_complete(report)
+    hours = report.gpus.set_index(["host", "uuid"])["gpu_hours"]
+    assert hours["one", uuid] == hours["other", uuid] == pytest.approx(own.gpus["gpu_hours"][0])
 
 
-def test_a_host_that_is_there_twice_counts_for_nothing(tmp_path: Path) -> None:
-    for number, host in enumerate(("one", "other")):
-        add_host(tmp_path, host, "small", machine=f"{number:032x}")
-    report = fleet_report(tmp_path)
-    assert set(hours(report).values()) == {0.0}
-    assert report.capacity["energy_kwh"].sum() == 0
-    assert report.reclaim_curve["freed_gpu_hours"].sum() == 0
-    assert report.unpartitioned["gpu_hours"].sum() == 0
-    assert not len(report.identities)
-    assert not len(report.episodes)
+def test_a_card_that_was_moved_to_another_host_is_no_trouble(tmp_path: Path) -> None:
+    for number, (host, day) in enumerate((("one", "2026-11-16"), ("other", "2026-11-17"))):
+        path = add_host(tmp_path, host, "lab1", machine=f"{number:032x}")
+        change(path, f"DELETE FROM card_hour WHERE day_id = (SELECT id FROM day WHERE day = '{day}')")
+    assert problems(fleet_report(tmp_path)) == {}
 
 
 def test_a_reinstalled_host_counts_apart_from_what_it_was(tmp_path: Path) -> None:
@@ -313,8 +294,6 @@ def test_what_is_beside_a_file_is_not_read(tmp_path: Path) -> None:
     make_fleet(tmp_path, "small")
     whole = fleet_report(tmp_path)
     write(tmp_path / "small", hour(held(index=5), start_ms=START_MS + DAY_MS))  # ticks of that day, which differ
-    (tmp_path / "small" / "edges").mkdir()
-    os.mkfifo(tmp_path / "small" / "edges" / "2026-11-16.sqlite")
     (tmp_path / "small" / "containers.json").write_text("nonsense")
     report = fleet_report(tmp_path)
     assert hours(report) == hours(whole)
@@ -377,17 +356,20 @@ class Trouble:
         if file.host == "once" and not os.path.exists(file.path):
             Path(file.path).touch()
             os.kill(os.getpid(), 9)
+        if file.host == "mute":
+            os._exit(0)
         if file.host == "hang":
             time.sleep(60)
         if file.host == "eat":
             return bytearray(64 << 30)
         if file.host == "bug":
-            raise RecursionError("deep")
+            raise RecursionError("deep" * 1000)
         return file.host
 
 
 def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_children, "SECONDS_PER_HOST", 0.5)
+    monkeypatch.setattr(child, "STALLED_SECONDS", 0.1)  # of a child that has all the time it needs
     hosts = ["a", "kill", "b", "once", "c", "hang", "d", "eat", "e", "bug", "f"]
     files = [HostFile(host, host, str(tmp_path / host)) for host in hosts]
     found = {outcome.file.host: outcome for outcome in map_in_children(files, Trouble(), 2)}
@@ -396,9 +378,21 @@ def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypa
     assert good == {"a", "b", "once", "c", "d", "e", "f"}
     assert all(found[host].value == host for host in good)
     assert "SIGKILL" in str(found["kill"].problem)
-    assert "says nothing any more" in str(found["hang"].problem)
+    assert "timed out" in str(found["hang"].problem)
     assert "memory" in str(found["eat"].problem)
     assert "RecursionError" in str(found["bug"].problem)
+    assert len(str(found["bug"].problem)) == in_children.MOST_PROBLEM_BYTES  # it may quote any name
+
+
+def test_what_a_child_answers_is_of_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken_over(files: Sequence[HostFile], work: Any) -> Iterator[Message]:
+        for file in files:
+            yield from [work_on(file, work)] * (4 if file.host == "b" else 1)
+
+    monkeypatch.setattr(in_children, "HOSTS_PER_CHILD", 2)
+    monkeypatch.setattr(in_children, "_work_on", taken_over)
+    found = map_in_children([HostFile(host, host, host) for host in ("a", "b", "c", "mute", "d")], Trouble(), 1)
+    assert {one.file.host: one.value for one in found} == {"a": "a", "b": "b", "c": "c", "mute": None, "d": "d"}
 
 
 def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,18 +411,18 @@ def nonsense(value: Any, kind: type) -> Any:
     return run
 
 
-def test_a_claim_that_makes_no_sense_is_no_claim(tmp_path: Path) -> None:
-    for number, host in enumerate(("one", "other")):
-        add_host(tmp_path, host, "small", machine=f"{number:032x}")
-    for value in (17, {"GPU-0": 3}, {"GPU-0": ["x"]}):
-        assert problems(fleet_report(tmp_path, executor=nonsense(value, FindHours))) == {}
+@pytest.mark.parametrize("value", [-(10**400), 1 << 52], ids=["below", "above"])
+def test_a_time_that_can_not_be_costs_a_file_without_days_alone(tmp_path: Path, value: int) -> None:
+    make_fleet(tmp_path, "small")
+    with pytest.raises(StoreError, match="nonsense"):
+        fleet_report(tmp_path, executor=lambda files, _: iter([Outcome(file, value) for file in files]))
 
 
-@pytest.mark.parametrize("value", [17, "x", [], [[], {}, [], []], [["small", 1, 2]], {"a": 1}])
+@pytest.mark.parametrize("value", [17, "x", [], [{}, []], [[], {}], [["small", 1, 2]], {"a": 1}])
 def test_what_a_child_sends_is_not_trusted(tmp_path: Path, value: Any) -> None:
     make_fleet(tmp_path, "small")
     with pytest.raises(StoreError, match="nonsense"):
-        fleet_report(tmp_path, executor=nonsense(value, MapHost))
+        fleet_report(tmp_path, executor=nonsense(value, SumHost))
 
 
 JUNK: tuple[Any, ...] = (None, "\x1b[2J\nx", -1, 5, 1 << 70, 1.5, float("inf"), float("nan"), True, [], {}, [[]])
@@ -436,19 +430,20 @@ JUNK: tuple[Any, ...] = (None, "\x1b[2J\nx", -1, 5, 1 << 70, 1.5, float("inf"), 
 
 def with_junk(value: Any) -> Iterator[Any]:
     """The value with one item replaced, at each place in turn."""
-    items = enumerate(value) if isinstance(value, list) else value.items()
-    for key, item in list(items):
-        inner = json.loads(item) if isinstance(item, str) and item.startswith("[[") else item
-        pack = json.dumps if inner is not item else lambda one: one
-        changed = with_junk(inner) if isinstance(inner, list | dict) else iter(())
-        for one in (*JUNK, *map(pack, changed)):
+    for key, item in list(enumerate(value) if isinstance(value, list) else value.items()):
+        changed = with_junk(item) if isinstance(item, list | dict) else iter(())
+        for one in (*JUNK, *changed):
             value[key] = one
             yield copy.deepcopy(value)
         value[key] = item
 
 
+def restore_frames_of(_: str, value: Any) -> None:
+    restore_frames(value[0]), restore_notices(value[1])
+
+
 @pytest.mark.parametrize(
-    ("work", "restore"), [(look_at, restore_look), pytest.param(MapHost, restore_part, marks=pytest.mark.real)]
+    ("work", "restore"), [(look_at, restore_look), pytest.param(SumHost, restore_frames_of, marks=pytest.mark.real)]
 )
 def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, restore: Any) -> None:
     """Whatever it is, the report is built and shown, with that host or without it."""
@@ -463,10 +458,11 @@ def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, res
 
     fleet_report(tmp_path, executor=executor)
     honest = sent[work.__name__, "small"]
-    if work is MapHost:  # the first row of each table, and all states
-        hosts, figures, episodes, gaps = honest
-        first = {name: rows if name == "states" else rows[:1] for name, rows in figures.items()}
-        honest = [hosts, first, episodes[:1], gaps[:1]]
+    if work is SumHost:  # the first row of each frame, and all states
+        frames, _ = honest
+        for name, columns in frames.items():
+            frames[name] = columns if name == "states" else {column: rows[:1] for column, rows in columns.items()}
+        honest = [frames, [["warning", ["2026-11-16"], "words"]]]
     tried, shown = list(with_junk(honest)), 0
     for value in tried:
         try:

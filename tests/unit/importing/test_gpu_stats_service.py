@@ -56,12 +56,6 @@ def test_stats_files_tell_utilization_and_who_but_no_memory(tmp_path: Path, targ
     )
 
 
-def test_one_stats_file_is_enough(tmp_path: Path, target: Target) -> None:
-    path = stats(tmp_path / "anything", f"{NOON},alice,4711,0,83")
-    assert target.imports(path)["taken"]["ticks"] == 1
-    assert target.imports(path)["there_already"]["ticks"] == 1
-
-
 def test_years_ago_is_reported_like_yesterday(tmp_path: Path, target: Target) -> None:
     start_ms = at("2021-03-24 11:12")
     target.imports(stats(tmp_path / "2021", *(f"{ts_ms // 1000},m_user,456815,1,90" for ts_ms in times(start_ms, 12))))

@@ -22,7 +22,7 @@ def test_a_database_of_1_8_0_tells_cards_and_processes(new: PeerDatabase, target
 
     said = target.imports(new.path)
 
-    assert said["kind"] == "gpu-usage-audit database (schema of 1.8.0)"
+    assert said["kind"] == "gpu-usage-audit database (schema of 1.8.0, recorded on lab7)"
     assert said["taken"] == {
         "days": ["2026-10-05"],
         "ticks": 2,
@@ -63,9 +63,9 @@ def test_a_database_of_1_0_2_tells_what_it_can(old: PeerDatabase, target: Target
     old.add(
         [NOON_MS, NOON_MS + 30_000], Seen(3, ((4711, 2000, "alice"),)), Seen(0, uuid="GPU-b"), Seen(0, uuid="GPU-a")
     )
-    assert target.imports(old.path)["kind"] == "gpu-usage-audit database (schema of 1.0.2)"
+    assert target.imports(old.path)["kind"] == "gpu-usage-audit database (schema of 1.0.2, recorded on lab7)"
     first = target.rows("ticks")[0]
-    assert (first["interval_ms"], first["driver_version"]) == (None, None)
+    assert (first["interval_ms"], first["driver_version"]) == (None, "570.86.10")
     assert first["boot_id"] == f"imported:gpu-usage-audit:{text_of(FIRST_SEEN_MS)}"  # since when the host is known
     cards = target.rows("card_ticks")[:3]
     # Cards are written in the order of their index, which has no column.
@@ -85,8 +85,22 @@ def test_each_run_of_its_daemon_is_a_boot_with_its_interval(new: PeerDatabase, t
     new.add([NOON_MS + 3 * HOUR_MS], Seen())
     target.imports(new.path)
     found = [(row["interval_ms"], row["driver_version"]) for row in target.rows("ticks")]
-    assert found == [(30_000, None), (60_000, None), (None, "570.86.10"), (None, None)]
+    assert found == [(30_000, None), (60_000, None), (None, None), (None, "570.86.10")]
     assert len({row["boot_id"] for row in target.rows("ticks")}) == 4
+
+
+def test_a_run_without_a_tick_does_not_take_the_driver_away(new: PeerDatabase, target: Target) -> None:
+    new.add([NOON_MS], Seen())
+    new.start(NOON_MS + HOUR_MS)  # and killed at once
+    target.imports(new.path)
+    assert [row["driver_version"] for row in target.rows("ticks")] == ["570.86.10"]
+
+
+def test_a_hostile_host_name_is_printable(new: PeerDatabase, target: Target) -> None:
+    new.add([NOON_MS], Seen())
+    with new.open() as connection:
+        connection.execute("UPDATE host SET hostname = ?", ("lab\x1b[31m\n7",))
+    assert target.imports(new.path)["kind"].isprintable()
 
 
 def test_rows_from_before_an_upgrade_belong_to_no_run(new: PeerDatabase, target: Target) -> None:
@@ -198,19 +212,7 @@ def test_rows_whose_time_makes_no_sense_are_left_out(new: PeerDatabase, target: 
     assert future["examples"] == ["2999-01-01 00:00:00 UTC"]
 
 
-def test_processes_without_their_card_are_left_out(new: PeerDatabase, target: Target) -> None:
-    new.add([NOON_MS], Seen(0, ((7, 500),)))
-    with new.open() as connection:
-        connection.execute(
-            "INSERT INTO proc_sample (ts, gpu_uuid, pid, run_id) SELECT ts, 'GPU-9', 8, 1 FROM gpu_sample"
-        )
-        connection.execute("INSERT INTO proc_sample (ts, gpu_uuid, pid) SELECT ts, 'GPU-0', 9 FROM gpu_sample")
-    said = target.imports(new.path)
-    assert left_out(said) == {"process row without a row of their card": 2}
-    assert [row["pid"] for row in target.rows("process_ticks")] == [7]
-
-
-def laboratory(database: PeerDatabase) -> list[tuple[Any, ...]]:
+def laboratory(database: PeerDatabase) -> list[tuple[str, int, dict[str, int]]]:
     """Two hours of four cards; returns a row for each card and tick: card, utilization, memory by login user.
 
     Each card has one owner, and work on it ends once: what begins, or is shared, is judged by another rule there.
@@ -227,10 +229,18 @@ def laboratory(database: PeerDatabase) -> list[tuple[Any, ...]]:
         database.add([moment], *cards)
         for index, card in enumerate(cards):
             memory: dict[str, int] = {}
-            for process in card.processes:
-                memory[process[2] or "unknown"] = memory.get(process[2] or "unknown", 0) + process[1]
+            for _, mib, user, *_ in card.processes:
+                memory[user or "unknown"] = memory.get(user or "unknown", 0) + mib
             rows.append((f"GPU-{index}", card.utilization, memory))
     return rows
+
+
+def shares(rows: list[tuple[str, int, dict[str, int]]]) -> dict[str, float]:
+    """Of each state, by its own rules."""
+    states = [
+        "active" if use >= 10 else "idle-held" if sum(held.values()) > 100 else "truly-idle" for _, use, held in rows
+    ]
+    return {state: states.count(state) / len(states) for state in ("active", "idle-held", "truly-idle", "unknown")}
 
 
 @pytest.mark.parametrize("is_old", [True, False])
@@ -242,27 +252,30 @@ def test_the_report_gives_the_figures_that_its_own_rules_give(tmp_path: Path, ta
     target.imports(database.path)
     report = target.report(NOON_MS, NOON_MS + 240 * 30 * SECOND_MS)
 
-    def shares(of: list[tuple[Any, ...]]) -> dict[str, float]:
-        states = [
-            "active" if use >= 10 else "idle-held" if sum(held.values()) > 100 else "truly-idle" for _, use, held in of
-        ]
-        return {state: states.count(state) / len(states) for state in ("active", "idle-held", "truly-idle", "unknown")}
+    def told(of: dict[str, Any]) -> dict[str, float]:
+        return {state: value["share"] for state, value in of["states"].items()}
 
-    def told(states: dict[str, Any]) -> dict[str, float]:
-        return {state: value["share"] for state, value in states.items()}
-
-    assert told(report["headline"]["states"]) == pytest.approx(shares(rows), abs=1e-4)
+    assert told(report["headline"]) == pytest.approx(shares(rows), abs=1e-4)
     for gpu in report["gpus"]:
-        assert told(gpu["states"]) == pytest.approx(shares([row for row in rows if row[0] == gpu["uuid"]]), abs=1e-4)
-    mine = {one["identity"]: (one["gpu_hours"], one["idle_held_share"]) for one in report["identities"]}
-    theirs = {}
-    for user in ("alice", "bob", "unknown"):
+        assert told(gpu) == pytest.approx(shares([row for row in rows if row[0] == gpu["uuid"]]), abs=1e-4)
+    mine = {one["identity"]: [one["gpu_hours"], one["idle_held_share"]] for one in report["identities"]}
+    assert mine.keys() == {"alice", "bob", "unknown"}
+    for user, figures in mine.items():
         present = [(use, held[user]) for _, use, held in rows if user in held]
         idle = sum(use < 10 and memory > 100 for use, memory in present)
-        theirs[user] = (len(present) * 30 / 3600, idle / len(present))
-    assert mine.keys() == theirs.keys()
-    for user, figures in theirs.items():
-        assert mine[user] == pytest.approx(figures, abs=1e-3), user
+        assert figures == pytest.approx([len(present) * 30 / 3600, idle / len(present)], abs=1e-3), user
+
+
+def test_processes_without_their_card_are_left_out(new: PeerDatabase, target: Target) -> None:
+    new.add([NOON_MS], Seen(0, ((7, 500),)))
+    with new.open() as connection:
+        connection.execute(
+            "INSERT INTO proc_sample (ts, gpu_uuid, pid, run_id) SELECT ts, 'GPU-9', 8, 1 FROM gpu_sample"
+        )
+        connection.execute("INSERT INTO proc_sample (ts, gpu_uuid, pid) SELECT ts, 'GPU-0', 9 FROM gpu_sample")
+    said = target.imports(new.path)
+    assert left_out(said) == {"process row without a row of their card": 2}
+    assert [row["pid"] for row in target.rows("process_ticks")] == [7]
 
 
 def test_memory_that_is_not_told_and_memory_of_nobody_are_judged_by_our_rule(new: PeerDatabase, target: Target) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -120,29 +119,6 @@ def test_a_partition_that_somebody_made_up_is_refused(tmp_path: Path, target: Ta
         connection.commit()
     target.imports(tmp_path / "backup")
     assert {row["command"] for row in target.rows("process_ticks") if row["ts_ms"] < NOON_MS + DAY_MS} == {r"\x1b[2J"}
-
-
-def test_a_partition_that_a_killed_writer_left_is_read_as_it_was_before(tmp_path: Path, target: Target) -> None:
-    write(tmp_path / "backup", history())
-    path = tmp_path / "backup" / "samples" / "2026-10-05.sqlite"
-    before = everything(tmp_path / "backup")
-    leave_hot_journal(path)
-    target.imports(tmp_path / "backup")
-    assert everything(target.folder) == before
-
-
-def leave_hot_journal(path: Path) -> None:
-    """As a writer does who is killed while he writes."""
-    pid = os.fork()
-    if pid == 0:
-        connection = sqlite3.connect(path, isolation_level=None)
-        connection.execute("PRAGMA cache_size = 1")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("UPDATE tick SET error = 'half-way'")
-        connection.execute("CREATE TABLE t AS SELECT zeroblob(100000)")
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert Path(f"{path}-journal").stat().st_size > 0
 
 
 def test_the_data_folder_itself_is_no_source(target: Target) -> None:

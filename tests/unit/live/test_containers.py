@@ -14,17 +14,15 @@ from gua_report.commands.free import spell_holders
 from gua_report.config import Reservations
 from gua_report.live.cards_now import CardSeen, see_card
 from gua_report.reservations.check import check
-from gua_sample.containers import FILE_NAME, LABEL, SOCKET, Container, Known, key_of
-from gua_sample.idleness import NOTHING, follow, runs_now, sight_of
-from gua_sample.policy import DEFAULT
+from gua_sample.containers import FILE_NAME, LABEL, Container, Known
+from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.bookings import HEADER
 from tests.lab import CONFIG, MINUTE_MS, MONDAY_MS, Gpu, Job, held, tick
 from tests.rolling import run
 
 ID, OTHER = "3f2a9c81d0b7", "904ef981a59f"
-HINTED = Container("docker", "train", "pytorch", "ada", LABEL, None, 1)
-ROOTLESS = Container("podman", "notebook", "jupyter", "ada", SOCKET, 1000, 2)
+HINTED = Container("docker", "train", "pytorch", "ada", LABEL, 1)
 COLUMNS = ("user", "container", "owner_hint", "how")
 
 
@@ -47,7 +45,7 @@ def rootless(uid: int, pid: int) -> Job:
 
 def see(known: Known, *gpus: Gpu) -> list[CardSeen]:
     now = tick(MONDAY_MS, *gpus)
-    carried = follow(NOTHING, sight_of(now), lambda ts_ms: 0, DEFAULT)
+    carried = follow(begin(), now)
     return [see_card(card, now, carried, runs_now(carried), CONFIG, known) for card in now.cards]
 
 
@@ -88,12 +86,11 @@ def test_a_file_that_cant_be_used_costs_status_and_free_a_line(laboratory: Path,
 
 
 def test_a_process_in_a_rootless_container_is_its_users(tmp_path: Path) -> None:
-    known = Known({ID: HINTED, key_of(ID, 1000): ROOTLESS}, {})
-    (seen,) = see(known, held(rootless(1000, 1), rootless(1001, 2), docker(ID, 3)))
+    (seen,) = see(Known({ID: HINTED}), held(rootless(1000, 1), rootless(1001, 2), docker(ID, 3)))
     told: dict[int, Any] = {one.pid: (one.who, one.container) for one in seen.processes}
     assert told == {
-        1: ("user1000", ROOTLESS),
-        2: ("user1001", None),  # who named a container of hers after it
+        1: ("user1000", None),
+        2: ("user1001", None),  # also called after root's
         3: ("ada? (docker: train)", HINTED),
     }
     assert {user.name: user.container for user in seen.users} == {
@@ -104,20 +101,20 @@ def test_a_process_in_a_rootless_container_is_its_users(tmp_path: Path) -> None:
 
 
 def test_two_containers_of_the_same_name_both_hold() -> None:
-    held_by = see(Known({ID: HINTED, OTHER: HINTED}, {}), held(docker(ID, 1)), held(docker(OTHER, 2), index=1))
+    held_by = see(Known({ID: HINTED, OTHER: HINTED}), held(docker(ID, 1)), held(docker(OTHER, 2), index=1))
     assert spell_holders(held_by, MONDAY_MS) == ["ada? (docker: train)"] * 2
 
 
 def test_no_name_of_a_container_steers_the_terminal() -> None:
     evil = HINTED._replace(name="\x1b[31m\n" + 200 * "x", owner="\x07" + 200 * "o")
-    for holder in spell_holders(see(Known({ID: evil}, {}), held(docker(ID, 1))), MONDAY_MS):
+    for holder in spell_holders(see(Known({ID: evil}), held(docker(ID, 1))), MONDAY_MS):
         assert holder.isprintable()
 
 
 def test_reservations_are_set_against_the_identity_and_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(f"{HEADER}0,ada,2026-01-01,,\n1,docker:{ID},2026-01-01,,\n")
     config = CONFIG._replace(reservations=Reservations(file=str(tmp_path / "r.csv")))
-    seen = see(Known({ID: HINTED}, {}), held(docker(ID, 1)), held(docker(ID, 2), index=1))
+    seen = see(Known({ID: HINTED}), held(docker(ID, 1)), held(docker(ID, 2), index=1))
     found = check([one.told() for one in seen], config, MONDAY_MS, lambda line: None)
     assert found["GPU-0"].text.startswith("in use WITHOUT RESERVATION by ada? (docker: train): PID 1")
     assert found["GPU-0"].details["users"] == [f"docker:{ID}"]

@@ -10,7 +10,7 @@ import pytest
 from gua_report.live.cards_now import see_card
 from gua_report.live.holdings import Holdings
 from gua_sample.errors import GuaError, UsageError
-from gua_sample.idleness import NOTHING, follow, runs_now, sight_of
+from gua_sample.idleness import begin, follow, runs_now
 from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, held, mig, tick
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -24,7 +24,7 @@ def holdings(
     *gpus: Gpu, uid: int | None = None, is_owner: bool = False, people: dict[str, str] | None = None
 ) -> Holdings:
     now = tick(MONDAY_MS, *gpus)
-    carried = follow(NOTHING, sight_of(now), lambda ts_ms: 0, CONFIG.policy)
+    carried = follow(begin(), now)
     config = CONFIG._replace(people=people or {})
     cards = [see_card(card, now, carried, runs_now(carried), config) for card in now.cards]
     return Holdings(cards, os.getuid() if uid is None else uid, is_owner, config.people)

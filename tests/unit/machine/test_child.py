@@ -14,24 +14,38 @@ from typing import Any
 
 import pytest
 
-from gua_report.machine.child import CRASHED, NO_ANSWER, Answer, answer_of, ask
+from gua_report.machine import child
+from gua_report.machine.child import CRASHED, NO_ANSWER, Answer, Silent, answer_of, ask
 from gua_sample.errors import StoreError
 from tests.users import SOMEBODY, needs_root
 
 
-def test_a_question_is_answered_by_a_child() -> None:
-    assert ask(lambda: [os.getpid(), "ü"], 10).value[1] == "ü"
+def test_a_question_is_answered_by_a_child_that_has_neither_our_output_nor_our_input() -> None:
+    """Or whoever reads our output to its end would wait for a child that hangs."""
+    assert ask(lambda: [os.getpid(), "ü" * 1_000_000], 10).value[1] == "ü" * 1_000_000
     assert ask(os.getpid, 10).value != os.getpid()
+    links = ask(lambda: [os.readlink(f"/proc/self/fd/{stream}") for stream in range(3)], 10).value
+    assert links == [os.devnull] * 3
 
 
-def test_a_child_that_hangs_is_killed_and_not_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_child_that_hangs_or_is_stopped_is_killed_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+) -> None:
+    monkeypatch.setattr(child, "STALLED_SECONDS", 0.5)
+
     def hang() -> None:
         (tmp_path / "pid").write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP if is_stopped else signal.SIGCONT)
         time.sleep(60)
 
     began = time.monotonic()
-    assert ask(hang, 1) == Answer(None, NO_ANSWER)
-    assert time.monotonic() - began < 5
+    if is_stopped:
+        with pytest.raises(Silent, match=r"timed out after \d+ s: has its owner stopped"):
+            answer_of(hang)
+    else:
+        assert ask(hang, 1) == Answer(None, NO_ANSWER)
+    assert time.monotonic() - began < 10
     pid = int((tmp_path / "pid").read_text())
     with suppress(ChildProcessError):  # it may have ended at once
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
@@ -44,14 +58,15 @@ def test_a_child_that_crashes_says_so(crash: Any) -> None:
     assert ask(crash, 10) == Answer(None, CRASHED)
 
 
-def test_a_long_answer_is_read_whole() -> None:
-    assert ask(lambda: "x" * 1_000_000, 10).value == "x" * 1_000_000
+def test_a_child_that_works_in_silence_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "STALLED_SECONDS", 0.5)
 
+    def work() -> str:
+        while time.process_time() < 2:
+            pass
+        return "done"
 
-def test_a_child_has_neither_our_output_nor_our_input() -> None:
-    """Or whoever reads our output to its end would wait for a child that hangs."""
-    links = ask(lambda: [os.readlink(f"/proc/self/fd/{stream}") for stream in range(3)], 10).value
-    assert links == [os.devnull] * 3
+    assert answer_of(work) == "done"
 
 
 def test_a_child_answers_even_if_our_own_streams_are_closed(tmp_path: Path) -> None:
@@ -71,12 +86,8 @@ def test_a_child_may_become_another_user_for_good() -> None:
 
     answer = ask(ids, 10, (SOMEBODY, SOMEBODY, (SOMEBODY, 44)))
     assert answer == Answer([[SOMEBODY] * 3, [SOMEBODY] * 3, [44, SOMEBODY]])
+    assert ask(os.getresgid, 10, (SOMEBODY, 0, (0,))) == Answer([0, 0, 0])  # whose main group is root's
     assert os.geteuid() == 0
-
-
-@needs_root
-def test_a_child_may_become_a_user_whose_main_group_is_roots() -> None:
-    assert ask(os.getresgid, 10, (SOMEBODY, 0, (0,))) == Answer([0, 0, 0])
 
 
 @needs_root
@@ -86,9 +97,7 @@ def test_a_child_that_can_not_become_another_user_answers_nothing() -> None:
 
 
 @needs_root
-def test_a_module_that_only_root_can_read_is_named_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_only_root_can_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "only_roots.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     assert tmp_path.stat().st_mode & 0o077 == 0

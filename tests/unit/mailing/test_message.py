@@ -5,14 +5,17 @@ from __future__ import annotations
 import email
 import email.policy
 import re
+from collections.abc import Callable
 from email.message import EmailMessage
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gua_report.mailing import message as module
-from gua_report.mailing.message import Attachment, Letter, build_message
+from gua_report.config import Mail
+from gua_report.mailing import message as sending
+from gua_report.mailing.message import Attachment, Letter, Unsure, address_of, build_message, send
 
 TO = ["ada@lab.example", "ben@lab.example"]
 HEADERS = ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted"]
@@ -62,7 +65,7 @@ def check_nothing_was_added(message: EmailMessage) -> None:
     assert [address.addr_spec for address in message["From"].addresses] == ["gua@lab.example"]
     subject = str(message["Subject"])
     assert subject.isprintable()
-    assert len(subject) <= module.LONGEST_SUBJECT + 10  # folding may leave a blank
+    assert len(subject) <= sending.LONGEST_SUBJECT + 10  # folding may leave a blank
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -134,3 +137,121 @@ def test_what_is_no_address_is_no_recipient_and_no_sender(address: str) -> None:
         build_message(Letter([address], "subject", "text"), "gua@lab.example")
     with pytest.raises(ValueError, match="no address"):
         build_message(Letter(TO, "subject", "text"), address)
+
+
+LAB = Mail(domain="lab.example", addresses={"Bob Müller": "bob@elsewhere.example", "uid:1005": "eva@lab.example"})
+
+
+@pytest.mark.parametrize(
+    ("person", "address"),
+    [
+        ("ada", "ada@lab.example"),
+        ("Bob Müller", "bob@elsewhere.example"),
+        ("uid:1005", "eva@lab.example"),
+        *((name, None) for name in ("uid:1006", "docker:3f2a9c81d0b7", "unit:x.service", "(unattributed)", "unknown?")),
+        *((name, None) for name in ("LAB\\ada", "ada@other.example", "ada,ben", "ada\r\nBcc: ben", "-oQ", "")),
+    ],
+)
+def test_a_person_has_the_address_of_the_map_or_of_the_domain_or_none(person: str, address: str | None) -> None:
+    assert address_of(person, LAB) == address
+    assert address_of(person, LAB._replace(domain=None)) == LAB.addresses.get(person)
+
+
+ADA, BEN = "ada@lab.example", "ben@lab.example"
+
+KEEP = 'printf "%s\\n" "$@" >>"$0.arguments"\ncat >"$0.mail"\n'
+Install = Callable[[str], Path]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Put a script called sendmail where no other one is found."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(sending, "FOLDERS", ())
+
+    def write(script: str) -> Path:
+        path = tmp_path / "sendmail"
+        path.write_text(f"#!/bin/sh\n{script}")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def post(*recipients: str, sender: str | None = None, seconds: float = 20) -> dict[str, str]:
+    letter = Letter(recipients, "lab7: 28 % idle-held", "text\n.\n-- \n")
+    return send(build_message(letter, sender), recipients, Mail(sender=sender), seconds)
+
+
+def kept(path: Path) -> tuple[list[str], bytes]:
+    return path.with_name("sendmail.arguments").read_text().split(), path.with_name("sendmail.mail").read_bytes()
+
+
+def test_it_is_given_the_mail_and_each_recipient_as_an_argument_and_who_sends(install: Install) -> None:
+    path = install(KEEP)
+    assert post(ADA, BEN) == {}
+    arguments, mail = kept(path)
+    assert arguments == ["-i", "--", ADA, "-i", "--", BEN]
+    assert b"\r" not in mail
+    assert b"\nTo: ada@lab.example, ben@lab.example\n" in b"\n" + mail
+    assert b"\nFrom:" not in b"\n" + mail
+    assert post(ADA, sender="gua@lab.example") == {}
+    arguments, mail = kept(path)
+    assert arguments[6:] == ["-i", "-f", "gua@lab.example", "--", ADA]
+    assert b"From: gua@lab.example\n" in mail
+    path.write_text("neither a script nor a program")
+    failed = post(ADA)
+    assert failed == {ADA: f"{path} can't be run: Exec format error"}
+    assert not isinstance(failed[ADA], Unsure)
+
+
+def test_one_address_that_fails_keeps_nobody_else_from_getting_the_mail(install: Install) -> None:
+    path = install(KEEP + f'if [ "$3" = {ADA} ]; then echo "unknown user" >&2; exit 67; fi\n')
+    assert post(ADA, BEN) == {ADA: f"{path} failed with status 67: unknown user"}
+    assert kept(path)[0][-1] == BEN
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 75", "status 75: it did not say why"),
+        ("printf 'queue is full\\n\\ntry later\\n' >&2; exit 75", "status 75: queue is full try later"),
+        ("printf '\\033[2Jx\\377\\n' >&2; exit 1", "status 1: \\x1b[2Jx\\xff"),
+        ("yes no | head -c 1000000 >&2; exit 1", "status 1: " + "no " * 66 + "no"),
+        ("kill -9 $$", "status -9: it did not say why"),
+        ("echo all is well >&2; sleep 20 & exit 1", "status 1: all is well"),
+    ],
+)
+def test_why_it_failed_is_one_printable_line(install: Install, script: str, said: str) -> None:
+    path = install(script)
+    assert post(ADA) == {ADA: f"{path} failed with {said}"}
+
+
+def test_it_is_found_where_it_usually_is_and_never_in_the_working_folder(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = install(KEEP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ":.:../" + tmp_path.name)
+    missing = "there is no sendmail on this machine: install postfix, exim or msmtp-mta, or set [mail] smtp"
+    assert post(ADA) == {ADA: missing}
+    assert not (tmp_path / "sendmail.mail").exists()
+    monkeypatch.setattr(sending, "FOLDERS", (str(tmp_path),))
+    assert sending.find_sendmail() == str(path)
+
+
+@pytest.mark.parametrize(
+    ("script", "seconds", "is_unsure"),
+    [
+        ("exit 67", 20, False),
+        ("kill -9 $$", 20, True),
+        ("sleep 20", 0.2, True),
+        ("exit 0", 0, False),  # nobody was given it
+        ("exit 75", 20, True),  # by which some say that it is queued
+    ],
+)
+def test_what_may_have_been_sent_is_told_from_what_was_refused(
+    install: Install, script: str, seconds: float, is_unsure: bool
+) -> None:
+    install(script)
+    assert isinstance(post(ADA, seconds=seconds)[ADA], Unsure) == is_unsure

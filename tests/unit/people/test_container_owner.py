@@ -1,4 +1,4 @@
-"""Whose a container is: a fact by the slice, hints by label and mount, and only for people who have an account."""
+"""Whose a container may be: hints by label and mount, and only for people who have an account."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gua_report.people import container_owner
-from gua_report.people.container_owner import Traces, find_owner
-from gua_sample.containers import LABEL, MOUNT, SOCKET
+from gua_report.people import identities
+from gua_report.people.identities import Traces, find_owner
+from gua_sample.containers import LABEL, MOUNT
 
 PEOPLE = {
     "root": (0, "/root"),
@@ -35,40 +35,22 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             raise ValueError
         return entry(name.lower(), *PEOPLE[name.lower()])
 
-    def by_uid(uid: int) -> pwd.struct_passwd:
-        return next(entry(name, *found) for name, found in PEOPLE.items() if found[0] == uid)
-
-    def unknown_uid(uid: int) -> pwd.struct_passwd:
-        try:
-            return by_uid(uid)
-        except StopIteration:
-            raise KeyError from None
-
     monkeypatch.setattr(pwd, "getpwnam", by_name)
-    monkeypatch.setattr(pwd, "getpwuid", unknown_uid)
-    container_owner._person.cache_clear()
+    identities._person.cache_clear()
     yield
-    container_owner._person.cache_clear()
-
-
-def test_the_user_of_the_slice_is_the_owner_whatever_a_label_says() -> None:
-    assert find_owner(Traces(1001, "bob", ["/export/home/vision/bob"])) == ("ada", SOCKET)
-
-
-def test_a_slice_of_somebody_without_an_account_has_no_owner_not_even_by_a_label() -> None:
-    assert find_owner(Traces(4711, "bob", [])) is None
+    identities._person.cache_clear()
 
 
 def test_a_label_comes_before_a_mount() -> None:
-    assert find_owner(Traces(None, "ada", ["/export/home/vision/bob/data"])) == ("ada", LABEL)
-    assert find_owner(Traces(None, "ADA", [])) == ("ada", LABEL)  # as the directory spells it
+    assert find_owner(Traces("ada", ["/export/home/vision/bob/data"])) == ("ada", LABEL)
+    assert find_owner(Traces("ADA", [])) == ("ada", LABEL)  # as the directory spells it
 
 
 @pytest.mark.parametrize(
     "label", ["root", "postgres", "nobody", "nobody-here", "1001", "a\0b", "", " ", "ada ", "\udcff"]
 )
 def test_a_label_counts_only_for_people(label: str) -> None:
-    assert find_owner(Traces(None, label, [])) is None
+    assert find_owner(Traces(label, [])) is None
 
 
 @pytest.mark.parametrize(
@@ -93,12 +75,12 @@ def test_a_label_counts_only_for_people(label: str) -> None:
     ],
 )
 def test_a_mount_counts_if_it_lies_in_a_home_directory(path: str, owner: str | None) -> None:
-    assert find_owner(Traces(None, None, [path])) == (owner and (owner, MOUNT))
+    assert find_owner(Traces(None, [path])) == (owner and (owner, MOUNT))
 
 
 def test_of_the_homes_of_several_people_none_tells() -> None:
-    assert find_owner(Traces(None, None, ["/home/ada", "/export/home/vision/bob"])) is None
-    assert find_owner(Traces(None, None, ["/home/ada", "/srv", "/home/ada/x"])) == ("ada", MOUNT)
+    assert find_owner(Traces(None, ["/home/ada", "/export/home/vision/bob"])) is None
+    assert find_owner(Traces(None, ["/home/ada", "/srv", "/home/ada/x"])) == ("ada", MOUNT)
 
 
 def test_no_path_of_a_mount_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +89,8 @@ def test_no_path_of_a_mount_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
 
     for name in ("stat", "lstat", "open", "readlink", "listdir", "scandir", "access"):
         monkeypatch.setattr(os, name, look)
-    assert find_owner(Traces(None, None, ["/home/ada/x"])) == ("ada", MOUNT)
+    assert find_owner(Traces(None, ["/home/ada/x"])) == ("ada", MOUNT)
 
 
 def test_a_name_that_would_steer_a_terminal_is_nobodys() -> None:
-    assert find_owner(Traces(None, "cy\x1b[2k", [])) is None
+    assert find_owner(Traces("cy\x1b[2k", [])) is None

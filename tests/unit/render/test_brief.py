@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from gua_report.console.fitting import columns
@@ -102,6 +101,6 @@ def test_what_is_worth_most_is_first_among_what_is_held_now() -> None:
     assert sorted(names, key=text.split("Held right now")[1].index) == names
 
 
-def test_a_report_without_people_is_brief_too() -> None:
-    report = replace(small_report(), identities=pd.DataFrame(columns=small_report().identities.columns))
-    assert "Nobody was seen using a card." in brief(report)
+def test_a_title_that_fits_in_its_line_is_not_cut() -> None:
+    report = replace(small_report(), host="gpu-server-of-the-vision", driver_versions=["9"])
+    assert "\nGPU use on gpu-server-of-the-vision: 4 GPUs (2 MIG instances), driver 9\n" in brief(report)

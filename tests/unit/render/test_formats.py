@@ -13,26 +13,27 @@ import os
 import re
 import subprocess
 import sys
-import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from wcwidth import wcswidth
 
 from gua_report.console.spelling import duration
-from gua_report.render import FORMATS, OF_FLEETS, OF_PEOPLE, SECTIONS, Options, renderer
+from gua_report.render import FORMATS, OF_PEOPLE, SECTIONS, Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.blocks import spread
-from gua_report.render.words import amount, percent, points
-from gua_report.summary.newest_failed import NewestFailed
+from gua_report.render.markdown import escape
+from gua_report.render.values import amount, percent, points
+from gua_report.summary.now import NewestFailed
 from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
 from gua_sample.errors import UsageError
-from gua_sample.policy import DEFAULT, STATES
+from gua_sample.policy import DEFAULT
 from tests.reports import (
     END_MS,
     NAN,
@@ -40,6 +41,7 @@ from tests.reports import (
     empty_report,
     group_report,
     grouped_report,
+    limited_report,
     meant_report,
     own_report,
     reserved_report,
@@ -47,74 +49,42 @@ from tests.reports import (
 )
 from tests.repository import ROOT
 
-GOLDEN = ROOT / "tests" / "golden"
-
-
-def columns_of(line: str) -> int:
-    """How many columns of a terminal the line takes."""
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
-
 
 def text_of(report: Report, **options: Any) -> str:
     return renderer("text")(report, Options(**options))
 
 
-def check_golden(path: Path, text: str) -> None:
+OF_SOME = ("now", "identities", "groups", "identity_days", "episodes")
+# A report, the sections that its files show, and the one that its CSV shows.
+REVIEWED: dict[str, tuple[Callable[[], Report], tuple[str, ...], str]] = {
+    "report": (small_report, SECTIONS, "identities"),
+    "reservations": (reserved_report, ("reservations",), "reservations"),
+    "meant": (meant_report, ("headline", "capacity", "identities", "episodes"), "episodes"),
+    "groups": (grouped_report, ("groups",), "groups"),
+    "own": (own_report, tuple(section for section in OF_SOME if section != "groups"), "now"),
+    "group": (group_report, OF_SOME, "now"),
+    "limits": (limited_report, ("identities", "groups"), "identities"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", REVIEWED)
+def test_every_format_is_as_reviewed(kind: str, name: str) -> None:
+    make, sections, table = REVIEWED[kind]
+    text = renderer(name)(make(), Options(sections=(table,) if name == "csv" else sections))
+    check_golden(f"{kind}.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }", text)
+
+
+def test_ascii_text_is_as_reviewed() -> None:
+    check_golden("report.ascii.txt", text_of(small_report(), ascii=True))
+
+
+def check_golden(name: str, text: str) -> None:
     """Check that a text is as reviewed; rewrite the file first, if that is asked for."""
+    path = ROOT / "tests" / "golden" / name
     if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
         path.write_text(text, encoding="utf-8", newline="")
     assert text == path.read_bytes().decode()
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "options"),
-    [
-        ("text", "report.txt", Options()),
-        ("text", "report.ascii.txt", Options(ascii=True)),
-        ("markdown", "report.md", Options()),
-        ("json", "report.json", Options()),
-        ("csv", "report.csv", Options(sections=("identities",))),
-        ("html", "report.html", Options()),
-    ],
-)
-def test_every_format_is_as_reviewed(name: str, file: str, options: Options) -> None:
-    text = renderer(name)(small_report(), options)
-    if os.environ.get("GUA_REWRITE_GOLDEN") == "1":
-        (GOLDEN / file).write_text(text, encoding="utf-8", newline="")
-    assert text == (GOLDEN / file).read_bytes().decode()
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_reservations_are_as_reviewed_in_every_format(name: str) -> None:
-    path = GOLDEN / f"reservations.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
-    text = renderer(name)(reserved_report(), Options(sections=("reservations",)))
-    check_golden(path, text)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_what_is_meant_is_as_reviewed_in_every_format(name: str) -> None:
-    path = GOLDEN / f"meant.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
-    sections = ("episodes",) if name == "csv" else ("headline", "capacity", "identities", "episodes")
-    text = renderer(name)(meant_report(), Options(sections=sections))
-    check_golden(path, text)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("kind", ["groups", "own", "group"])
-def test_groups_and_reports_of_some_people_are_as_reviewed_in_every_format(kind: str, name: str) -> None:
-    path = GOLDEN / f"{kind}.{ {'text': 'txt', 'markdown': 'md'}.get(name, name) }"
-    report = {"groups": grouped_report, "own": own_report, "group": group_report}[kind]()
-    shown = ("now", "identities", "groups", "identity_days", "episodes")
-    sections = ("groups",) if kind == "groups" else tuple(one for one in shown if kind == "group" or one != "groups")
-    text = renderer(name)(report, Options(sections=sections if name != "csv" else sections[:1]))
-    check_golden(path, text)
-
-
-def test_the_first_screen_tells_how_much_is_idle_held_by_whom_and_since_when() -> None:
-    screen = "\n".join(text_of(small_report()).splitlines()[:24])
-    assert "30.0% of the GPU time was idle-held" in screen
-    assert "Held right now" in screen
-    assert re.search(r"0 +=cmd\|x +13 Nov 21:00 +2d 3h +40\.0 +4711 +python3", screen)
 
 
 def with_jobs(*jobs: str | None) -> Report:
@@ -132,16 +102,14 @@ def test_the_slurm_job_stands_beside_the_person_if_any_episode_has_one() -> None
         assert re.search(r"0 +=cmd\|x +4711 +13 Nov 21:00", part)
         assert re.search(r"1:1 +<script>alert\(1\)</script> {2,}13 Nov|1:1 +<script>\S* +15 Nov", part)
     assert "=9\\x1b[2J" in whole
+    assert [one["slurm_job"] for one in json.loads(renderer("json")(report, Options()))["episodes"]][:2] == [
+        "4711",
+        None,
+    ]
+    rows = csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=("episodes",)))))
+    assert [row["slurm_job"] for row in rows] == ["4711", "", r"'=9\x1b[2J", "", ""]
     assert "job" not in text_of(small_report())
     assert "job" not in text_of(with_jobs(None, None, "9", None, None)).split("§1")[0]  # nobody who holds now is in one
-
-
-def test_programs_get_the_slurm_job_of_each_episode() -> None:
-    report = with_jobs("4711", None, "=9", None, None)
-    episodes = json.loads(renderer("json")(report, Options()))["episodes"]
-    assert [one["slurm_job"] for one in episodes] == ["4711", None, "=9", None, None]
-    rows = list(csv.DictReader(io.StringIO(renderer("csv")(report, Options(sections=("episodes",))))))
-    assert [row["slurm_job"] for row in rows] == ["4711", "", "'=9", "", ""]
 
 
 @pytest.mark.parametrize("width", [60, 61, 78, 100, 120, 200])
@@ -152,7 +120,7 @@ def test_no_line_is_longer_than_the_width(width: int, ascii_only: bool) -> None:
     for report in (small_report(), reserved_report(), empty_report(), *others):
         sections = OF_PEOPLE if report.selection else SECTIONS
         lines = text_of(report, sections=sections, width=width, ascii=ascii_only).splitlines()
-        assert max(map(columns_of, lines)) <= width
+        assert max(map(wcswidth, lines)) <= width
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -176,30 +144,11 @@ def test_each_section_renders_alone(name: str, section: str, report: Report) -> 
     assert "nan" not in re.sub("unan", "", text.lower())
 
 
-def test_sections_that_were_not_asked_for_are_left_out() -> None:
-    text = text_of(small_report(), sections=("heatmap",))
-    assert "§5" in text
-    assert not re.search("§[1-46-7]|Held", text)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_report_without_anything_renders(name: str) -> None:
-    assert renderer(name)(empty_report(), Options())
-
-
 def test_sections_with_nothing_to_show_say_so() -> None:
     text = text_of(empty_report())
     nobody = ("Nobody holds a card idle.", "Nobody was seen holding a card idle.", "Nobody was seen using a card.")
     for line in (*nobody, "No gaps."):
         assert line in text
-
-
-def test_without_a_window_before_there_is_no_change() -> None:
-    report = replace(small_report(), before=None, before_observed_share=0.0)
-    text = text_of(report)
-    assert "no data before" in text
-    assert "+3.1" not in text
-    assert json.loads(renderer("json")(report, Options()))["headline"]["change"] is None
 
 
 @pytest.mark.parametrize("name", ["text", "markdown", "html"])
@@ -220,6 +169,35 @@ def test_what_is_held_is_told_by_the_last_tick_that_saw_cards_if_the_newest_fail
     assert "the last tick that saw cards, 15 Nov 23:59, 30s before the newest, which failed (gpu" in shown
     assert "not known who" not in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("name", ["text", "markdown", "html"])
+def test_of_a_few_minutes_there_is_no_headline_but_when_there_will_be_one(name: str, brief: bool) -> None:
+    full = small_report()
+    young = replace(full, observed_seconds=31.0, window=full.window._replace(start_ms=END_MS - 60_000))
+    short = replace(young, requested=young.window)
+    past = replace(full, observed_seconds=599.9, newest_ms=END_MS + HOUR_MS)
+    for report, seen, expected in (
+        (young, "31s", "There will be one after 10m more of sampling."),
+        (replace(young, observed_seconds=599.9), "9m", "There will be one after 1m more of sampling."),
+        (short, "31s", "This window is too short for one: ask for more than 10m."),
+        (past, "9m", "Ask for a window in which more than 10m was observed."),
+    ):
+        text = " ".join(html.unescape(renderer(name)(report, Options(brief=brief and name != "html"))).split())
+        assert f"§1 Headline: none, as only {seen} was observed" in text
+        assert expected in text
+        assert "of the GPU time was idle-held" not in text
+        assert f"{'Held without work' if report is past else 'Held right now, without work'}" in text
+        assert "python3" in text  # who holds a card is told
+    enough = renderer(name)(replace(young, observed_seconds=600.0), Options())
+    assert "30.0% of the GPU time was idle-held" in enough
+
+
+def test_programs_get_the_figures_of_a_few_minutes_and_whether_they_are_enough() -> None:
+    for seconds, is_enough in ((599.9, False), (600.0, True)):
+        found = json.loads(renderer("json")(replace(small_report(), observed_seconds=seconds), Options()))["headline"]
+        assert (found["is_enough"], found["states"]["idle-held"]["share"]) == (is_enough, 0.3)
 
 
 def unknown_report(full: Report) -> Report:
@@ -341,37 +319,8 @@ def test_colors_are_only_there_when_asked_for_and_do_not_shift_anything() -> Non
     assert "\x1b[31m" not in colored  # the user's
 
 
-def test_json_has_the_documented_keys_and_no_top() -> None:
-    report = replace(grouped_report(), reservations=reserved_report().reservations)
-    document = json.loads(renderer("json")(report, Options(top=1)))
-    assert document["schema_version"] == 1
-    assert set(document) >= {
-        "host",
-        "window",
-        "requested_window",
-        "sources",
-        "policy",
-        "warnings",
-        "drivers",
-        *SECTIONS,
-    } - {*OF_FLEETS}
-    assert document["window"] == {
-        "from": "2026-11-09T00:00:00+01:00",
-        "to": "2026-11-16T00:00:00+01:00",
-        "timezone": "Europe/Berlin",
-    }
-    assert set(document["headline"]["states"]) == set(STATES)
-    assert document["capacity"]["states"]["unknown"]["energy_kwh"] is None
-    assert [gpu["mig_index"] for gpu in document["gpus"]] == [None, 0, 1, None]
-    assert len(document["identities"]) == 5
-    assert len(document["reservations"]["hours"]) == 4
-    assert len(document["heatmap"]) == 7 * 24
-    assert document["episodes"][1]["peak_memory_mib"] is None
-    assert document["episodes"][0]["start"] == "2026-11-13T21:00:00+01:00"
-    assert document["coverage"]["gaps"][0]["kind"] == "sampler not running"
-
-
-def test_json_has_only_the_sections_asked_for() -> None:
+def test_json_has_only_the_sections_asked_for_and_all_of_their_rows() -> None:
+    assert renderer("json")(small_report(), Options(top=1)) == renderer("json")(small_report(), Options())
     document = json.loads(renderer("json")(small_report(), Options(sections=("gpus", "coverage"))))
     assert [name for name in SECTIONS if name in document] == ["gpus", "coverage"]
 
@@ -400,15 +349,15 @@ def test_csv_of_everything_is_the_gpus_and_of_several_sections_an_error() -> Non
         renderer("csv")(small_report(), Options(sections=("gpus", "episodes")))
 
 
-def test_markdown_and_html_escape_what_users_chose() -> None:
-    html = renderer("html")(reserved_report(), Options())
-    assert "<script" not in html
-    assert "&lt;script&gt;" in html
-    markdown = renderer("markdown")(reserved_report(), Options())
-    assert "<script" not in markdown
-    assert r"a\|b\*c\_\`d\`" in markdown
-    for text in (html, markdown):
-        assert "\x1b" not in text
+@pytest.mark.parametrize(
+    "text", ["https://evil.example/x", "HTTP://evil.example", "www.evil.example", "see (ftp://a.b"]
+)
+def test_no_address_in_markdown_becomes_a_link(text: str) -> None:
+    """GitHub makes links of bare addresses. A backslash before a punctuation mark is not shown."""
+    escaped = escape(text)
+    assert "://" not in escaped
+    assert "www." not in escaped
+    assert escaped.replace("\\", "") == text
 
 
 ATTENTION = ("2 idle-held episodes of 1h or more (<b>a|b*c</b> 6h, @ben 2h 05m)", "88.1% observed")
@@ -435,13 +384,6 @@ def test_what_to_act_on_is_said_at_the_top() -> None:
     assert said["csv"] == renderer("csv")(small_report(), Options())
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_nothing_is_said_to_act_on_unless_asked_for(name: str) -> None:
-    text = renderer(name)(small_report(), Options())
-    assert "act on" not in text
-    assert "attention" not in text
-
-
 @settings(max_examples=60, deadline=None)
 @example("ada", ";=", 78, False)
 @given(st.text(max_size=40), st.text(max_size=40), st.sampled_from([60, 78, 120]), st.booleans())
@@ -458,7 +400,7 @@ def test_no_name_can_steer_a_terminal_or_break_the_layout(who: str, command: str
     attention = tuple(reasons(report, HOUR_MS))
     assert len(attention) == 3
     text = text_of(report, width=width, ascii=ascii_only, attention=attention)
-    assert max(map(columns_of, text.split("\n"))) <= width
+    assert max(map(wcswidth, text.split("\n"))) <= width
     rendered = {name: renderer(name)(report, Options(attention=attention)) for name in ("markdown", "json", "html")}
     for shown in (text, *rendered.values()):
         assert shown.replace("\n", "").isprintable()
@@ -474,20 +416,9 @@ def test_a_bar_is_always_full(parts: list[float], cells: int) -> None:
     assert sum(spread(tuple(part / sum(parts) for part in parts), cells)) == cells
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (59.9, "59s"),
-        (720, "12m"),
-        (3600, "1h"),
-        (7500, "2h 05m"),
-        (86_400, "1d"),
-        (97_200, "1d 3h"),
-    ],
-)
-def test_durations_have_two_units_at_most(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+def test_durations_have_two_units_at_most() -> None:
+    expected = {0: "0s", 59.9: "59s", 720: "12m", 3600: "1h", 7500: "2h 05m", 86_400: "1d", 97_200: "1d 3h"}
+    assert {seconds: duration(seconds) for seconds in expected} == expected
 
 
 def test_numbers_neither_hide_a_little_nor_invent_a_zero() -> None:
@@ -503,6 +434,22 @@ def test_numbers_neither_hide_a_little_nor_invent_a_zero() -> None:
     assert [points(change) for change in (0.031, -0.0001, -0.2, NAN)] == ["+3.1", "0.0", "-20.0", "—"]
 
 
-def test_naming_the_sections_does_not_import_pandas() -> None:
-    code = "import sys, gua_report.render; sys.exit('pandas' in sys.modules or 'tabulate' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import gua_report.render", "pandas|tabulate"),
+        ("from gua_report.render import renderer; renderer('text')", r"gua_report\.render\.(pictures|markup)"),
+    ],
+)
+def test_what_is_not_needed_is_not_imported(code: str, unwanted: str) -> None:
+    listed = f"import sys; {code}; print(*sys.modules, sep='\\n')"
+    modules = subprocess.run([sys.executable, "-c", listed], check=True, capture_output=True, text=True).stdout
+    assert not re.search(f"^({unwanted})", modules, re.MULTILINE)
+
+
+def test_wide_names_are_aligned_by_what_a_terminal_shows() -> None:
+    names = ["\u5c0f\u660e", "e\u0301va", "\U0001f60a", "bob", "(unattributed)"]
+    report = small_report()
+    text = text_of(replace(report, identities=report.identities.assign(identity=names)), sections=("identities",))
+    rows = [line for line in text.splitlines() if line.strip().startswith(tuple(names))]
+    assert {wcswidth(line.rpartition("%")[0]) for line in rows[:5]} == {wcswidth(rows[0].rpartition("%")[0])}

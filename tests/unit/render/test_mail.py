@@ -11,7 +11,7 @@ import pytest
 from gua_report.render import mail
 from gua_report.render.mail import MailRequest, make_mails, subject_of
 from gua_report.summary.build import build_report
-from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.now import NewestFailed
 from gua_report.summary.report import Report
 from gua_sample.records import Tick
 from tests.lab import (
@@ -36,54 +36,45 @@ SMALL = "lab-1: 30 % idle-held, 10 % unknown, 2 held now"
 told = partial(minutes, interval_ms=MINUTE_MS)
 
 
-def subject(folder: Path, *parts: list[Tick], end: int = 600) -> str:
-    """The subject of a report on these ticks; the host is left out."""
-    write(folder, [one for part in parts for one in part])
-    report = report_of(folder, MONDAY_MS, MONDAY_MS + end * MINUTE_MS)
-    return subject_of(replace(report, host="lab7")).removeprefix("lab7: ")
-
-
-def test_the_subject_tells_the_share_and_how_many_are_held_now(tmp_path: Path) -> None:
-    assert subject(tmp_path, told(0, 300, busy(), free(1)), told(300, 600, held(), free(1))) == (
-        "25 % idle-held, 1 held now"
-    )
-
-
-def test_that_nobody_holds_a_card_is_said_where_it_is_known(tmp_path: Path) -> None:
-    assert subject(tmp_path, told(0, 300, held()), told(300, 600, free())) == "50 % idle-held, none held now"
-
-
-def test_a_card_that_is_unknown_now_is_not_called_free(tmp_path: Path) -> None:
-    assert subject(tmp_path, told(0, 590, held(), free(1)), told(590, 600, held(), lost(1))) == (
-        "50 % idle-held, 1 known to be held now, 1 card unknown"
-    )
-
-
-def test_a_card_that_was_unknown_all_the_time_is_not_called_idle(tmp_path: Path) -> None:
-    assert subject(tmp_path, told(0, 600, lost(), lost(1))) == (
-        "0 % idle-held, 100 % unknown, none known to be held now, 2 cards unknown"
-    )
-
-
-def test_a_driver_that_fails_now_is_said_first(tmp_path: Path) -> None:
-    ticks = told(0, 590, free()), told(590, 600, error="driver_not_loaded")
-    assert subject(tmp_path, *ticks) == "not known who holds what, 0 % idle-held"
-
-
-def test_a_sampler_that_has_stopped_is_said_first(tmp_path: Path) -> None:
-    assert subject(tmp_path, told(0, 590, held())) == "sampler stopped, 100 % idle-held"
-    assert subject(tmp_path, end=1200) == "sampler stopped, 100 % idle-held, 49 % observed"
-
-
-def test_a_sampler_that_has_stopped_on_a_driver_that_failed_is_not_calm(tmp_path: Path) -> None:
-    ticks = told(0, 580, free()), told(580, 590, error="driver_not_loaded")
-    assert subject(tmp_path, *ticks) == "sampler stopped, 0 % idle-held"
-
-
-def test_time_that_was_not_observed_is_told(tmp_path: Path) -> None:
-    assert subject(tmp_path, told(0, 100, busy()), told(500, 600, busy())) == (
-        "0 % idle-held, none held now, 33 % observed"
-    )
+@pytest.mark.parametrize(
+    ("parts", "end", "expected"),
+    [
+        ([told(0, 300, busy(), free(1)), told(300, 600, held(), free(1))], 600, "25 % idle-held, 1 held now"),
+        # Of a few minutes there is no share.
+        ([told(0, 9, held(), free(1))], 9, "only 9m observed, 1 held now"),
+        ([told(0, 10, held(), free(1))], 10, "50 % idle-held, 1 held now"),
+        ([told(0, 300, held()), told(300, 600, free())], 600, "50 % idle-held, none held now"),
+        # A card that is unknown now is not called free, nor idle.
+        (
+            [told(0, 590, held(), free(1)), told(590, 600, held(), lost(1))],
+            600,
+            "50 % idle-held, 1 known to be held now, 1 card unknown",
+        ),
+        (
+            [told(0, 600, lost(), lost(1))],
+            600,
+            "0 % idle-held, 100 % unknown, none known to be held now, 2 cards unknown",
+        ),
+        # What fails now is said first.
+        (
+            [told(0, 590, free()), told(590, 600, error="driver_not_loaded")],
+            600,
+            "not known who holds what, 0 % idle-held",
+        ),
+        ([told(0, 590, held())], 600, "sampler stopped, 100 % idle-held"),
+        ([told(0, 590, held())], 1200, "sampler stopped, 100 % idle-held, 49 % observed"),
+        (
+            [told(0, 580, free()), told(580, 590, error="driver_not_loaded")],
+            600,
+            "sampler stopped, 0 % idle-held",
+        ),
+        ([told(0, 100, busy()), told(500, 600, busy())], 600, "0 % idle-held, none held now, 33 % observed"),
+    ],
+)
+def test_the_subject(tmp_path: Path, parts: list[list[Tick]], end: int, expected: str) -> None:
+    write(tmp_path, [one for part in parts for one in part])
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + end * MINUTE_MS)
+    assert subject_of(replace(report, host="lab7")) == f"lab7: {expected}"
 
 
 def test_a_report_without_a_card_knows_nothing() -> None:
@@ -128,7 +119,7 @@ def test_text_page_and_subject_are_of_one_report(tmp_path: Path, monkeypatch: py
     made = make_mails(asked).administrator
     assert len(built) == 1
     assert made.subject.endswith(": 100 % idle-held, 1 held now")
-    assert made.text.startswith("To act on: 1 idle-held episode of 1h or more (alice 2h)\n")
+    assert made.text.startswith("To act on: 1 idle-held episode of 1h or more (alice ≥ 2h)\n")
     assert max(map(len, made.text.splitlines())) <= 72
     assert "<!DOCTYPE html>" in made.page
     assert "To act on: 1 idle-held episode" in made.page

@@ -15,8 +15,8 @@ import pytest
 from gua_report.render import FORMATS, Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.render.csv import FORMULA
+from gua_report.summary.names import number_people, without_names
 from gua_report.summary.report import Report
-from gua_report.summary.without_names import number_people, without_names
 from gua_report.window import HOUR_MS
 from tests.reports import END_MS, NAN, episode_frame, meant_report, small_report
 
@@ -75,20 +75,6 @@ def test_where_it_is_not_known_what_goes_on_nothing_is_excused() -> None:
     assert any("user0 5h" in line for line in reasons(dark, HOUR_MS))
 
 
-def test_what_is_held_right_now_is_listed_with_what_is_meant_last() -> None:
-    top = shown(meant_report()).split("§1")[0]
-    lines = [line.split() for line in top.splitlines()[5:] if line]
-    assert [line[:2] for line in lines] == [
-        ["gpu", "who"],
-        ["1:0", "ada"],
-        ["gpu", "who"],
-        ["0", "=cmd|x"],
-        ["1:1", "<script>alert(1)</script>"],
-    ]
-    assert "until 17 Nov 06:00: =cmd|" in top
-    assert "2h 06m  <script>alert(2)</script>" in top  # an exemption has no end
-
-
 def test_what_is_not_meant_has_its_place_before_what_is() -> None:
     text = shown(meant_report(), top=1).split("§1")[0]
     assert "ada" in text
@@ -96,31 +82,9 @@ def test_what_is_not_meant_has_its_place_before_what_is() -> None:
     assert "and 2 more that are meant" in text
 
 
-def test_nobody_is_told_to_hold_nothing_if_all_is_meant() -> None:
-    text = shown(marked((36_000, True)))
-    assert "user0" in text
-    assert "Nobody" not in text
-
-
-def test_the_headline_and_the_people_tell_how_much_is_meant_only_if_something_is() -> None:
-    text = shown(meant_report())
-    assert "Of which meant: 12.5 GPU-hours, 2.5% of all (by notes, or exempt)." in text
-    assert re.search(r"who +idle-held +meant +active", text)
-    assert "meant" not in shown(small_report())
-    document = json.loads(shown(meant_report(), "json"))
-    assert document["headline"]["meant"] == {"gpu_hours": 12.5, "share": 0.025}
-    assert json.loads(shown(small_report(), "json"))["headline"]["meant"] == {"gpu_hours": 0.0, "share": 0.0}
-
-
 def test_the_last_row_of_the_people_has_what_is_meant_of_all_others() -> None:
     people = shown(meant_report(), top=1, sections=("identities",))
     assert re.search(r"and 4 more +82\.3 +3\.1 ", people)
-
-
-def test_reclaiming_says_that_it_spares_what_is_meant() -> None:
-    for report, says in ((meant_report(), True), (small_report(), False)):
-        text = renderer("text")(report, Options(sections=("capacity",)))
-        assert ("reclaim: spares what is meant" in text) == says
 
 
 @pytest.mark.parametrize("name", FORMATS)

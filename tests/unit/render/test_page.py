@@ -9,14 +9,13 @@ import pytest
 
 from gua_report.render import Options, renderer
 from gua_report.render.attention import reasons
-from gua_report.render.blocks import SHOWN_STATES
 from gua_report.render.html import fragment
-from gua_report.render.style import PAGE_STYLE
+from gua_report.render.markup import PAGE_STYLE
 from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
-from gua_sample.policy import ACTIVE, STATES, TRULY_IDLE
+from gua_sample.policy import ACTIVE, TRULY_IDLE
 from tests.odd_reports import CARDS, ODD_REPORTS, PEOPLE
-from tests.reports import NAN, empty_report, episode_frame, reserved_report, small_report
+from tests.reports import empty_report, reserved_report, small_report
 from tests.svg import Page
 
 
@@ -34,23 +33,6 @@ def titles(html: str) -> list[str]:
     return re.findall("<h2>(.*?)</h2>", html)
 
 
-def test_a_browser_is_told_what_the_page_is() -> None:
-    html = html_of(small_report())
-    assert html.startswith('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">')
-    assert "<title>GPU use on lab-1</title>" in html
-    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in html
-    assert "font-family: system-ui" in PAGE_STYLE
-    assert not re.search(r"url\(|@import|@font-face", PAGE_STYLE)
-
-
-def test_what_to_act_on_comes_first_then_what_is_held_then_the_headline_with_its_change_and_cost() -> None:
-    html = html_of(small_report())
-    parts = [">To act on: ", ">Held right now", "<td>=cmd|x", "<td>13 Nov 21:00", "&#167;1 Headline: 30.0%", "+3.1"]
-    assert sorted(parts, key=html.index) == parts
-    assert "was idle-held (377.7 EUR)" in titles(html)[1]
-    assert titles(html)[:3] == ["Held right now, without work", titles(html)[1], "Cards over time"]
-
-
 @pytest.mark.parametrize(
     ("before", "said"), [(0.345, "fell by 4.5"), (0.25, "rose by 5.0"), (0.3004, "did not change")]
 )
@@ -62,49 +44,12 @@ def test_it_is_said_whether_it_got_better(before: float, said: str) -> None:
         assert f"500.0 GPU-hours were observed; idle-held {said} against the 7d before" in text
 
 
-def test_what_is_worth_most_is_first_among_what_is_held_now() -> None:
-    held = [
-        ("GPU-a", 0, NAN, "long-and-small", 1, "x", -40.0, 0.0, 1_000.0, True),
-        ("GPU-a", 0, NAN, "short-and-large", 3, "x", -2.0, 0.0, 80_000.0, True),
-    ]
-    now = html_of(replace(small_report(), episodes=episode_frame(held))).split("<h2>")[1]
-    assert now.index("short-and-large") < now.index("long-and-small")
-
-
 @pytest.mark.parametrize("report", [small_report(), reserved_report(), empty_report()], ids=["small", "more", "empty"])
 def test_text_and_page_share_their_order(report: Report) -> None:
     text = [line for line in renderer("text")(report, Options(width=200)).splitlines() if re.match("§|Held", line)]
     pictures = ("Cards over time", "Trend", "Person by day")
     page = [title.replace("&#167;", "§") for title in titles(html_of(report)) if title not in pictures]
     assert page == text
-
-
-@pytest.mark.parametrize("name", ["text", "markdown"])
-def test_text_shows_states_in_one_order(name: str) -> None:
-    text = renderer(name)(small_report(), Options(width=120))
-    rows = re.findall(r"[█▓░·]`? (active|idle-held|truly-idle|unknown)\b", text.split("§3")[0])
-    assert rows == [*SHOWN_STATES, *SHOWN_STATES]
-    glyphs = "▓█░·"
-    bars = re.findall(f"[{glyphs}]{{6,}}", text.split("§5")[0])
-    assert len(bars) >= 1 + 4 + 3  # the headline's, those of cards, and of people that are long enough
-    assert all([*bar] == sorted(bar, key=glyphs.index) for bar in bars)
-    columns = [re.search(r"idle-held.*active", line) for line in text.splitlines() if re.match(r"\W*(gpu|who) ", line)]
-    assert sum(map(bool, columns)) == 2
-
-
-def test_a_page_shows_states_in_one_order() -> None:
-    html = html_of(small_report())
-    bars = [re.findall(r'class="gua-([a-z-]+)" style', bar) for bar in html.split('class="gua-bar"')[1:]]
-    assert len(bars) == 5
-    legends = [re.findall(r'gua-swatch gua-([a-z-]+)"', legend) for legend in html.split('class="gua-legend"')[1:]]
-    legends = [legend[:5] for legend in legends]
-    order = [*SHOWN_STATES, "unobserved"]
-    for shown in [*bars, *legends[:3]]:
-        kinds = [kind for kind in shown if kind in order]
-        assert kinds == sorted(kinds, key=order.index)
-    people = html.split("<h2>&#167;4")[1].split("<h2>")[0]
-    assert "gua-bar" not in people  # the picture has them
-    assert html.count('<td class="gua-wide"><div class="gua-bar">') == 4  # a phone shows the numbers alone
 
 
 def luminance(color: tuple[float, ...]) -> float:
@@ -172,14 +117,6 @@ def test_one_tick_is_not_taken_for_a_week(odd_pages: dict[str, str]) -> None:
     assert not [text for text in free.texts if "on average" in text]
 
 
-def test_one_card_has_its_hours(odd_pages: dict[str, str]) -> None:
-    page = Page(odd_pages["one_card"])
-    timeline, *_, free = page.pictures
-    assert "25.0% idle-held" in timeline.texts
-    assert [*free.numbers.values()] == [*"111111111", *"00000000000", *"1111"] * 7
-    assert [text for text in free.texts if "average" in text] == ["0.5 GPUs free on average"] * 7
-
-
 def test_128_cards_are_drawn_in_parts_and_400_people_counted(odd_pages: dict[str, str]) -> None:
     html = odd_pages["crowd"]
     parts = [one for one in Page(html).pictures if one.title.startswith("Who held which card when")]
@@ -213,7 +150,3 @@ def test_what_people_and_cards_cost_is_said_where_there_is_a_price(odd_pages: di
     for number in (3, 4):
         section = html.split(f"<h2>&#167;{number}")[1].split("<h2>")[0]
         assert Page(f"<section><h2>{section}").cells.count("180.0") == 8
-
-
-def test_all_states_have_a_place_in_the_order() -> None:
-    assert sorted(SHOWN_STATES) == sorted(STATES)

@@ -1,4 +1,4 @@
-"""A file of reservations: what it says is read, and what makes no sense is named."""
+"""A file of reservations: what it says is read, and what makes no sense is named. So are times, in any source."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gua_report.reservations import csv_file
-from gua_report.reservations.reservation import FOREVER_MS, Book
+from gua_report.reservations import csv_files
+from gua_report.reservations.reservation import FOREVER_MS, Book, moment_ms
 from tests.bookings import HEADER
 from tests.lab import at
 
@@ -26,7 +26,7 @@ def read(tmp_path: Path) -> Read:
         path.write_text(text, encoding="utf-8")
         said: list[str] = []
         book = Book(said.append)
-        csv_file.read(str(path), ZoneInfo("Europe/Berlin"), book)
+        csv_files.read_file(str(path), ZoneInfo("Europe/Berlin"), book)
         return book, [line.removeprefix(f"{path} ") for line in said]
 
     return write_and_read
@@ -99,7 +99,7 @@ def test_an_empty_file_and_one_that_is_no_text_are_named(tmp_path: Path, read: R
     (tmp_path / "bytes.csv").write_bytes(b"gpu,user,from,to\n1,bob,2026-11-16,\n0,\xff,2026-11-16,\n")
     said: list[str] = []
     book = Book(said.append)
-    csv_file.read(str(tmp_path / "bytes.csv"), timezone.utc, book)
+    csv_files.read_file(str(tmp_path / "bytes.csv"), timezone.utc, book)
     assert (book.is_complete, book.reservations) == (False, [])
     assert said == [f"{tmp_path / 'bytes.csv'}: expected a CSV file in UTF-8"]
 
@@ -108,5 +108,43 @@ def test_an_empty_file_and_one_that_is_no_text_are_named(tmp_path: Path, read: R
 def test_whatever_the_file_holds_is_read_or_complained_of(text: str) -> None:
     said: list[str] = []
     rows = iter((HEADER + text).splitlines(keepends=True))
-    csv_file._read_rows("f", rows, True, timezone.utc, Book(said.append))
+    csv_files._read_rows("f", rows, True, timezone.utc, Book(said.append))
     assert all(line.isprintable() for line in said)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("2026-11-16", at("2026-11-16")),
+        ("2026-11-16T08:30", at("2026-11-16T08:30")),
+        ("2026-11-16 08:30:15", at("2026-11-16T08:30:15")),
+        ("2026-11-16T08:30:15Z", at("2026-11-16T08:30:15")),
+        ("2026-11-16T08:30:15.372177993Z", at("2026-11-16T08:30:15.372")),
+        ("2026-11-16T08:30:15.3+02:00", at("2026-11-16T06:30:15.300")),
+        (1794816000, 1794816000_000),
+        (1794816000.25, 1794816000_250),
+        ("1794816000", 1794816000_000),
+        ("1.794816e9", 1794816000_000),
+        (1794816000123, 1794816000_123),
+        ("20261116", None),  # a date without its dashes, not a second of 1970
+        ("16.11.2026", None),
+        ("2026-13-01", None),
+        ("2026-11-16T25:00", None),
+        ("", None),
+        (0, None),
+        (-1, None),
+        (1e300, None),
+        (float("nan"), None),
+        (float("inf"), None),
+        (True, None),
+        ([], None),
+    ],
+)
+def test_a_time_is_epoch_seconds_or_iso(value: object, expected: int | None) -> None:
+    assert moment_ms(value, timezone.utc) == expected
+
+
+@given(st.text(max_size=30) | st.floats() | st.integers() | st.none())
+def test_anything_else_is_no_time(value: object) -> None:
+    found = moment_ms(value, ZoneInfo("Europe/Berlin"))
+    assert found is None or 0 < abs(found) <= FOREVER_MS

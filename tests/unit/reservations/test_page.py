@@ -7,11 +7,9 @@ import subprocess
 from pathlib import Path
 
 from gua_report.commands import demo
-from gua_report.reservations import csv_file, csv_folder
-from gua_report.reservations.canhazgpu import HEARTBEAT_MS
-from gua_report.reservations.cards import KINDS
-from gua_report.reservations.redis_client import CONVERSATION_SECONDS, MOST_BYTES
-from gua_report.reservations.redis_url import OPTIONS
+from gua_report.reservations import csv_files
+from gua_report.reservations.canhazgpu import CONVERSATION_SECONDS, HEARTBEAT_MS, MOST_MEMORY_BYTES, OPTIONS
+from gua_report.reservations.reservation import KINDS
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.lab import DAY_MS
 from tests.machine import SCRIPTS
@@ -35,9 +33,10 @@ def test_the_page_has_every_kind_of_validation() -> None:
     table = PAGE.split("| kind | ")[1].split("\n\n")[0]
     assert sorted(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == sorted(KINDS)
     assert f"{HEARTBEAT_MS // 60_000} minutes after the last heartbeat" in PAGE
-    assert f"gives up after {CONVERSATION_SECONDS:g} s or {MOST_BYTES >> 20} MiB" in PAGE
+    assert f"gives up after {CONVERSATION_SECONDS:g} s, from" in PAGE
+    assert f"{MOST_MEMORY_BYTES >> 20} MiB of memory" in PAGE
     assert all(f"`{option}`" in PAGE for option in OPTIONS)
-    limits = f"at most {csv_folder.MOST_FILES:,} files, {csv_folder.MOST_BYTES_OF_ALL >> 20} MiB and"
-    assert f"{limits} {csv_file.MOST_ROWS:,} rows in all" in PAGE
-    assert f"regular files of up to {csv_folder.MOST_BYTES >> 20} MiB" in PAGE
-    assert f"Its first {csv_file.MOST_ROWS:,} rows and {csv_file.MOST_BYTES >> 20} MiB are read" in PAGE
+    limits = f"at most {csv_files.MOST_FILES:,} files, {csv_files.MOST_BYTES >> 20} MiB and"
+    assert f"{limits} {csv_files.MOST_ROWS:,} rows in all" in PAGE
+    assert f"regular files of up to {csv_files.MOST_BYTES_OF_ONE >> 20} MiB" in PAGE
+    assert f"Its first {csv_files.MOST_ROWS:,} rows and {csv_files.MOST_BYTES >> 20} MiB are read" in PAGE

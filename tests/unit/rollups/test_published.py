@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from gua_report.rollups.index import path_of
-from gua_report.rollups.published import CREATE_META, META, Meta, published_path, read_meta
+from gua_report.rollups.index import CREATE_META, META, Meta, path_of, published_path, read_meta
 from gua_report.rollups.writer import RollupWriter
-from gua_report.upkeep.publishing import write_copy
+from gua_report.upkeep.outputs import write_copy
 from gua_sample.errors import CorruptPartition
 
 META_OF_LAB = Meta("lab7", "0123456789abcdef" * 2, "0.1.0", 1_794_787_200_000, 1_794_787_190_000)

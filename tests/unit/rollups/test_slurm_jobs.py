@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 import gua_report
-from gua_report.rollups import schema
-from gua_report.rollups.digests import digest_rows
 from gua_report.rollups.index import path_of
-from gua_report.summary.without_names import number_people, without_names
-from gua_report.upkeep.deep_check import read_everything
+from gua_report.summary.names import number_people, without_names
 from gua_report.window import number_of
 from gua_sample.partition_names import day_of
 from tests.lab import DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, Job, Report, held, report_of, series, tick, write
-from tests.rolling import assert_same, expire, upkeep
+from tests.rolling import assert_same, change, expire, upkeep
 
 SCOPE = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
 ADA = Job(100, "ada", cgroup=SCOPE.format(4711))
@@ -41,12 +38,6 @@ def jobs(report: Report) -> dict[str, str | None]:
         who: job if isinstance(job, str) else None
         for who, job in zip(found["identity"], found["slurm_job"], strict=True)
     }
-
-
-def change(folder: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path_of(str(folder)), isolation_level=None)) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def whole(folder: Path) -> Report:
@@ -88,47 +79,20 @@ def test_rows_in_notebooks_have_it_too(folder: Path) -> None:
     assert found == EXPECTED
 
 
-def test_a_day_that_an_older_gua_stored_has_none_and_is_not_called_wrong(folder: Path) -> None:
-    change(folder, "UPDATE episode SET slurm_job = NULL")
-    assert read_everything(str(folder), None) == (3, [])  # they are compared with their ticks
-    expire(folder, *DAYS[:2])
-    assert jobs(report_of(folder, MONDAY_MS, MONDAY_MS + 2 * DAY_MS - 1)) == dict.fromkeys(EXPECTED)
-
-
 def test_where_days_meet_the_one_that_knows_tells(folder: Path) -> None:
-    change(folder, f"UPDATE episode SET slurm_job = NULL WHERE day_id = {number_of(DAYS[0])}")
+    change(path_of(str(folder)), f"UPDATE episode SET slurm_job = NULL WHERE day_id = {number_of(DAYS[0])}")
     expire(folder, *DAYS[:2])
     assert jobs(whole(folder)) == EXPECTED
-
-
-def test_a_file_without_the_column_is_read_and_brought_up_to_date(folder: Path) -> None:
-    views = [f"DROP VIEW {statement.split()[2]}" for statement in schema.VIEWS]
-    change(folder, *views, "ALTER TABLE episode DROP COLUMN slurm_job")
-    report = report_of(folder, MONDAY_MS, MONDAY_MS + 2 * DAY_MS)
-    assert report.from_rollups_seconds > DAY_MS / 1000
-    upkeep(folder, END_MS + DAY_MS, rebuild=True)
-    expire(folder, *DAYS)
-    assert jobs(whole(folder)) == EXPECTED
-
-
-def test_an_older_gua_takes_no_job_away_and_finds_its_digests_right(folder: Path) -> None:
-    with closing(sqlite3.connect(path_of(str(folder)))) as connection:
-        before = digest_rows(connection, number_of(DAYS[0]))
-    used = " UNION ".join(
-        f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL" for table, column in schema.WORD_COLUMNS
-    )
-    change(folder, f"DELETE FROM word WHERE id NOT IN ({used})")  # as it does after it has removed old days
-    expire(folder, *DAYS)
-    assert jobs(whole(folder)) == EXPECTED
-    change(folder, "UPDATE episode SET slurm_job = NULL")  # what it does not know is in no digest
-    with closing(sqlite3.connect(path_of(str(folder)))) as connection:
-        assert digest_rows(connection, number_of(DAYS[0])) == before
 
 
 @pytest.mark.parametrize("job", ["x'00ff'", "'" + "9" * 20_000 + "'"])
 def test_a_job_that_no_gua_writes_costs_the_rollups_but_not_the_report(folder: Path, job: str) -> None:
-    change(folder, "PRAGMA writable_schema = ON", "UPDATE sqlite_master SET sql = replace(sql, 'STRICT, ', '')")
-    change(folder, f"UPDATE episode SET slurm_job = {job} WHERE day_id = {number_of(DAYS[0])}")
+    change(
+        path_of(str(folder)),
+        "PRAGMA writable_schema = ON",
+        "UPDATE sqlite_master SET sql = replace(sql, 'STRICT, ', '')",
+    )
+    change(path_of(str(folder)), f"UPDATE episode SET slurm_job = {job} WHERE day_id = {number_of(DAYS[0])}")
     report = whole(folder)
     assert report.from_rollups_seconds < 2.5 * DAY_MS / 1000
     assert jobs(report) == EXPECTED

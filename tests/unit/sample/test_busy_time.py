@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gua_sample.busy_time import card_mean, driver_now, process_means, window_us
+from gua_sample.nvml_buffers import card_mean, driver_now, process_means, window_us
 
 SECOND = 1_000_000
 NOW = 1_794_916_800 * SECOND
@@ -39,11 +39,6 @@ def of_processes(
 
 
 # --- a card ---
-
-
-@pytest.mark.parametrize("rate", [6, 4, 1])
-def test_a_driver_that_writes_zeros_gives_the_mean_of_its_records(rate: int) -> None:
-    assert mean(stretch(15 - 1 / rate, 5, 0, rate) + stretch(5 - 1 / rate, 0, 60, rate), seconds=15) == 20
 
 
 @pytest.mark.parametrize(
@@ -101,12 +96,6 @@ def test_the_time_of_implausible_records_is_unknown_not_idle() -> None:
     assert mean(stretch(20, 0, 101), seconds=15) is None
 
 
-def test_records_may_come_in_any_order_and_twice() -> None:
-    records = stretch(20, 8, 0) + stretch(8 - 1 / 6, 0, 60)
-    assert mean(records[50:] + records[:50] + records[::7], seconds=16) == mean(records, seconds=16) == 30
-    assert mean(records * 3, seconds=16) == 30
-
-
 def test_uneven_gaps_between_records_lose_no_time() -> None:
     records = [(time_us + (number % 3 - 1) * 40_000, 80) for number, (time_us, _) in enumerate(stretch(16, 0, 80))]
     assert mean(records, seconds=15) == 80
@@ -127,9 +116,7 @@ def test_the_largest_times_are_understood() -> None:
     st.integers(15, 4000),
     st.randoms(use_true_random=False),
 )
-def test_a_mean_is_a_percentage_whatever_the_driver_says(
-    records: Records, late: int, seconds: int, random: Random
-) -> None:
+def test_a_mean_is_a_percentage_in_any_case(records: Records, late: int, seconds: int, random: Random) -> None:
     now = max(records)[0] + late
     percent = card_mean(records, now, seconds * SECOND)
     assert percent is None or 0 <= percent <= 100
@@ -138,12 +125,6 @@ def test_a_mean_is_a_percentage_whatever_the_driver_says(
 
 
 # --- the driver's clock ---
-
-
-@pytest.mark.parametrize("clock", [time.CLOCK_REALTIME, time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC])
-def test_the_clock_of_the_records_is_found(clock: int) -> None:
-    newest = time.clock_gettime_ns(clock) // 1000 - 5 * SECOND
-    assert driver_now(newest, 15 * SECOND) == pytest.approx(newest + 5 * SECOND, abs=SECOND)
 
 
 @pytest.mark.parametrize("uptime_seconds", [500, 4000])
@@ -166,16 +147,8 @@ def test_records_outside_of_the_window_have_no_clock(seconds: int) -> None:
 # --- processes ---
 
 
-def test_the_mean_of_a_process_is_over_time_not_over_its_busy_seconds() -> None:
-    assert of_processes(*((ONE, age, 25) for age in (0, 1, 2, 3))) == {ONE: 7}  # 25 % of 4 of 16 s, rounded up
-
-
 def test_a_process_that_worked_all_the_time_has_the_mean_of_its_records() -> None:
     assert of_processes(*((ONE, age, 30 + age % 2 * 20) for age in range(30))) == {ONE: 40}
-
-
-def test_records_of_processes_reach_back_to_the_last_tick() -> None:
-    assert of_processes((ONE, 25, 60), (ONE, 26, 60), (ONE, 27, 60), seconds=28) == {ONE: 7}  # 60 % of 3 of 28 s
 
 
 @pytest.mark.parametrize("apart", [0, 0.4])
@@ -187,11 +160,6 @@ def test_processes_are_counted_each_by_itself(apart: float) -> None:
 
 def test_a_process_without_a_record_in_the_window_is_not_listed() -> None:
     assert of_processes((ONE, 20, 40), (OTHER, 0, 30), (OTHER, 1, 30), seconds=15) == {OTHER: 4}
-
-
-def test_implausible_records_of_a_process_are_left_out() -> None:
-    assert of_processes((ONE, 0, 37_100), (ONE, 1, 37_100), (OTHER, 0, 37_100)) == {ONE: None, OTHER: None}
-    assert of_processes((ONE, 0, 37_100), (ONE, 1, 75), seconds=16) == {ONE: 5}  # 75 % of 1 of 15 s
 
 
 def test_a_single_record_of_each_process_is_a_mean_already() -> None:

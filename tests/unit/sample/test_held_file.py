@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gua_sample.held_file import FIRST_LINE, LEAST_MS, MOST_LINES, MOST_OF_ONE, describe
-from gua_sample.held_words import SAFE, plain, spell_since, tell_held
+from gua_sample import held_file
 from gua_sample.identity import find_person
-from gua_sample.idleness import NOTHING, Carried, follow_tick
+from gua_sample.idleness import Carried, begin, follow
 from gua_sample.processes import uptime_ms
 from gua_sample.records import Tick
 from tests.lab import (
@@ -30,6 +29,7 @@ from tests.lab import (
     held,
     lost,
     mig,
+    minutes,
     series,
     tick,
 )
@@ -42,36 +42,43 @@ ID = "3f2a9c81d0b7" + "0" * 52
 
 def at_the_end(*gpus: Gpu, minutes: int = 10, start_ms: int = MONDAY_MS) -> tuple[Tick, Carried]:
     """The last of so many minutes of ticks that all see the same, and what is carried on from it."""
-    ticks, carried = series(start_ms, minutes + 1, *gpus), NOTHING
+    ticks, carried = series(start_ms, minutes + 1, *gpus), begin()
     for one in ticks:
-        carried = follow_tick(carried, one)
+        carried = follow(carried, one)
     return ticks[-1], carried
 
 
 def lines_of(*gpus: Gpu, minutes: int = 10, start_ms: int = MONDAY_MS, spool: Path = Path("/nowhere")) -> list[str]:
-    return describe(*at_the_end(*gpus, minutes=minutes, start_ms=start_ms), str(spool)).splitlines()
+    return held_file.describe(*at_the_end(*gpus, minutes=minutes, start_ms=start_ms), str(spool)).splitlines()
 
 
 def test_a_line_tells_uid_card_since_memory_pid_and_command_and_has_the_sentence() -> None:
     job = Job(1_200_641, memory_mib=20_480, uid=1000, command="jupyter-noteboo")
     first, line = lines_of(held(job, index=1))
     assert line == (
-        f"1000 1 {MONDAY_MS // 1000} 20.0 1200641 jupyter-noteboo you hold 20.0 GiB on GPU 1 without work since 00:00"
-        " (pid 1200641, jupyter-noteboo). Done? End the process."
+        f"1000 1 {MONDAY_MS // 1000} 20.0 1200641 jupyter-noteboo you hold 20.0 GiB on GPU 1 without work since at"
+        " least 00:00 (pid 1200641, jupyter-noteboo). Done? End the process."
     )
     name, uptime, boot = first.rsplit(" ", 2)
-    assert (name, boot) == (FIRST_LINE, "boot-1")
+    assert (name, boot) == (held_file.FIRST_LINE, "boot-1")
     assert 0 <= uptime_ms() // 1000 - int(uptime) < 60
 
 
 def test_who_holds_a_card_for_less_than_ten_minutes_or_works_is_not_told() -> None:
-    assert LEAST_MS == 10 * MINUTE_MS
+    assert held_file.LEAST_MS == 10 * MINUTE_MS
     assert len(lines_of(held(ALICE), minutes=9)) == 1
     assert len(lines_of(held(ALICE))) == 2
     # Beside somebody at work too: the idle one alone.
     assert [line.split()[4] for line in lines_of(busy(ALICE, BOB))[1:]] == ["100"]
     for gpu in (busy(ALICE), lost(), HIDDEN, Gpu(0, None, (ALICE,))):
         assert len(lines_of(gpu)) == 1
+
+
+def test_what_begins_after_an_unknown_state_was_not_seen_to_begin() -> None:
+    ticks, carried = [*minutes(0, 5, busy()), *minutes(5, 6, lost()), *minutes(6, 20, held())], begin()
+    for one in ticks:
+        carried = follow(carried, one)
+    assert " since at least 00:06 " in held_file.describe(ticks[-1], carried)
 
 
 def test_mig_instances_are_called_as_the_drivers_tools_call_them() -> None:
@@ -87,7 +94,7 @@ def test_memory_that_is_not_known_is_no_number() -> None:
 def test_a_tick_without_cards_tells_nothing() -> None:
     _, carried = at_the_end(held(ALICE))
     failed = tick(MONDAY_MS + 11 * MINUTE_MS, error="driver_not_loaded")
-    assert len(describe(failed, follow_tick(carried, failed)).splitlines()) == 1
+    assert len(held_file.describe(failed, follow(carried, failed)).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,38 +154,36 @@ def test_there_are_no_more_lines_than_a_shell_reads_at_once() -> None:
         held(*(Job(100 * card + pid, memory_mib=200, uid=1000 + 50 * card + pid) for pid in range(50)), index=card)
         for card in range(9)
     ]
-    assert len(lines_of(*many)) == 1 + MOST_LINES
+    assert len(lines_of(*many)) == 1 + held_file.MOST_LINES
 
 
 def test_nobodys_processes_crowd_out_a_colleagues_line() -> None:
     many = [held(*(Job(100 * card + pid, memory_mib=200) for pid in range(50)), index=card) for card in range(9)]
     _, *lines = lines_of(*many, held(Job(9000, "zoe", uid=1001), index=9))
-    assert [line.split()[0] for line in lines] == ["1000"] * MOST_OF_ONE + ["1001"]
+    assert [line.split()[0] for line in lines] == ["1000"] * held_file.MOST_OF_ONE + ["1001"]
 
 
 @given(st.text(max_size=60), st.integers(0, 2**31), st.none() | st.integers(101, 2**40))
-def test_no_command_can_act_in_a_shell_or_terminal_or_make_another_line(
-    command: str, pid: int, mib: int | None
-) -> None:
+def test_no_command_can_act_in_a_shell_or_make_another_line(command: str, pid: int, mib: int | None) -> None:
     found = [held(Job(pid, memory_mib=mib, command=command), index=0)._replace(used_mib=5000)]
     lines = lines_of(*found, minutes=10)
     assert len(lines) == 2
     uid, gpu, since, _, told_pid, name, sentence = lines[1].split(" ", 6)
     assert (uid, gpu, told_pid, since.isdigit()) == ("1000", "0", str(pid), True)
-    assert set(name) <= SAFE
-    assert set(sentence) <= SAFE | set(" ,:()?")
+    assert set(name) <= held_file.SAFE
+    assert set(sentence) <= held_file.SAFE | set(" ,:()?")
     assert sentence.endswith("). Done? End the process.")
 
 
 def test_times_of_other_days_have_their_date() -> None:
     at = MONDAY_MS + 600 * MINUTE_MS
-    assert spell_since(MONDAY_MS + 9 * MINUTE_MS, at, timezone.utc) == "00:09"
-    assert spell_since(MONDAY_MS - 1, at, timezone.utc) == "15 Nov 23:59"
+    assert held_file.spell_since(MONDAY_MS + 9 * MINUTE_MS, at, timezone.utc) == "00:09"
+    assert held_file.spell_since(MONDAY_MS - 1, at, timezone.utc) == "15 Nov 23:59"
 
 
 def test_about_somebody_else_the_words_are_the_same_but_for_the_advice() -> None:
-    assert tell_held("1", 2048.0, "09:45", 7, "sh", "ada") == (
+    assert held_file.spell_held("1", 2048.0, "09:45", 7, "sh", "ada") == (
         "ada holds 2.0 GiB on GPU 1 without work since 09:45 (pid 7, sh)."
     )
-    assert tell_held("1", 2048.0, None, 7, "sh").startswith("you hold 2.0 GiB on GPU 1 without work (pid 7, sh).")
-    assert plain(None) == plain("") == "unknown"
+    assert held_file.spell_held("1", 2048.0, None, 7, "sh") == "you hold 2.0 GiB on GPU 1 without work (pid 7, sh)."
+    assert held_file.plain(None) == held_file.plain("") == "unknown"

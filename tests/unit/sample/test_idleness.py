@@ -1,24 +1,22 @@
-"""For how long processes have been idle: the same by the file between runs, from the history, and in reports."""
+"""For how long processes have been idle: the same by the file between runs, and in reports."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gua_sample import carried_state, idle_state
-from gua_sample.idleness import NOTHING, Carried, Run, Trace, follow_tick, runs_now
-from gua_sample.look_back import recall
-from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
+from gua_sample import idle_state
+from gua_sample.idleness import Carried, Run, Trace, begin, follow, runs_now
+from gua_sample.policy import ACTIVE, DEFAULT, IDLE_HELD, TRULY_IDLE, Policy
 from gua_sample.records import Tick
-from gua_sample.simulate import Laboratory
 from tests.lab import (
     ALICE,
     BOB,
-    DAY_MS,
     HOUR_MS,
     MINUTE_MS,
     MONDAY_MS,
@@ -29,20 +27,18 @@ from tests.lab import (
     free,
     held,
     lost,
-    report_of,
     series,
     tick,
-    write,
-    written,
 )
 
 EVERY_MS = 30 * SECOND_MS
 KEY = ("GPU-0", 100, 5000)
 
 
-def fold(ticks: Iterable[Tick], carried: Carried = NOTHING) -> Carried:
+def fold(ticks: Iterable[Tick], carried: Carried | None = None) -> Carried:
+    carried = carried or begin()
     for one in ticks:
-        carried = follow_tick(carried, one)
+        carried = follow(carried, one)
     return carried
 
 
@@ -136,7 +132,7 @@ def test_who_is_seen_at_a_single_tick_of_a_short_interval_has_held_nothing(every
 
 def test_who_is_there_again_after_the_card_failed_is_not_seen_for_the_first_time() -> None:
     carried = after(held(ALICE), lost(), held(ALICE), free())
-    assert carried.runs["GPU-0", None, None] == Run(IDLE_HELD, MONDAY_MS + 2 * EVERY_MS)
+    assert carried.runs["GPU-0", None, None] == Run(IDLE_HELD, MONDAY_MS + 2 * EVERY_MS, False)
 
 
 def test_who_comes_to_an_idle_card_and_works_ends_no_idle_time_of_others() -> None:
@@ -144,65 +140,16 @@ def test_who_comes_to_an_idle_card_and_works_ends_no_idle_time_of_others() -> No
     assert runs_now(after(held(ALICE), held(ALICE), working, working))[KEY] == Run(IDLE_HELD, MONDAY_MS)
 
 
-def ongoing(folder: str, newest_ms: int) -> dict[tuple[str, int], int]:
-    """What a report on the last hour says: since when who holds which card."""
-    episodes = report_of(folder, newest_ms - HOUR_MS, newest_ms + EVERY_MS).episodes
-    rows = episodes[episodes["ongoing"].astype(bool)]
-    columns = rows[["gpu_uuid", "pid", "start_ms"]].itertuples(index=False)
-    return {(uuid, int(pid)): int(since) for uuid, pid, since in columns}
-
-
-def held_since(carried: Carried) -> dict[tuple[str, int], int]:
-    found = runs_now(carried).items()
-    return {(uuid, pid): run.since_ms for (uuid, pid, _), run in found if pid is not None and run.state == IDLE_HELD}
-
-
-@pytest.mark.parametrize("hour", [1, 9])
-def test_a_laboratory_that_idles_over_midnight_does_so_as_long_as_reports_say(hour: int) -> None:
-    end_ms = MONDAY_MS + 2 * DAY_MS + hour * HOUR_MS
-    ticks = list(Laboratory().history(end_ms - 40 * HOUR_MS, end_ms, EVERY_MS))
-    carried = fold(ticks)
-    with written(ticks) as folder:
-        found = ongoing(folder, ticks[-1].ts_ms)
-        assert found == held_since(carried)
-        assert any(since < end_ms // DAY_MS * DAY_MS for since in found.values())  # one of them since yesterday
-        # The same again if there is only the history.
-        recalled = recall(folder, ticks[-1])
-        assert (held_since(recalled), recalled.traces) == (held_since(carried), carried.traces)
-
-
-GPUS = st.sampled_from(
-    [
-        *(held(ALICE), held(ALICE, BOB), busy(ALICE, BOB), busy(ALICE._replace(sm_percent=50)), free(), lost()),
-        *(Gpu(utilization=None, jobs=(ALICE,)), busy(ALICE._replace(sm_percent=None)), held(Job(100, memory_mib=30))),
-    ]
-)
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(GPUS, st.sampled_from([1, 1, 1, 1, 2, 3]), st.booleans()), min_size=2, max_size=14))
-def test_any_history_gives_the_episodes_of_reports(scenes: list[tuple[Gpu, int, bool]]) -> None:
-    ticks = series(MONDAY_MS - 25 * EVERY_MS, 20, free(), every_ms=EVERY_MS, interval_ms=EVERY_MS)
-    ts_ms = MONDAY_MS - 5 * EVERY_MS
-    for gpu, steps, failed in scenes:
-        ts_ms += steps * EVERY_MS
-        failed &= steps == 1
-        ticks.append(tick(ts_ms, *([] if failed else [gpu]), interval_ms=EVERY_MS, error="timeout" if failed else None))
-    while not ticks[-1].cards:
-        ticks.pop()
-    with written(ticks) as folder:
-        assert ongoing(folder, ticks[-1].ts_ms) == held_since(fold(ticks))
-
-
 # --- between runs ---
 
 
-def run(folder: Path, one: Tick) -> Carried:
-    """As a run of the sampler does it: the tick is stored, and then told from what there is."""
-    write(folder, [one])
-    carried = carried_state.follow(str(folder), idle_state.load(str(folder)) or NOTHING, one)
-    idle_state.save(str(folder), carried)
-    return carried
+def run(folder: Path, one: Tick, previous_ms: int | None = None, policy: Policy = DEFAULT) -> Carried:
+    """As a run of the sampler does it, which must have nothing to complain about."""
+    return idle_state.carry_on(str(folder), policy, one, previous_ms, pytest.fail)
+
+
+def load(folder: Path) -> Carried | None:
+    return idle_state.understand(idle_state.read(str(folder)))
 
 
 def state(folder: Path) -> Path:
@@ -213,7 +160,7 @@ def test_what_a_run_leaves_is_what_the_next_one_finds(tmp_path: Path) -> None:
     ticks = series(MONDAY_MS - 2 * EVERY_MS, 5, held(ALICE, Job(101, start_time_ms=None)), lost(1), every_ms=EVERY_MS)
     for one in ticks:
         carried = run(tmp_path, one)
-    assert idle_state.load(str(tmp_path)) == carried == fold(ticks)
+    assert load(tmp_path) == carried == fold(ticks)
     assert idle_since(carried) == MONDAY_MS - EVERY_MS
 
 
@@ -230,60 +177,75 @@ def test_what_the_last_tick_told_is_judged_by_the_next_run(tmp_path: Path) -> No
     for number, gpu in enumerate(gpus):
         error = None if gpu else "timeout"
         ticks.append(tick(MONDAY_MS + number * EVERY_MS, *([gpu] if gpu else []), error=error, interval_ms=EVERY_MS))
-        assert run(tmp_path, ticks[-1]) == idle_state.load(str(tmp_path)) == fold(ticks)
+        assert run(tmp_path, ticks[-1]) == load(tmp_path) == fold(ticks)
 
 
-def test_a_file_of_version_1_is_made_anew_from_the_history(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 30, held(ALICE), every_ms=EVERY_MS))
-    newest_ms = MONDAY_MS + 29 * EVERY_MS
-    lines = ["gua idle state, version 1", "boot-1", f"{newest_ms - EVERY_MS} {newest_ms}", str(newest_ms), "3"]
-    state(tmp_path).write_text("\n".join([*lines, f"GPU-0\t100\t5000\t{newest_ms}\t-\t-\t5", "end", ""]))
-    assert runs_now(run(tmp_path, tick(newest_ms + EVERY_MS, held(ALICE))))[KEY] == Run(IDLE_HELD, MONDAY_MS)
-    assert state(tmp_path).read_text().startswith("gua idle state, version 2\n")
+def damages(whole: bytes) -> list[bytes]:
+    """The file cut or changed anywhere, or another one."""
+    cut = [whole[:size] for size in range(0, len(whole), 7)]
+    changed = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in range(0, len(whole), 3)]
+    version_2 = b"gua idle state, version 2\nboot-1\n1794787200000\n1794787200000\n1794787200000\n0\nend\n"
+    return [*cut, *changed, version_2, b"\xff\xfe" * 100, b"{}"]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"gua idle state, version 2\nend\n", b"{}", None])
-def test_a_damaged_or_missing_file_is_made_again_from_the_history(tmp_path: Path, content: bytes | None) -> None:
-    ticks = series(MONDAY_MS - 10 * EVERY_MS, 30, held(ALICE), every_ms=EVERY_MS)
+def test_a_file_that_is_damaged_anywhere_tells_nothing_and_the_next_run_begins_anew(tmp_path: Path) -> None:
+    ticks = series(MONDAY_MS, 5, held(ALICE), busy(ALICE, BOB)._replace(place=1), every_ms=EVERY_MS)
     for one in ticks[:-1]:
         run(tmp_path, one)
-    if content is None:
-        state(tmp_path).unlink()
-    else:
-        state(tmp_path).write_bytes(content)
-    assert run(tmp_path, ticks[-1]) == fold(ticks)
+    for damaged in damages(state(tmp_path).read_bytes()):
+        state(tmp_path).write_bytes(damaged)
+        assert load(tmp_path) is None, damaged
+    assert run(tmp_path, ticks[-1]) == load(tmp_path) == fold(ticks[-1:])
 
 
-def test_a_file_with_a_line_or_a_word_too_few_is_not_believed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run\tGPU-0\t-\t-\tidle-held\t{since_ms}",
+        "used\tGPU-0\t-",
+        "process\tGPU-0\t1\t1\talice\tTrue",
+        f"run\tGPU-0\t{'9' * 5000}",
+    ],
+)
+def test_a_whole_file_that_makes_no_sense_tells_nothing(tmp_path: Path, line: str) -> None:
+    """Whoever owns the folder can write what they like."""
     run(tmp_path, tick(MONDAY_MS, held(ALICE)))
-    whole = state(tmp_path).read_text()
-    for damaged in (
-        whole[: len(whole) // 2],
-        whole.replace("\t100\t", "\tx\t"),
-        whole.replace("\t100\t", "\t"),
-    ):
-        state(tmp_path).write_text(damaged)
-        assert idle_state.load(str(tmp_path)) is None
+    *lines, _ = state(tmp_path).read_text().splitlines(keepends=True)
+    for since_ms in (MONDAY_MS - 1, MONDAY_MS + 1):
+        text = "".join([*lines, line.format(since_ms=since_ms), "\n"])
+        assert idle_state.understand(f"{text}{idle_state._checksum(text)}\n") is None
 
 
-def test_what_a_newer_gua_adds_to_a_line_is_passed_over(tmp_path: Path) -> None:
-    run(tmp_path, tick(MONDAY_MS, held(ALICE)))
-    expected = idle_state.load(str(tmp_path))
-    lines = state(tmp_path).read_text().splitlines()
-    newer = [f"{line}\tmore" if "\t" in line else line for line in lines]
-    assert newer != lines
-    state(tmp_path).write_text("\n".join([*newer, ""]))
-    assert idle_state.load(str(tmp_path)) == expected
+def test_a_run_that_stored_a_tick_and_was_killed_makes_nobody_idle(tmp_path: Path) -> None:
+    """What that tick told is not known any more: it may have been work."""
+    times = [MONDAY_MS + number * EVERY_MS for number in range(4)]
+    for place in (0, 1):
+        run(tmp_path, tick(times[place], held(ALICE)), previous_ms=times[place - 1] if place else None)
+    carried = run(tmp_path, tick(times[3], held(ALICE)), previous_ms=times[2])
+    assert runs_now(carried)[KEY] == Run(IDLE_HELD, times[3])
+    assert carried.unbroken_ms == times[3]
 
 
-def test_ticks_that_went_by_without_the_file_are_looked_up(tmp_path: Path) -> None:
-    """As when --textfile was switched off for an hour. The count of errors goes on."""
+def test_with_other_thresholds_everything_begins_anew_but_the_count_of_errors(tmp_path: Path) -> None:
     run(tmp_path, tick(MONDAY_MS - EVERY_MS, error="driver_not_loaded"))
     run(tmp_path, tick(MONDAY_MS, held(ALICE)))
-    write(tmp_path, series(MONDAY_MS + EVERY_MS, 120, held(ALICE), every_ms=EVERY_MS))
-    carried = run(tmp_path, tick(MONDAY_MS + 121 * EVERY_MS, held(ALICE)))
-    assert runs_now(carried)[KEY].since_ms == MONDAY_MS
-    assert carried.errors == 1
+    other = Policy(20.0, 50.0, 512.0)
+    for number in (1, 2):
+        carried = run(tmp_path, tick(MONDAY_MS + number * EVERY_MS, held(ALICE)), policy=other)
+    assert runs_now(carried)[KEY] == Run(IDLE_HELD, MONDAY_MS + EVERY_MS)
+    assert (carried.policy, carried.errors) == (other, 1)
+
+
+def test_what_can_not_be_written_is_one_line_and_leaves_nothing_outdated(tmp_path: Path) -> None:
+    run(tmp_path, tick(MONDAY_MS, held(ALICE)))
+    said: list[str] = []
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with mock.patch.object(idle_state, "replace_file", side_effect=full):
+        idle_state.carry_on(str(tmp_path), DEFAULT, tick(MONDAY_MS + EVERY_MS, busy(ALICE)), MONDAY_MS, said.append)
+    (line,) = said
+    assert line.startswith(f"{state(tmp_path)} can't be written (No space left on device): ")
+    later = run(tmp_path, tick(MONDAY_MS + 2 * EVERY_MS, held(ALICE)))
+    assert later.unbroken_ms == MONDAY_MS + 2 * EVERY_MS
 
 
 def test_after_a_clock_was_set_back_time_does_not_run_backwards(tmp_path: Path) -> None:
@@ -291,20 +253,3 @@ def test_after_a_clock_was_set_back_time_does_not_run_backwards(tmp_path: Path) 
         run(tmp_path, one)
     carried = run(tmp_path, tick(MONDAY_MS - HOUR_MS, held(ALICE)))
     assert runs_now(carried)[KEY].since_ms == MONDAY_MS - HOUR_MS
-
-
-@pytest.mark.parametrize(("days", "seen"), [(3, 3), (12, 8)])
-def test_history_is_read_back_as_far_as_somebody_idles_but_not_for_ever(tmp_path: Path, days: int, seen: int) -> None:
-    end_ms = MONDAY_MS + 5 * HOUR_MS
-    ticks = series(end_ms - days * DAY_MS, days * 144, held(ALICE), every_ms=10 * MINUTE_MS)
-    write(tmp_path, ticks)
-    recalled = recall(str(tmp_path), tick(end_ms, held(ALICE)))
-    assert runs_now(recalled)[KEY].since_ms == end_ms - seen * DAY_MS
-
-
-def test_a_partition_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None:
-    ticks = series(MONDAY_MS - 10 * EVERY_MS, 20, held(ALICE), every_ms=EVERY_MS)
-    write(tmp_path, ticks)
-    (tmp_path / "samples" / "2026-11-15.sqlite").write_bytes(b"x" * 5000)
-    recalled = recall(str(tmp_path), tick(MONDAY_MS + 10 * EVERY_MS, held(ALICE)))
-    assert runs_now(recalled)[KEY].since_ms == MONDAY_MS

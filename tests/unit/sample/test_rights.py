@@ -120,15 +120,20 @@ def test_a_folder_that_is_not_there_yet_is_of_whoever_it_would_be_made_by(tmp_pa
     ],
 )
 @needs_root
-def test_who_else_may_write_is_told_by_the_mode(
-    tmp_path: Path, mode: int, gid: int | None, expected: str | None
-) -> None:
+def test_the_mode_tells_who_else_may_write(tmp_path: Path, mode: int, gid: int | None, expected: str | None) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     os.chown(folder, SOMEBODY, SOMEBODY if gid is None else gid)
     folder.chmod(mode)
     found = rights.others_who_may_write(str(folder))
     assert found is None if expected is None else found is not None and found.text.startswith(expected)
+
+
+def test_nobody_is_told_to_change_the_mode_of_a_folder_such_as_tmp(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    assert str(rights.others_who_may_write(str(tmp_path))).endswith(": use a folder that is for gua alone")
+    tmp_path.chmod(0o777)
+    assert "chmod o" in str(rights.others_who_may_write(str(tmp_path)))
 
 
 @needs_root
@@ -140,8 +145,9 @@ def test_a_folder_of_roots_in_one_that_others_may_write_to_could_be_exchanged(tm
     if is_sticky:
         assert rights.check_folder(str(folder)) is None
     else:
-        with pytest.raises(StoreError, match="exchange"):
+        with pytest.raises(StoreError, match=r"exchange .*: move it to a folder that nobody else can change") as caught:
             rights.check_folder(str(folder))
+        assert "chmod" not in str(caught.value)  # the folder around it is not gua's
     os.chown(folder.parent, SOMEBODY, SOMEBODY)
     with pytest.raises(StoreError, match=f"lies in a folder of uid {SOMEBODY}"):
         rights.check_folder(str(folder))

@@ -1,5 +1,8 @@
+"""Settings, names of files, and files that are written whole or not at all."""
+
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +12,8 @@ from hypothesis import strategies as st
 
 from gua_sample import settings
 from gua_sample.errors import UsageError
+from gua_sample.partition_names import DAY_MS, day_of, is_partition, list_partitions, partition_path
+from gua_sample.safe_file import ABANDONED_SECONDS, remove_unfinished, replace_file, replacing
 
 
 @pytest.mark.parametrize(
@@ -21,31 +26,19 @@ def test_durations_are_read(text: str, milliseconds: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "30",
-        "s",
-        "0s",
-        "-1s",
-        "1y",
-        "1 s",
-        " 1s",
-        "nans",
-        "infs",
-        "1e3s",
-        "1_0s",
-        "1.2.3s",
-        ".s",
-        "٣s",
-        "99999999w",
-        "1h30m",
-    ],
+    ["", "30", "s", "0s", "-1s", "1y", "1 s", " 1s", "nans", "infs", "1e3s", "1_0s", "1.2.3s", ".s", "٣s", "1h30m"],
 )
 def test_a_bad_duration_names_itself_and_what_was_expected(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         settings.duration_ms(text)
     assert repr(text) in str(caught.value)
     assert "30s" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["100000w", "99999999w", "9" * 400 + "d"])
+def test_a_duration_of_more_than_a_century_is_called_too_long(text: str) -> None:
+    with pytest.raises(UsageError, match="is too long: 100 years are the most"):
+        settings.duration_ms(text)
 
 
 @given(st.text(max_size=8))
@@ -91,3 +84,76 @@ def test_whatever_the_environment_says_the_folder_is_absolute(tmp_path: Path, mo
 def test_an_empty_folder_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="empty"):
         settings.data_dir("")
+
+
+def test_a_tick_belongs_to_its_utc_day() -> None:
+    midnight = 1_794_787_200_000
+    assert day_of(midnight) == "2026-11-16"
+    assert day_of(midnight - 1) == "2026-11-15"
+    assert day_of(midnight + DAY_MS - 1) == "2026-11-16"
+    assert partition_path("/d", "2026-11-16") == "/d/2026-11-16.sqlite"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2026-11-16.sqlite-journal",
+        "2026-11-16.sqlite.corrupt-1",
+        "2026-11-16.00000000000001.pending",
+        "x2026-11-16.sqlite",
+        "2026-11-16.sqlite\n",
+        "٢٠٢٦-11-16.sqlite",
+        "rollups.sqlite",
+    ],
+)
+def test_other_names_are_no_partitions(name: str) -> None:
+    assert not is_partition(name)
+
+
+def test_partitions_are_listed_oldest_first(tmp_path: Path) -> None:
+    for name in ("2026-11-16.sqlite", "2025-12-31.sqlite", "2026-11-16.sqlite-journal", "notes.txt"):
+        (tmp_path / name).touch()
+    assert list_partitions(str(tmp_path)) == [str(tmp_path / "2025-12-31.sqlite"), str(tmp_path / "2026-11-16.sqlite")]
+
+
+def test_a_block_that_fails_leaves_the_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+    with pytest.raises(ZeroDivisionError), replacing(str(path)) as file:
+        file.write(b"half of" * (1 // 0))
+    assert (os.listdir(tmp_path), path.read_text()) == (["file"], "before")
+
+
+def test_a_link_is_replaced_and_a_mode_can_be_given(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("before")
+    (tmp_path / "link").symlink_to("target")
+    replace_file(str(tmp_path / "link"), "n\udcffw", mode=0o604)
+    assert (tmp_path / "target").read_text() == "before"
+    assert (tmp_path / "link").read_text() == r"n\udcffw"
+    assert (tmp_path / "link").lstat().st_mode & 0o777 == 0o604
+
+
+def test_a_folder_that_is_open_is_written_to_wherever_it_is_now(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    folder = os.open(tmp_path / "folder", os.O_PATH)
+    try:
+        with replacing("file", within=folder) as file:
+            (tmp_path / "folder").rename(tmp_path / "elsewhere")
+            file.write(b"new")
+    finally:
+        os.close(folder)
+    assert os.listdir(tmp_path / "elsewhere") == ["file"]
+
+
+def test_what_killed_writers_left_is_removed_after_a_while(tmp_path: Path) -> None:
+    names = [".a.csv.12345678.unfinished", ".b.csv.12345678.unfinished", ".a.csv.swp", "a.csv"]
+    for name in names:
+        (tmp_path / name).touch()
+    remove_unfinished(str(tmp_path), "a.csv.")
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+    for name in names:
+        os.utime(tmp_path / name, (0, (tmp_path / name).stat().st_mtime - ABANDONED_SECONDS))
+    remove_unfinished(str(tmp_path), "a.csv.")
+    assert sorted(os.listdir(tmp_path)) == sorted(names[1:])
+    remove_unfinished(str(tmp_path), seconds=0)
+    assert sorted(os.listdir(tmp_path)) == sorted(names[2:])

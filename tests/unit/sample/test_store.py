@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gua_sample import pending, schema, store
 from gua_sample.errors import CorruptPartition
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Process, Tick, Usage
+from tests.damage import damage_header
 from tests.lab import DAY_MS, MONDAY_MS
 from tests.machine import query
 
@@ -130,8 +131,12 @@ def test_a_kept_tick_is_the_tick(tick: Tick) -> None:
         assert kept.tick == tick._replace(cursors=[])
 
 
-def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_last_day(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return store.prepare(str(tmp_path))
+
+
+def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_last_day(folder: str) -> None:
     warnings: list[str] = []
     assert store.read_previous(folder, MONDAY_MS, "boot", warnings.append) is None
     facts = CardFacts("GPU-0", 0, None, None, None, None, None, None, "ok", None)
@@ -150,28 +155,18 @@ def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_las
     assert store.read_previous(folder, MONDAY_MS, "another boot", warnings.append) is None
 
 
-def test_a_partition_says_what_it_is_and_its_tables_are_strict(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_a_partition_says_what_it_is_and_its_tables_are_strict(folder: str) -> None:
     store.append(folder, Tick(MONDAY_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
     path = Path(folder) / "2026-11-16.sqlite"
     assert query(path, "PRAGMA application_id") == [{"application_id": schema.APPLICATION_ID}]
     assert query(path, "PRAGMA user_version") == [{"user_version": schema.VERSION}]
     assert query(path, "PRAGMA journal_mode") == [{"journal_mode": "delete"}]
     tables = query(path, "SELECT name, strict FROM pragma_table_list WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    assert {table["name"] for table in tables if table["strict"]} == {
-        "session",
-        "tick",
-        "card",
-        "card_sample",
-        "process",
-        "process_sample",
-        "cursor",
-    }
+    assert {table["name"] for table in tables} == set(schema.TABLE_NAMES)
     assert all(table["strict"] for table in tables)
 
 
-def test_a_window_of_a_view_is_read_through_the_index(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_a_window_of_a_view_is_read_through_the_index(folder: str) -> None:
     store.append(folder, Tick(MONDAY_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
     connection = sqlite3.connect(Path(folder) / "2026-11-16.sqlite")
     for view in ("card_ticks", "process_ticks"):
@@ -186,44 +181,47 @@ def make_tick(ts_ms: int, energy: int | None = None) -> Tick:
     return Tick(ts_ms, None, Boot("boot", 5), "580", 1, None, [card], {}, [])
 
 
-def test_energy_that_is_known_only_later_is_kept(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_energy_that_is_known_only_later_is_kept(folder: str) -> None:
     for second, energy in enumerate([None, 5000, 7000]):
         store.append(folder, make_tick(MONDAY_MS + second, energy), pytest.fail)
     rows = query(Path(folder) / "2026-11-16.sqlite", "SELECT energy_joules FROM card_ticks ORDER BY ts_ms")
     assert [row["energy_joules"] for row in rows] == [None, 5000, 7000]
 
 
-def test_a_partition_that_another_run_has_already_replaced_is_not_set_aside(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_a_partition_that_another_run_replaces_meanwhile_is_not_set_aside(folder: str) -> None:
     store.append(folder, make_tick(MONDAY_MS), pytest.fail)
     path = Path(folder) / "2026-11-16.sqlite"
-    corrupt = store._identity(str(path))
-    path.rename(path.with_name("aside"))
-    store.append(folder, make_tick(MONDAY_MS), pytest.fail)
-    store._set_aside(str(path), corrupt, CorruptPartition("x"), pytest.fail)
-    assert path.exists()
-
-
-def test_setting_aside_waits_for_whoever_is_at_it(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
-    path = Path(folder) / "2026-11-16.sqlite"
-    path.write_text("garbage")
+    arguments = (str(path), store._identity(str(path)), CorruptPartition("x"), pytest.fail)
     holder = os.open(folder, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    arguments = (str(path), store._identity(str(path)), CorruptPartition("x"), list[str]().append)
     thread = threading.Thread(target=store._set_aside, args=arguments)
     thread.start()
     thread.join(0.3)
-    assert path.exists()
+    path.rename(path.with_name("aside"))  # is still there, as whoever is at it was waited for
+    store.append(folder, make_tick(MONDAY_MS), pytest.fail)
     os.close(holder)
     thread.join(5)
-    assert not path.exists()
+    assert (thread.is_alive(), path.exists()) == (False, True)
 
 
-def test_a_journal_is_renamed_before_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_file_with_a_damaged_header_leaves_the_journal_of_a_run_that_replaces_it(tmp_path: Path) -> None:
+    store.append(str(tmp_path), make_tick(MONDAY_MS), print)
+    (partition,) = tmp_path.iterdir()
+    other = sqlite3.connect(partition, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE larger_than_the_cache AS SELECT zeroblob(8000000)")  # the journal is synced by now
+    partition.rename(tmp_path / "of another run")
+    damage_header(partition)
+    journal = tmp_path / f"{partition.name}-journal"
+    content = journal.read_bytes()
+    assert content
+    assert store.read_previous(str(tmp_path), MONDAY_MS, "boot", print) is None
+    assert journal.read_bytes() == content
+    other.close()
+
+
+def test_a_journal_is_renamed_before_its_partition(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in between the other way round, SQLite would play it into the new partition."""
-    folder = store.prepare(str(tmp_path))
     path = Path(folder) / "2026-11-16.sqlite"
     path.write_text("garbage")
     path.with_name(path.name + "-journal").write_text("journal")
@@ -241,6 +239,7 @@ def test_a_journal_is_renamed_before_its_partition(tmp_path: Path, monkeypatch: 
 
 POISON = {
     "no object": "[]",
+    "cut off": '{"version": 1, "key"',
     "no tick": '{"version": 1, "key": 1}',
     "a tick of nothing": '{"version": 1, "key": 1, "tick": [1, 2]}',
     "a text for a number": (
@@ -263,8 +262,7 @@ POISON = {
 
 
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
-def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(tmp_path: Path, poison: str) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(folder: str, poison: str) -> None:
     (Path(folder) / "2026-11-16.00000000000001.pending").write_text(poison)
     warnings: list[str] = []
     outcome = store.append(folder, make_tick(MONDAY_MS), warnings.append)
@@ -274,8 +272,7 @@ def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(tmp_path
     assert (Path(folder) / "2026-11-16.00000000000001.pending.corrupt").exists()
 
 
-def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = pending.keep(folder, make_tick(MONDAY_MS))
     opened = os.open
 
@@ -291,8 +288,7 @@ def test_a_kept_tick_that_can_not_be_read_now_goes_on_waiting(tmp_path: Path, mo
     assert os.path.exists(kept)
 
 
-def test_a_copy_of_a_kept_tick_is_not_taken_in_again(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_a_copy_of_a_kept_tick_is_not_taken_in_again(folder: str) -> None:
     kept = Path(pending.keep(folder, make_tick(MONDAY_MS)))
     (Path(folder) / "2026-11-16.copy.pending").write_bytes(kept.read_bytes())
     outcome = store.append(folder, make_tick(MONDAY_MS + 1), pytest.fail)
@@ -311,8 +307,7 @@ def test_of_unfinished_files_only_those_of_kept_ticks_are_removed(tmp_path: Path
     assert {path.name for path in folder.iterdir()} == {"2026-11-16.sqlite", *others}
 
 
-def test_trouble_with_another_day_is_a_warning_only(tmp_path: Path) -> None:
-    folder = store.prepare(str(tmp_path))
+def test_trouble_with_another_day_is_a_warning_only(folder: str) -> None:
     pending.keep(folder, make_tick(MONDAY_MS - 1))
     (Path(folder) / "2026-11-15.sqlite").mkdir()
     warnings: list[str] = []

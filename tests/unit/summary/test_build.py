@@ -35,17 +35,60 @@ from tests.lab import (
 )
 from tests.rolling import roll_up_days
 
+CONTAINER = "/system.slice/docker-3f2a9c81d0b7" + "0" * 52 + ".scope"
+DESKTOP = Job(300, "root", 60, type="graphics", uid=0)
+MANY = tuple(Job(100 + number) for number in range(5))
+HELD = "idle-held"
 
-def test_one_lost_card_does_not_hide_the_others(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, busy(index=0), lost(1), held(index=2), free(3))
-    expect(report, active=1, idle_held=1, truly_idle=1, unknown=1)
-    assert report.gpus["index"].tolist() == [0, 1, 2, 3]
+
+@pytest.mark.parametrize(
+    ("gpus", "states", "people"),
+    [
+        # One card does not hide the others.
+        (
+            [busy(index=0), lost(1), held(index=2), free(3)],
+            {"active": 1, "idle_held": 1, "truly_idle": 1, "unknown": 1},
+            {("alice", "active"): 1, ("alice", HELD): 1},
+        ),
+        (
+            [busy(index=0), mig(1, 0, jobs=(Job(7),)), mig(1, 1, 50.0), free(2)],
+            {"active": 1.5, "idle_held": 0.5, "truly_idle": 1},
+            {("alice", "active"): 1, ("alice", HELD): 0.5},
+        ),
+        # One who idles on a card that somebody else keeps busy is found.
+        ([busy(ALICE, BOB)], {"active": 1}, {("alice", HELD): 1, ("bob", "active"): 1}),
+        # Hidden memory is held by nobody visible, beside a holder by both; a desktop is no holder.
+        ([HIDDEN], {"idle_held": 1}, {("(unattributed)", HELD): 1}),
+        ([Gpu(jobs=(Job(),), used_mib=20_000)], {"idle_held": 1}, {("alice", HELD): 1, ("(unattributed)", HELD): 1}),
+        ([held(DESKTOP)], {"truly_idle": 1}, {}),
+        ([Gpu(jobs=(DESKTOP,), used_mib=20_000)], {"idle_held": 1}, {("(unattributed)", HELD): 1}),
+        # The first user of a container is not the host's first administrator.
+        (
+            [held(Job(100, "admin", uid=1000, cgroup=CONTAINER), Job(101, "admin", uid=1000))],
+            {"idle_held": 1},
+            {("admin", HELD): 1, ("docker:3f2a9c81d0b7", HELD): 1},
+        ),
+        # An identity counts once on a card, however many processes.
+        ([held(*MANY), held(*MANY, index=1)], {"idle_held": 2}, {("alice", HELD): 2}),
+        ([Gpu(0, 90.0, (Job(memory_mib=None),), used_mib=4000)], {"active": 1}, {("alice", "active"): 1}),
+        # 10 % are active, 100 MiB are not held; many small processes hold a card together.
+        (
+            [Gpu(0, 10.0), Gpu(1, 0.0, (Job(1, memory_mib=100),)), Gpu(2, 0.0, (Job(2, memory_mib=101),))],
+            {"active": 1, "truly_idle": 1, "idle_held": 1},
+            {("alice", HELD): 1},
+        ),
+        ([held(Job(1, "alice", 60), Job(2, "bob", 60))], {"idle_held": 1}, {("alice", HELD): 1, ("bob", HELD): 1}),
+    ],
+)
+def test_hours_of_an_hour_that_stays_the_same(
+    tmp_path: Path, gpus: list[Gpu], states: dict[str, float], people: dict[tuple[str, str], float]
+) -> None:
+    report = report_hour(tmp_path, *gpus)
+    expect(report, **states)
+    assert hours_by(report.identities, "identity") == pytest.approx(people)
+    assert set(report.episodes["identity"]) == {who for who, state in people if state == HELD}
+    assert report.gpus["index"].tolist() == [gpu.place for gpu in gpus]
     assert report.coverage_share == 1
-
-
-def test_one_mig_card_does_not_hide_the_others(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, busy(index=0), mig(1, 0, jobs=(Job(7),)), mig(1, 1, 50.0), free(2))
-    expect(report, active=1.5, idle_held=0.5, truly_idle=1)
 
 
 def test_a_card_that_was_lost_keeps_its_name_and_is_not_two(tmp_path: Path) -> None:
@@ -77,21 +120,6 @@ def test_unknown_is_its_own_column_and_never_idle(tmp_path: Path, gpu: Gpu) -> N
     assert (report.identities["idle_held_gpu_hours"] == 0).all()
 
 
-def test_one_who_idles_on_a_card_that_somebody_else_keeps_busy_is_found(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, busy(ALICE, BOB))
-    expect(report, active=1)
-    assert hours_by(report.identities, "identity") == pytest.approx(
-        {("alice", "idle-held"): 1.0, ("bob", "active"): 1.0}
-    )
-    assert report.episodes["identity"].tolist() == ["alice"]
-
-
-def test_one_who_idles_on_a_busy_card_is_found_from_the_first_moment_of_the_window(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS - HOUR_MS, 120, busy(ALICE, BOB)))
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS)
-    assert hours_by(report.identities, "identity") == pytest.approx({("alice", "idle-held"): 1, ("bob", "active"): 1})
-
-
 def test_memory_that_no_process_shows_is_held_by_unattributed(tmp_path: Path) -> None:
     report = report_hour(tmp_path, HIDDEN)
     expect(report, idle_held=1)
@@ -101,77 +129,11 @@ def test_memory_that_no_process_shows_is_held_by_unattributed(tmp_path: Path) ->
     assert report.reclaim["freed_gpu_hours"].tolist() == [0, 0, 0]
 
 
-def test_a_little_memory_that_no_process_shows_is_not_held(tmp_path: Path) -> None:
-    expect(report_hour(tmp_path, Gpu(used_mib=1024)), truly_idle=1)
-
-
-def test_hidden_memory_beside_a_holder_is_held_by_both(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, Gpu(jobs=(Job(),), used_mib=20_000))
-    expect(report, idle_held=1)
-    assert hours_by(report.identities, "identity") == pytest.approx(
-        {("alice", "idle-held"): 1, ("(unattributed)", "idle-held"): 1}
-    )
-
-
-def test_a_mig_card_in_seven_slices_weighs_one_gpu(tmp_path: Path) -> None:
-    slices = [mig(0, place, jobs=(Job(10 + place, f"user{place}"),)) for place in range(7)]
-    report = report_hour(tmp_path, *slices)
-    expect(report, idle_held=1)
-    assert len(report.gpus) == 7
-    assert report.gpus["gpu_hours"].tolist() == pytest.approx([1 / 7] * 7)
-    assert report.gpus["mig_index"].tolist() == list(range(7))
-    assert report.identities["gpu_hours"].tolist() == pytest.approx([1 / 7] * 7)
-    assert report.capacity["equivalent_gpus"].sum() == pytest.approx(1)
-
-
-def test_slices_weigh_by_their_memory(tmp_path: Path) -> None:
-    large = mig(0, 0, 80.0, (Job(),))._replace(total_mib=40_000)
-    small = mig(0, 1)._replace(total_mib=10_000)
-    expect(report_hour(tmp_path, large, small), active=0.8, truly_idle=0.2)
-
-
 def test_a_card_that_becomes_mig_in_between_weighs_one_gpu_all_the_time(tmp_path: Path) -> None:
     half = 30 * MINUTE_MS
     slices = [mig(0, place) for place in range(7)]
     write(tmp_path, series(MONDAY_MS, 30, free()) + series(MONDAY_MS + half, 30, *slices))
     expect(report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS), truly_idle=1)
-
-
-def test_slices_that_are_lost_still_weigh_one_gpu_together(tmp_path: Path) -> None:
-    gone = [mig(0, place, None)._replace(status="gpu_is_lost", total_mib=None, used_mib=None) for place in range(7)]
-    expect(report_hour(tmp_path, *gone, free(1)), unknown=1, truly_idle=1)
-
-
-def test_the_first_user_of_a_container_is_not_the_hosts_first_administrator(tmp_path: Path) -> None:
-    container = "/system.slice/docker-3f2a9c81d0b7" + "0" * 52 + ".scope"
-    report = report_hour(tmp_path, held(Job(100, "admin", uid=1000, cgroup=container), Job(101, "admin", uid=1000)))
-    assert set(report.identities["identity"]) == {"admin", "docker:3f2a9c81d0b7"}
-    assert set(report.episodes["identity"]) == {"admin", "docker:3f2a9c81d0b7"}
-
-
-def test_a_desktop_is_not_a_holder(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, held(Job(300, "root", 60, type="graphics", uid=0)))
-    expect(report, truly_idle=1)
-    assert report.identities.empty
-    assert report.episodes.empty
-
-
-def test_a_desktop_beside_a_holder_is_not_one(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, held(Job(), Job(300, "root", 60, type="graphics", uid=0)))
-    assert report.identities["identity"].tolist() == ["alice"]
-    assert report.episodes["identity"].tolist() == ["alice"]
-
-
-def test_a_desktop_on_a_card_with_hidden_memory_is_not_its_holder(tmp_path: Path) -> None:
-    desktop = Job(300, "root", 60, type="graphics", uid=0)
-    report = report_hour(tmp_path, Gpu(jobs=(desktop,), used_mib=20_000))
-    assert report.identities["identity"].tolist() == ["(unattributed)"]
-
-
-def test_an_identity_counts_once_however_many_processes(tmp_path: Path) -> None:
-    many = tuple(Job(100 + number) for number in range(5))
-    report = report_hour(tmp_path, held(*many), held(*many, index=1))
-    assert hours_by(report.identities, "identity") == pytest.approx({("alice", "idle-held"): 2})
 
 
 def test_an_identity_with_an_active_and_an_idle_process_on_a_card_is_active_there(tmp_path: Path) -> None:
@@ -182,29 +144,13 @@ def test_an_identity_with_an_active_and_an_idle_process_on_a_card_is_active_ther
 
 
 def test_a_person_with_several_identities_counts_once_on_a_card(tmp_path: Path) -> None:
-    container = "/system.slice/docker-3f2a9c81d0b7" + "0" * 52 + ".scope"
-    write(tmp_path, hour(held(Job(), Job(101, "x", cgroup=container))))
+    write(tmp_path, hour(held(Job(), Job(101, "x", cgroup=CONTAINER))))
     config = CONFIG._replace(people={"docker:3f2a9c81d0b7": "alice"})
     report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=config)
     assert hours_by(report.identities, "identity") == pytest.approx({("alice", "idle-held"): 1})
 
 
-def test_a_process_on_a_busy_card_whose_memory_is_not_told_is_there(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, Gpu(0, 90.0, (Job(memory_mib=None),), used_mib=4000))
-    assert hours_by(report.identities, "identity") == pytest.approx({("alice", "active"): 1})
-
-
 # --- the change against the window before ---
-
-
-def test_the_window_before_is_compared(tmp_path: Path) -> None:
-    write(tmp_path, hour(busy()) + hour(held(), start_ms=MONDAY_MS + HOUR_MS))
-    report = report_of(tmp_path, MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS)
-    expect(report, idle_held=1)
-    assert report.before is not None
-    assert report.before["share"].to_dict() == {"active": 1, "idle-held": 0, "truly-idle": 0, "unknown": 0}
-    assert report.before["gpu_hours"]["active"] == pytest.approx(1)
-    assert report.before_observed_share == 1
 
 
 @pytest.mark.parametrize(("observed", "is_compared"), [(54, True), (53, False), (1, False)])
@@ -222,15 +168,7 @@ def test_the_window_before_is_compared_if_nine_tenths_of_it_were_observed(
     assert (report.before is not None) == is_compared
     if report.before is not None:
         assert report.before["gpu_hours"]["active"] == pytest.approx(observed / 60)
-
-
-@pytest.mark.parametrize("error", [None, "unknown"])
-def test_without_data_before_there_is_no_change(tmp_path: Path, error: str | None) -> None:
-    earlier = hour() if error is None else series(MONDAY_MS - HOUR_MS, 60, error=error)
-    write(tmp_path, (earlier if error else []) + hour(held()))
-    assert report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS).before is None
-    if error is None:
-        assert report_of(tmp_path, MONDAY_MS - 9 * HOUR_MS, MONDAY_MS + HOUR_MS).before is None
+        assert report.before["share"].to_dict() == {"active": 1, "idle-held": 0, "truly-idle": 0, "unknown": 0}
 
 
 def test_a_hole_before_the_window_is_no_data(tmp_path: Path) -> None:
@@ -252,17 +190,6 @@ def test_thresholds_decide(tmp_path: Path) -> None:
     expect(report, truly_idle=1)
     assert report.episodes.empty
     assert report.identities.empty
-
-
-def test_a_utilization_of_just_ten_percent_is_active_and_memory_of_just_100_mib_is_not_held(tmp_path: Path) -> None:
-    gpus = [Gpu(0, 10.0), Gpu(1, 0.0, (Job(1, memory_mib=100),)), Gpu(2, 0.0, (Job(2, memory_mib=101),))]
-    expect(report_hour(tmp_path, *gpus), active=1, truly_idle=1, idle_held=1)
-
-
-def test_many_small_processes_hold_a_card_together(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, held(Job(1, "alice", 60), Job(2, "bob", 60)))
-    expect(report, idle_held=1)
-    assert set(report.identities["identity"]) == {"alice", "bob"}
 
 
 def test_the_header_names_the_drivers_of_the_window(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from datetime import datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gua_report.summary.cells import MINUTE_MS, MONTH_MS, WEEK_MS, cell_of, choose_cell_ms, find_edges
+from gua_report.summary.intervals import MINUTE_MS, MONTH_MS, WEEK_MS, cell_of, find_edges
 from gua_report.window import HOUR_MS
 from gua_sample.partition_names import DAY_MS
 from tests.lab import at, window
@@ -35,12 +34,6 @@ def test_weeks_begin_on_monday_and_months_on_the_first() -> None:
     assert edges("2026-01-31", "2026-03-02", MONTH_MS, "UTC") == ["31 00:00", "01 00:00", "01 00:00", "02 00:00"]
 
 
-def test_hours_are_those_of_the_zone() -> None:
-    assert edges("2026-11-04T10:50", "2026-11-04T12:10", HOUR_MS, "Asia/Kolkata") == [
-        *("04 10:50", "04 11:00", "04 12:00", "04 12:10"),
-    ]
-
-
 def test_a_clock_that_is_set_back_by_half_an_hour_cuts_an_hour_short() -> None:
     hours = edges("2026-04-05T01:00", "2026-04-05T03:00", HOUR_MS, "Australia/Lord_Howe")
     assert hours == ["05 01:00", "05 01:30", "05 02:00", "05 03:00"]
@@ -57,10 +50,3 @@ def test_cells_follow_each_other_from_the_start_to_the_end(start: int, length: i
     # Each of them is in its own cell, and so is what comes a moment before the next.
     assert cell_of(found, found[:-1]).tolist() == list(range(len(found) - 1))
     assert cell_of(found, found[1:] - 1).tolist() == list(range(len(found) - 1))
-
-
-@pytest.mark.parametrize(
-    ("days", "expected"), [(1, HOUR_MS), (31, HOUR_MS), (32, DAY_MS), (365, DAY_MS), (3650, WEEK_MS)]
-)
-def test_cells_grow_with_the_window(days: int, expected: int) -> None:
-    assert choose_cell_ms(days * DAY_MS, (HOUR_MS, DAY_MS, WEEK_MS, MONTH_MS), 744) == expected

@@ -27,7 +27,6 @@ from tests.lab import (
     free,
     held,
     hour,
-    mig,
     report_of,
     row,
     tick,
@@ -63,9 +62,9 @@ def recount(ticks: list[Tick], start: int, end: int) -> dict[str, list[float]]:
     naive = Naive(ticks)
     then: dict[tuple[int, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     always: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for begin, uuid, state, joules, length in naive.energies(start, end):
-        for sums in (then[begin // HOUR_MS, uuid, state], always[uuid, state]):
-            sums[0] += joules
+    for begin, uuid, state, told, length in naive.energies(start, end):
+        for sums in () if told is None else (then[begin // HOUR_MS, uuid, state], always[uuid, state]):
+            sums[0] += told or 0.0
             sums[1] += length
     hours: dict[tuple[str, str], float] = defaultdict(float)
     energy: dict[tuple[str, str], float] = defaultdict(float)
@@ -80,8 +79,8 @@ def recount(ticks: list[Tick], start: int, end: int) -> dict[str, list[float]]:
     found = {}
     for group in [*GROUPS, NO_GROUP]:
         active, idle, unknown = (hours[group, state] for state in HOURS)
-        told = [energy[group, state] for state in HOURS if (group, state) in energy]
-        kwh = sum(told) if told or not active + idle + unknown else NAN
+        known_kwh = [energy[group, state] for state in HOURS if (group, state) in energy]
+        kwh = sum(known_kwh) if known_kwh or not active + idle + unknown else NAN
         idle_kwh = energy.get((group, "idle-held"), NAN if idle else 0.0)
         found[group] = [
             *(active + idle + unknown, active, idle, unknown, idle / (active + idle) if active + idle else NAN),
@@ -184,24 +183,6 @@ def test_where_no_reading_tells_energy_and_cost_are_unknown_not_zero(tmp_path: P
     assert found["idle_held_cost"] != found["idle_held_cost"]
 
 
-def test_energy_that_is_known_of_one_card_is_told_as_far_as_known(tmp_path: Path) -> None:
-    ticks = [
-        tick(MONDAY_MS + minute * MINUTE_MS, held(ALICE, energy=minute * 6000), held(ALICE, index=1))
-        for minute in range(61)
-    ]
-    found = group_of(tmp_path, ticks[:60], "us", us=("alice",))
-    assert (found["gpu_hours"], found["energy_kwh"]) == (pytest.approx(2), pytest.approx(0.1))
-
-
-def test_the_energy_of_a_mig_instance_is_that_of_its_own_time(tmp_path: Path) -> None:
-    ticks = [
-        tick(MONDAY_MS + minute * MINUTE_MS, mig(0, 0, 0.0, (ALICE,))._replace(energy=minute * 6000), mig(0, 1))
-        for minute in range(60)
-    ]
-    found = group_of(tmp_path, ticks, "us", us=("alice",))
-    assert (found["gpu_hours"], found["energy_kwh"]) == (pytest.approx(0.5), pytest.approx(0.1))
-
-
 def test_of_a_group_that_is_not_known_nothing_is_told(tmp_path: Path) -> None:
     write(tmp_path, hour(held(ALICE), busy(BOB, index=1)))
     config = CONFIG._replace(groups={"odd": ("alice", "@no-such-group"), "fine": ("bob",)})
@@ -209,12 +190,6 @@ def test_of_a_group_that_is_not_known_nothing_is_told(tmp_path: Path) -> None:
     assert report.groups is not None
     assert report.groups["group"].tolist() == ["fine", "odd"]
     assert report.groups.set_index("group").loc["odd"].isna().all()
-
-
-def test_without_groups_in_the_configuration_there_are_none(tmp_path: Path) -> None:
-    write(tmp_path, hour(held(ALICE)))
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS)
-    assert (report.groups, report.memberships) == (None, None)
 
 
 def test_a_window_without_people_has_rows_of_zeros(tmp_path: Path) -> None:

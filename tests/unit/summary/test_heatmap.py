@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.lab import (
-    DAY_MS,
     HOUR_MS,
     MINUTE_MS,
     at,
@@ -39,21 +38,6 @@ def test_a_heatmap_leaves_the_unknown_out(tmp_path: Path) -> None:
     assert cell(report_hour(tmp_path, busy(), lost(1)), 0, 0) == 1
 
 
-def test_clocks_that_are_set_back_do_not_shift_the_heatmap(tmp_path: Path) -> None:
-    # Busy from nine to ten by the clock on the wall, on the Saturday before and the Sunday after.
-    ticks = []
-    start_ms, end_ms = at("2026-10-24", "Europe/Berlin"), at("2026-10-26", "Europe/Berlin")
-    nine = [at(f"2026-10-{day}T09:00", "Europe/Berlin") for day in (24, 25)]
-    for ts_ms in range(start_ms, end_ms, 10 * MINUTE_MS):
-        works = any(begin <= ts_ms < begin + HOUR_MS for begin in nine)
-        ticks.append(tick(ts_ms, busy() if works else free()))
-    assert end_ms - start_ms == 49 * HOUR_MS
-    write(tmp_path, ticks)
-    report = report_of(tmp_path, start_ms, end_ms, "Europe/Berlin")
-    for weekday in (5, 6):
-        assert [cell(report, weekday, hour) for hour in range(24)] == [float(hour == 9) for hour in range(24)]
-
-
 def test_clocks_that_are_set_forward_leave_an_hour_out(tmp_path: Path) -> None:
     start_ms, end_ms = at("2026-03-29", "Europe/Berlin"), at("2026-03-30", "Europe/Berlin")
     write(tmp_path, series(start_ms, 23 * 6, busy(), every_ms=10 * MINUTE_MS))
@@ -62,24 +46,25 @@ def test_clocks_that_are_set_forward_leave_an_hour_out(tmp_path: Path) -> None:
     assert seen == [0, 1, *range(3, 24)]
 
 
-@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Kathmandu", "America/St_Johns", "Australia/Eucla", "UTC"])
-def test_hours_are_those_of_the_readers_zone(tmp_path: Path, zone: str) -> None:
-    # Busy from nine to ten by the clock on the wall.
-    start_ms, nine = at("2026-11-17", zone), at("2026-11-17T09:00", zone)
-    times = range(start_ms, start_ms + DAY_MS, 5 * MINUTE_MS)
-    write(tmp_path, [tick(ts_ms, busy() if nine <= ts_ms < nine + HOUR_MS else free()) for ts_ms in times])
-    report = report_of(tmp_path, start_ms, start_ms + DAY_MS, zone)
-    assert [cell(report, 1, hour) for hour in range(24)] == [float(hour == 9) for hour in range(24)]
-    assert report.heatmap["active_share"].notna().sum() == 24
-
-
-def test_a_zone_that_is_set_back_by_half_an_hour_does_not_shift_the_heatmap(tmp_path: Path) -> None:
-    zone = "Australia/Lord_Howe"  # from +11 to +10:30 on the first Sunday in April
-    start_ms, end_ms = at("2026-04-04", zone), at("2026-04-06", zone)
-    nine = [at(f"2026-04-0{day}T09:00", zone) for day in (4, 5)]
+@pytest.mark.parametrize(
+    ("zone", "days"),
+    [
+        *((zone, [17]) for zone in ("Asia/Kolkata", "Asia/Kathmandu", "America/St_Johns", "Australia/Eucla", "UTC")),
+        ("Europe/Berlin", [24, 25]),  # a Saturday, and a Sunday on which clocks are set back
+        ("Australia/Lord_Howe", [4, 5]),  # by half an hour
+    ],
+)
+def test_hours_are_those_of_the_readers_zone_whatever_is_done_to_its_clocks(
+    tmp_path: Path, zone: str, days: list[int]
+) -> None:
+    """A card is busy from nine to ten by the clock on the wall."""
+    month = {1: "2026-11", 2: "2026-10" if zone == "Europe/Berlin" else "2026-04"}[len(days)]
+    nine = [at(f"{month}-{day:02}T09:00", zone) for day in days]
+    start_ms, end_ms = at(f"{month}-{days[0]:02}", zone), at(f"{month}-{days[-1] + 1:02}", zone)
     times = range(start_ms, end_ms, 5 * MINUTE_MS)
     works = [any(begin <= ts_ms < begin + HOUR_MS for begin in nine) for ts_ms in times]
     write(tmp_path, [tick(ts_ms, busy() if one else free()) for ts_ms, one in zip(times, works, strict=True)])
     report = report_of(tmp_path, start_ms, end_ms, zone)
-    for weekday in (5, 6):
+    for weekday in (1,) if len(days) == 1 else (5, 6):
         assert [cell(report, weekday, hour) for hour in range(24)] == [float(hour == 9) for hour in range(24)]
+    assert report.heatmap["active_share"].notna().sum() == 24 * len(days)

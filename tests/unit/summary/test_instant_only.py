@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from gua_report.window import midnight_ms
 from gua_sample.partition_names import DAY_MS
 from gua_sample.records import Tick
 from tests.lab import HOUR_MS, MONDAY_MS, Gpu, Job, busy, free, held, lost, report_of, series, write
@@ -61,17 +58,3 @@ def test_only_the_ticks_of_the_window_count(tmp_path: Path) -> None:
     write(tmp_path, ticks)
     assert named(tmp_path, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS) == []
     assert named(tmp_path, MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS) == ["GPU-0"]
-
-
-def test_of_a_day_that_an_older_version_stored_nothing_is_said(tmp_path: Path) -> None:
-    write(tmp_path, days(INSTANT, INSTANT))
-    first, _ = stored = roll_up_days(str(tmp_path))
-    expire(tmp_path, *stored)
-    path = tmp_path / "rollups.sqlite"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE card_day SET instant_only = NULL WHERE day_id = ?", (midnight_ms(first) // DAY_MS,))
-    assert named(tmp_path, MONDAY_MS, MONDAY_MS + 2 * DAY_MS) == []
-    assert named(tmp_path, MONDAY_MS + DAY_MS, MONDAY_MS + 2 * DAY_MS) == ["GPU-0"]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("ALTER TABLE card_day DROP COLUMN instant_only")
-    assert named(tmp_path, MONDAY_MS + DAY_MS, MONDAY_MS + 2 * DAY_MS) == []

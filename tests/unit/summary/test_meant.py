@@ -100,70 +100,66 @@ def test_the_part_of_an_episode_inside_a_note_is_meant_and_still_idle_held(tmp_p
     assert not episode["meant_now"]
 
 
-def test_without_notes_nothing_is_meant(tmp_path: Path) -> None:
-    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE)))
-    assert (meant_minutes(found), on_cards(found)) == ({"alice": 0}, 0)
-    assert found.episodes[["meant_seconds", "meant_now"]].to_numpy().tolist() == [[0, False]]
-    assert found.episodes[["meant_reason", "meant_until_ms"]].isna().all(axis=None)
-
-
-def test_only_what_is_idle_held_is_meant(tmp_path: Path) -> None:
-    ticks = minutes(0, 120, busy(ALICE)) + minutes(120, 240, held(ALICE)) + minutes(240, TEN_HOURS, free())
-    assert meant_minutes(report(tmp_path, ticks, Marked(0, TEN_HOURS))) == {"alice": 120}
-
-
-def test_overlapping_notes_count_once(tmp_path: Path) -> None:
-    notes = [Marked(60, 180), Marked(120, 240), Marked(60, 90), Marked(500, 510, {"gpu_uuids": ["GPU-0"]})]
-    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE)), *notes)
-    assert (meant_minutes(found), on_cards(found)) == ({"alice": 190}, 190)
-    assert found.episodes["meant_seconds"].tolist() == [190 * 60]
-
-
-def test_the_window_cuts_what_is_meant_and_episodes_are_whole(tmp_path: Path) -> None:
-    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE)), Marked(60, 400), start=200, end=330)
-    assert (meant_minutes(found), on_cards(found)) == ({"alice": 130}, 130)
-    assert found.episodes["meant_seconds"].tolist() == [340 * 60]
+BOTH = minutes(0, 120, held(ALICE)) + minutes(120, 240, held(ALICE, BOB)) + minutes(240, TEN_HOURS, held(ALICE))
+SLICES = [mig(0, 0, jobs=(ALICE,)), mig(0, 1, 90.0, (BOB,))]
 
 
 @pytest.mark.parametrize(
-    ("about", "expected"),
+    ("ticks", "notes", "expected", "of_cards"),
     [
-        ({"identity": "alice"}, {"alice": 120, "bob": 0}),
-        ({"gpu_uuids": ["GPU-0"]}, {"alice": 60, "bob": 0}),
-        ({"gpu_uuids": ["GPU-1"]}, {"alice": 60, "bob": 60}),
-        ({"gpu_uuids": ["GPU-1"], "identity": "bob"}, {"alice": 0, "bob": 60}),
-        ({"processes": [{"pid": 100, "start_time_ms": 5000}]}, {"alice": 60, "bob": 0}),
-        ({"processes": [{"pid": 100, "start_time_ms": 900_000}]}, {"alice": 0, "bob": 0}),
-        ({"processes": [{"pid": 100, "start_time_ms": 5000}], "identity": "bob"}, {"alice": 0, "bob": 0}),
-        ({"processes": [{"pid": 100, "start_time_ms": 5000}], "gpu_uuids": ["GPU-1"]}, {"alice": 0, "bob": 0}),
+        (minutes(0, TEN_HOURS, held(ALICE)), [], {"alice": 0}, 0),
+        # A card is meant only while all that is held on it is,
+        (BOTH, [Marked(60, 300)], {"alice": 240, "bob": 0}, 120),
+        (BOTH, [Marked(60, 300), Marked(180, 200, {"identity": "bob"})], {"alice": 240, "bob": 20}, 140),
+        # memory of nobody is never meant, and a slice has its share.
+        (
+            minutes(0, TEN_HOURS, HIDDEN._replace(jobs=(ALICE,))),
+            [Marked(60, 120, {"gpu_uuids": ["GPU-0"]})],
+            {"(unattributed)": 0, "alice": 60},
+            0,
+        ),
+        (minutes(0, TEN_HOURS, *SLICES), [Marked(60, 120)], {"alice": 30, "bob": 0}, 30),
     ],
 )
-def test_a_note_is_about_what_it_names(tmp_path: Path, about: dict[str, Any], expected: dict[str, float]) -> None:
-    both = held(ALICE._replace(pid=300), BOB, index=1)
-    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE), both), Marked(60, 120, about))
-    assert meant_minutes(found) == expected
+def test_minutes_of_people_and_of_cards(
+    tmp_path: Path, ticks: list[Tick], notes: list[Marked], expected: dict[str, float], of_cards: float
+) -> None:
+    found = report(tmp_path, ticks, *notes)
+    assert (meant_minutes(found), on_cards(found)) == (expected, of_cards)
 
 
-def test_a_card_is_meant_only_while_all_that_is_held_on_it_is(tmp_path: Path) -> None:
-    ticks = minutes(0, 120, held(ALICE)) + minutes(120, 240, held(ALICE, BOB)) + minutes(240, TEN_HOURS, held(ALICE))
-    found = report(tmp_path, ticks, Marked(60, 300))
-    assert meant_minutes(found) == {"alice": 240, "bob": 0}
-    assert on_cards(found) == 120
-    (tmp_path / "both").mkdir()
-    found = report(tmp_path / "both", ticks, Marked(60, 300), Marked(180, 200, {"identity": "bob"}))
-    assert on_cards(found) == 140
+def test_the_window_cuts_what_is_meant_and_the_end_of_episodes(tmp_path: Path) -> None:
+    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE)), Marked(60, 400), start=200, end=330)
+    assert (meant_minutes(found), on_cards(found)) == ({"alice": 130}, 130)
+    assert found.episodes[["meant_seconds", "seconds"]].to_numpy().tolist() == [[270 * 60, 330 * 60]]
 
 
-def test_what_is_meant_beside_somebody_at_work_is_theirs_and_no_cards(tmp_path: Path) -> None:
-    ticks = minutes(0, TEN_HOURS, busy(ALICE._replace(sm_percent=0), BOB._replace(sm_percent=95)))
-    found = report(tmp_path, ticks, Marked(60, 120))
-    assert (meant_minutes(found), on_cards(found)) == ({"alice": 60, "bob": 0}, 0)
+OVER = minutes(0, 580, held(ALICE)) + minutes(580, 590, free())
+DARK = minutes(0, 300, held(ALICE)) + minutes(300, TEN_HOURS, error="driver_not_loaded")
 
 
-def test_memory_of_nobody_is_never_meant(tmp_path: Path) -> None:
-    both = HIDDEN._replace(jobs=(ALICE,))
-    found = report(tmp_path, minutes(0, TEN_HOURS, both), Marked(60, 120, {"gpu_uuids": ["GPU-0"]}))
-    assert (meant_minutes(found), on_cards(found)) == ({"(unattributed)": 0, "alice": 60}, 0)
+@pytest.mark.parametrize(
+    ("ticks", "note", "expected"),
+    [
+        # What goes on is meant now if a note is in force at the window's end,
+        *(
+            (minutes(0, TEN_HOURS, held(ALICE)), Marked(0, until), [True, is_now, 60 * min(until, 600), REASON])
+            for until, is_now in ((599, False), (600, False), (601, True))
+        ),
+        # also one that was written since the last tick,
+        (minutes(0, 590, held(ALICE)), Marked(595, 700), [True, True, 0, REASON]),
+        # but not what is over, and where nobody knows what goes on, nobody knows this.
+        (OVER, Marked(60, 900), [False, False, 520 * 60, REASON]),
+        (OVER, Marked(595, 700), [False, False, 0, None]),
+        (DARK, Marked(60, 900), [None, None, 240 * 60, REASON]),
+        (minutes(0, TEN_HOURS, held(ALICE)), Marked(700, 800), [True, False, 0, None]),
+    ],
+)
+def test_what_is_meant_now(tmp_path: Path, ticks: list[Tick], note: Marked, expected: list[object]) -> None:
+    found = report(tmp_path, ticks, note)
+    columns = ["ongoing", "meant_now", "meant_seconds", "meant_reason"]
+    assert found.episodes[columns].to_numpy().tolist() == [expected]
+    assert [line for line in reasons(found, 10**12) if "episode" in line] == []
 
 
 def test_who_works_with_another_process_is_not_idle_and_so_not_meant(tmp_path: Path) -> None:
@@ -174,12 +170,6 @@ def test_who_works_with_another_process_is_not_idle_and_so_not_meant(tmp_path: P
     held_minutes = float(row(found.identities, "identity", "alice")["idle_held_gpu_hours"]) * 60  # type: ignore[arg-type]
     assert 0 < held_minutes < 60
     assert meant_minutes(found)["alice"] == pytest.approx(held_minutes)
-
-
-def test_a_slice_has_its_share(tmp_path: Path) -> None:
-    slices = [mig(0, 0, jobs=(ALICE,)), mig(0, 1, 90.0, (BOB,))]
-    found = report(tmp_path, minutes(0, TEN_HOURS, *slices), Marked(60, 120))
-    assert (meant_minutes(found), on_cards(found)) == ({"alice": 30, "bob": 0}, 30)
 
 
 @pytest.mark.parametrize(("exempt", "expected"), [("alice", 600), ("bob", 0), ("GPU-0", 0)])
@@ -216,49 +206,12 @@ def test_the_reason_is_that_of_the_note_in_force_else_of_the_last(tmp_path: Path
     assert found.episodes[["meant_reason", "meant_now"]].to_numpy().tolist() == [["now", True]]
 
 
-@pytest.mark.parametrize(("until", "is_meant"), [(599, False), (600, False), (601, True)])
-def test_what_goes_on_is_meant_now_if_a_note_is_in_force_at_the_windows_end(
-    tmp_path: Path, until: int, is_meant: bool
-) -> None:
-    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE)), Marked(0, until))
-    assert found.episodes["meant_now"].tolist() == [is_meant]
-    assert bool(reasons(found, 10**12)) is False
-
-
-def test_a_note_that_was_written_since_the_last_tick_is_in_force(tmp_path: Path) -> None:
-    found = report(tmp_path, minutes(0, 590, held(ALICE)), Marked(595, 700))
-    (episode,) = found.episodes.to_dict("records")
-    assert (episode["meant_now"], episode["meant_seconds"], episode["meant_reason"]) == (True, 0, REASON)
-    assert (meant_minutes(found), on_cards(found)) == ({"alice": 0}, 0)
-    (tmp_path / "over").mkdir()
-    ended = minutes(0, 580, held(ALICE)) + minutes(580, 590, free())
-    found = report(tmp_path / "over", ended, Marked(595, 700))
-    assert found.episodes["meant_now"].tolist() == [False]
-
-
-def test_what_is_over_is_not_meant_now_though_its_note_is_in_force(tmp_path: Path) -> None:
-    ticks = minutes(0, 300, held(ALICE)) + minutes(300, TEN_HOURS, free())
-    found = report(tmp_path, ticks, Marked(60, 900))
-    assert found.episodes[["ongoing", "meant_now", "meant_seconds"]].to_numpy().tolist() == [[False, False, 240 * 60]]
-
-
-def test_it_is_not_known_what_is_meant_now_where_nobody_knows_what_goes_on(tmp_path: Path) -> None:
-    ticks = minutes(0, 300, held(ALICE)) + minutes(300, TEN_HOURS, error="driver_not_loaded")
-    found = report(tmp_path, ticks, Marked(60, 900))
-    assert found.episodes[["ongoing", "meant_now"]].to_numpy().tolist() == [[None, None]]
-    assert meant_minutes(found) == {"alice": 240}
-
-
 def test_reclaiming_spares_what_is_meant(tmp_path: Path) -> None:
-    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE)), Marked(0, 300))
-    freed = dict(zip(found.reclaim["after_seconds"], found.reclaim["freed_gpu_hours"], strict=True))
-    assert freed == {1800.0: 5.0, 3600.0: 5.0, 7200.0: 5.0}  # as soon as the note is over
-    assert found.reclaim_curve["freed_gpu_hours"].max() == pytest.approx(5)
-
-
-def test_a_holder_who_is_spared_keeps_the_card(tmp_path: Path) -> None:
-    found = report(tmp_path, minutes(0, TEN_HOURS, held(ALICE, BOB)), Marked(0, 300))
-    assert found.reclaim["freed_gpu_hours"].tolist() == [5, 5, 5]
+    for name, jobs in (("alone", (ALICE,)), ("both", (ALICE, BOB))):  # a holder who is spared keeps the card
+        found = report(tmp_path / name, minutes(0, TEN_HOURS, held(*jobs)), Marked(0, 300))
+        freed = dict(zip(found.reclaim["after_seconds"], found.reclaim["freed_gpu_hours"], strict=True))
+        assert freed == {1800.0: 5.0, 3600.0: 5.0, 7200.0: 5.0}  # as soon as the note is over
+        assert found.reclaim_curve["freed_gpu_hours"].max() == pytest.approx(5)
 
 
 @needs_root
@@ -295,7 +248,7 @@ class NaiveMeant:
         self.count, self.start, self.end = Recount(ticks), start, end
         self.notes = [*notes, *(Marked(0, 0, {"identity": who}) for who in exempt)]
         self.exempt = set(exempt)
-        self.episodes = [self._episode(*found[:4]) for found in self.count._episodes(list(range(len(ticks))))]
+        self.episodes = [self._episode(*found) for found in self.count.episodes()]
 
     def _episode(self, uuid: str, pid: int, start: int, end: int) -> dict[str, Any]:
         last = max(tick.ts_ms for tick in self.count.ticks if tick.ts_ms < end and pid in tick.processes)
@@ -309,7 +262,7 @@ class NaiveMeant:
             and uuid in note.about.get("gpu_uuids", [uuid])
             and pid in [one["pid"] for one in note.about.get("processes", [{"pid": pid}])]
         ]
-        return {"uuid": uuid, "who": identity, "start": start, "end": end, "meant": times}
+        return {"uuid": uuid, "pid": pid, "who": identity, "start": start, "end": end, "meant": times}
 
     def _times(self, note: Marked) -> tuple[int, int]:
         if note.start == note.until:  # an exemption
@@ -323,10 +276,18 @@ class NaiveMeant:
     def _edges(self) -> set[int]:
         return {ms for one in self.episodes for pair in [(one["start"], one["end"]), *one["meant"]] for ms in pair}
 
+    def seconds(self) -> dict[tuple[str, int, int], float]:
+        """Of each episode to the window's end, by its card, process and beginning."""
+        found = {}
+        for one in self.episodes:
+            edges = sorted({min(ms, self.end) for pair in one["meant"] for ms in pair})
+            times = [(a, b) for a, b in pairwise(edges) if any(x <= a and b <= y for x, y in one["meant"])]
+            found[one["uuid"], one["pid"], one["start"]] = sum(b - a for a, b in times) / 1000
+        return found
+
     def identities(self) -> dict[str, float]:
         """Hours of each identity."""
-        places = list(range(len(self.count.ticks)))
-        idle = self.count._identities(places, self.start, self.end)
+        idle = self.count.by_hour(self.start, self.end)
         hours = range(self.start // HOUR_MS * HOUR_MS, self.end, HOUR_MS)
         segments, sums = self.segments({*self._edges(), *hours}), dict[tuple[str, str, int], int]()
         for begin, until in segments:
@@ -360,10 +321,13 @@ class NaiveMeant:
         return total / HOUR_MS
 
 
-abouts = st.one_of(
-    st.builds(lambda number: {"identity": f"user{number}"}, st.integers(0, 2)),
-    st.builds(lambda number: {"gpu_uuids": [f"GPU-{number}"]}, st.integers(0, 1)),
-    st.builds(lambda pid: {"processes": [{"pid": pid, "start_time_ms": 5000}]}, st.integers(1, 60)),
+names = {
+    "identity": st.builds("user{}".format, st.integers(0, 2)),
+    "gpu_uuids": st.lists(st.builds("GPU-{}".format, st.integers(0, 1)), min_size=1, max_size=2),
+    "processes": st.builds(lambda pid: [{"pid": pid, "start_time_ms": 5000}], st.integers(1, 60)),
+}
+abouts = st.sampled_from([["identity"], ["gpu_uuids"], ["processes"], ["identity", "gpu_uuids"], [*names]]).flatmap(
+    lambda chosen: st.fixed_dictionaries({name: names[name] for name in chosen})
 )
 marks = st.builds(
     lambda start, length, about: Marked(start, start + length, about),
@@ -399,6 +363,9 @@ def test_it_is_what_counting_gives_never_more_than_is_held_and_the_same_from_rol
     expected = {who: value for who, value in naive.identities().items() if value > 0}
     assert {who: value for who, value in people["meant_gpu_hours"].items() if value > 0} == pytest.approx(expected)
     assert found.meant_gpu_hours == pytest.approx(naive.cards())
+    seconds = naive.seconds()
+    for uuid, pid, start_ms, meant in found.episodes[["gpu_uuid", "pid", "start_ms", "meant_seconds"]].to_numpy():
+        assert meant == pytest.approx(seconds[uuid, pid, start_ms] if pid else 0)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])

@@ -1,4 +1,4 @@
-"""Containers in a report: owners that are facts are people, hints are columns, from ticks and from rollups alike."""
+"""Containers in a report: owners are hints in columns, from ticks and from rollups alike."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from gua_report.config import Config
 from gua_report.people.containers import write_containers
 from gua_report.render import FORMATS, SECTIONS, Options, renderer
 from gua_report.render.attention import reasons
-from gua_report.summary.without_names import number_people, without_names
+from gua_report.summary.names import number_people, without_names
 from gua_report.window import HOUR_MS
-from gua_sample.containers import FILE_NAME, LABEL, MOUNT, SOCKET, Container, Known
+from gua_sample.containers import FILE_NAME, LABEL, MOUNT, Container, Known
 from tests.lab import CONFIG, DAY_MS, MONDAY_MS, Gpu, Job, Report, held, hours_by, minutes, report_of, row, write
 from tests.reports import CONTAINERS, contained_report
 from tests.rolling import assert_same, expire, roll_up_days
 
-TRAIN, SAME_NAME, PODMAN = "3f2a9c81d0b7", "904ef981a59f", "62fed4a2428e"
-HINTED = Container("docker", "train", "pytorch", "ada", LABEL, None, 1)
-ROOTLESS = Container("podman", "notebook", None, "ada", SOCKET, 1000, 2)
+TRAIN, SAME_NAME = "3f2a9c81d0b7", "904ef981a59f"
+HINTED = Container("docker", "train", "pytorch", "ada", LABEL, 1)
 ADA = Job(100, "ada", uid=1000, sm_percent=0)
 SLICE = "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + "ab" * 32 + ".scope"
 INSIDE = Job(101, None, uid=100_999, sm_percent=0, cgroup=SLICE)  # its identity is uid:1000
@@ -31,18 +30,13 @@ def docker(ident: str, pid: int) -> Job:
     return Job(pid, "root", uid=0, sm_percent=0, cgroup=f"/system.slice/docker-{ident}{'0' * 52}.scope")
 
 
-def podman(ident: str, pid: int) -> Job:
-    """What rollups of an older gua say of a rootless container, too."""
-    return Job(pid, "root", uid=0, sm_percent=0, cgroup=f"/machine.slice/libpod-{ident}{'0' * 52}.scope")
-
-
 def days_of(folder: Path, *gpus: Gpu) -> None:
     """Write Monday and Tuesday, an hour of each, so that Monday is closed."""
     write(folder, minutes(600, 660, *gpus) + minutes(2040, 2100, *gpus))
 
 
 def know(folder: Path, **containers: Container) -> None:
-    write_containers(str(folder), Known({name.removeprefix("_"): one for name, one in containers.items()}, {}))
+    write_containers(str(folder), Known({name.removeprefix("_"): one for name, one in containers.items()}))
 
 
 def report_days(folder: Path, config: Config = CONFIG) -> Report:
@@ -69,7 +63,7 @@ def test_a_hint_is_beside_the_identity_and_never_merged_with_that_person(tmp_pat
 def test_two_containers_of_the_same_name_are_two_rows(tmp_path: Path) -> None:
     """Names are chosen by whoever starts a container."""
     days_of(tmp_path, held(docker(TRAIN, 1), docker(SAME_NAME, 2)))
-    know(tmp_path, **{TRAIN: HINTED, SAME_NAME: HINTED._replace(owner=None, how=None), PODMAN: ROOTLESS})
+    know(tmp_path, **{TRAIN: HINTED, SAME_NAME: HINTED._replace(owner=None, how=None)})
     report = report_days(tmp_path)
     assert idle_hours(report) == pytest.approx({f"docker:{TRAIN}": 2, f"docker:{SAME_NAME}": 2})
     know(tmp_path, **{TRAIN: HINTED, SAME_NAME: HINTED})
@@ -78,43 +72,22 @@ def test_two_containers_of_the_same_name_are_two_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rolled_up", [False, True])
-def test_the_owner_of_a_rootless_container_is_that_person_back_in_time(tmp_path: Path, rolled_up: bool) -> None:
-    days_of(tmp_path, held(INSIDE), held(podman(PODMAN, 3), index=1), held(ADA, index=2))
-    assert idle_hours(report_days(tmp_path)) == pytest.approx({"uid:1000": 2, f"podman:{PODMAN}": 2, "ada": 2})
+def test_a_rootless_container_is_its_users_whatever_is_known_of_others(tmp_path: Path, rolled_up: bool) -> None:
+    """As its processes have that user's login uid, by which the user's own manager was started."""
+    inside = INSIDE._replace(login_user="ada")
+    days_of(tmp_path, held(inside, ADA), held(docker(TRAIN, 5), index=1))
+    know(tmp_path, **{TRAIN: HINTED, "ab" * 6: HINTED._replace(owner="eve")})
     if rolled_up:
         roll_up_days(str(tmp_path))
         expire(tmp_path, "2026-11-16", "2026-11-17")
-    know(tmp_path, **{PODMAN: ROOTLESS})
     report = report_days(tmp_path)
-    assert idle_hours(report) == pytest.approx({"ada": 6})
-    assert set(report.episodes["identity"]) == {"ada"}
-    assert report.notes == []
+    assert idle_hours(report) == pytest.approx({"ada": 2, f"docker:{TRAIN}": 2})
     assert (report.from_rollups_seconds > 0) == rolled_up
-
-
-def test_one_person_in_and_beside_a_container_on_a_card_counts_once_from_rollups_too(tmp_path: Path) -> None:
-    days_of(tmp_path, held(INSIDE, ADA), held(docker(TRAIN, 5), index=1))
-    know(tmp_path, **{PODMAN: ROOTLESS, TRAIN: HINTED})
-    expected = report_days(tmp_path)
-    assert idle_hours(expected) == pytest.approx({"ada": 2, f"docker:{TRAIN}": 2})
-    roll_up_days(str(tmp_path))
-    found = report_days(tmp_path)
-    assert found.from_rollups_seconds == 0
-    assert_same(expected, found)
-
-
-def test_days_without_two_identities_of_one_person_come_from_rollups(tmp_path: Path) -> None:
-    days_of(tmp_path, held(INSIDE), held(ADA, index=1))
-    know(tmp_path, **{PODMAN: ROOTLESS})
-    roll_up_days(str(tmp_path))
-    report = report_days(tmp_path)
-    assert report.from_ticks_seconds == 0
-    assert idle_hours(report) == pytest.approx({"ada": 4})
 
 
 def test_the_administrators_word_counts(tmp_path: Path) -> None:
     days_of(tmp_path, held(INSIDE), held(docker(TRAIN, 5), index=1))
-    know(tmp_path, **{PODMAN: ROOTLESS, TRAIN: HINTED})
+    know(tmp_path, **{TRAIN: HINTED})
     report = report_days(tmp_path, CONFIG._replace(people={"uid:1000": "eve", f"docker:{TRAIN}": "bob"}))
     assert idle_hours(report) == pytest.approx({"eve": 2, "bob": 2})
     assert row(report.identities, "identity", "bob")["owner_hint"] is None

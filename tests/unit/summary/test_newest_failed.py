@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.render import Options, renderer
-from gua_report.summary.newest_failed import NewestFailed
+from gua_report.summary.now import NewestFailed
 from gua_sample.records import Tick
 from tests.lab import MINUTE_MS, MONDAY_MS, Job, Report, busy, free, held, lost, minutes, report_minutes, write
 from tests.rolling import expire, roll_up_days

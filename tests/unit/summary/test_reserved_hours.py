@@ -84,15 +84,6 @@ def test_hours_by_hand(tmp_path: Path) -> None:
     assert overlap.startswith("GPU-1 is reserved twice from ")
 
 
-def test_a_reservation_that_was_entered_twice_counts_once(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)))
-    rows = [f"0,alice,{iso(MONDAY_MS)},{iso(MONDAY_MS + HOUR_MS)},"] * 2
-    rows.append(f"GPU-0,alice,{iso(MONDAY_MS + 30 * MINUTE_MS)},{iso(MONDAY_MS + HOUR_MS)},")
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=configured(tmp_path, *rows))
-    assert hours_of(report) == {("alice", "GPU-0"): [1, 1, 0, 0, 0, 0]}
-    assert report.reservation_problems == []
-
-
 def test_who_works_where_nobody_is_seen_is_not_known(tmp_path: Path) -> None:
     # The process list fails while the card is at work; and memory that no process shows.
     ticks = series(MONDAY_MS, 30, Gpu(0, 90.0, (), 5000, "not_permitted"))
@@ -105,56 +96,68 @@ def test_who_works_where_nobody_is_seen_is_not_known(tmp_path: Path) -> None:
     assert hours_of(report) == {("(unattributed)", "GPU-0"): [0, 0, 0, 0, 0, 0.5]}
 
 
-def test_an_index_means_the_card_that_was_there_that_day(tmp_path: Path) -> None:
-    old, new = Gpu(0, 90.0, (ALICE,), uuid="GPU-old"), Gpu(0, 90.0, (ALICE,), uuid="GPU-new")
-    write(tmp_path, series(MONDAY_MS, 60, old) + series(MONDAY_MS + DAY_MS, 60, new, boot="boot-2"))
-    config = configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,")
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + DAY_MS + HOUR_MS, config=config)
-    assert hours_of(report) == {("alice", "GPU-old"): [24, 1, 0, 0, 23, 0], ("alice", "GPU-new"): [1, 1, 0, 0, 0, 0]}
+TUESDAY_MS = MONDAY_MS + DAY_MS
+INSTANCES = [Gpu(0, 90.0, (ALICE,), mig_index=place, parent="GPU-0", total_mib=9856) for place in range(2)]
+OLD, NEW = (Gpu(0, 90.0, (ALICE,), uuid=f"GPU-{name}") for name in ("old", "new"))
 
 
-def test_a_card_that_is_gone_stays_reserved(tmp_path: Path) -> None:
-    tuesday = MONDAY_MS + DAY_MS
-    ticks = series(MONDAY_MS, 60, busy(ALICE), busy(BOB, index=1))
-    ticks += series(tuesday, 60, busy(ALICE)) + series(tuesday + DAY_MS, 60, error="driver_not_loaded")
-    write(tmp_path, ticks)
-    config = configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,", f"1,bob,{iso(MONDAY_MS)},,")
-    report = report_of(tmp_path, MONDAY_MS, tuesday + DAY_MS + HOUR_MS, config=config)
-    assert hours_of(report) == {("alice", "GPU-0"): [49, 2, 0, 0, 47, 0], ("bob", "GPU-1"): [49, 1, 0, 0, 48, 0]}
-
-
-def test_an_index_means_all_mig_instances(tmp_path: Path) -> None:
-    instances = [Gpu(0, 90.0, (ALICE,), mig_index=place, parent="GPU-0", total_mib=9856) for place in range(2)]
-    write(tmp_path, series(MONDAY_MS, 60, *instances))
-    config = configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},,", f"MIG-0-1,bob,{iso(MONDAY_MS)},,")
-    found = hours_of(report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=config))
-    assert found == {
-        ("alice", "MIG-0-0"): [1, 1, 0, 0, 0, 0],
-        ("alice", "MIG-0-1"): [1, 1, 0, 0, 0, 0],
-        ("bob", "MIG-0-1"): [1, 0, 1, 0, 0, 0],
-    }
-
-
-def test_the_uuid_of_a_card_means_its_mig_instances_while_it_has_some(tmp_path: Path) -> None:
-    tuesday = MONDAY_MS + DAY_MS
-    instances = [Gpu(0, 90.0, (ALICE,), mig_index=place, parent="GPU-0", total_mib=9856) for place in range(2)]
-    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)) + series(tuesday, 60, *instances))
-    config = configured(tmp_path, f"GPU-0,alice,{iso(MONDAY_MS)},{iso(tuesday + HOUR_MS)},")
-    report = report_of(tmp_path, MONDAY_MS, tuesday + HOUR_MS, config=config)
-    assert report.reservation_problems == []
-    assert hours_of(report) == {
-        ("alice", "GPU-0"): [24, 1, 0, 0, 23, 0],
-        ("alice", "MIG-0-0"): [1, 1, 0, 0, 0, 0],
-        ("alice", "MIG-0-1"): [1, 1, 0, 0, 0, 0],
-    }
-
-
-def test_a_reserved_card_that_nothing_can_use_is_there_and_its_hours_are_unknown(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 60, unpartitioned(0)))
-    config = configured(tmp_path, f"0,root,{iso(MONDAY_MS)},,")
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=config)
-    assert report.reservation_problems == []
-    assert hours_of(report) == {("root", "GPU-0"): [1, 0, 0, 0, 1, 0]}
+@pytest.mark.parametrize(
+    ("days", "booked", "expected"),
+    [
+        # An index means the card that was there that day.
+        (
+            [series(MONDAY_MS, 60, OLD), series(TUESDAY_MS, 60, NEW, boot="boot-2")],
+            ["0,alice"],
+            {("alice", "GPU-old"): [24, 1, 0, 0, 23, 0], ("alice", "GPU-new"): [1, 1, 0, 0, 0, 0]},
+        ),
+        # A card that is gone stays reserved.
+        (
+            [
+                series(MONDAY_MS, 60, busy(ALICE), busy(BOB, index=1)),
+                series(TUESDAY_MS, 60, busy(ALICE)),
+                series(TUESDAY_MS + DAY_MS, 60, error="driver_not_loaded"),
+            ],
+            ["0,alice", "1,bob"],
+            {("alice", "GPU-0"): [49, 2, 0, 0, 47, 0], ("bob", "GPU-1"): [49, 1, 0, 0, 48, 0]},
+        ),
+        # The index and the uuid of a card mean all of its MIG instances, while it has some.
+        (
+            [series(MONDAY_MS, 60, *INSTANCES)],
+            ["0,alice", "MIG-0-1,root"],
+            {
+                ("alice", "MIG-0-0"): [1, 1, 0, 0, 0, 0],
+                ("alice", "MIG-0-1"): [1, 1, 0, 0, 0, 0],
+                ("root", "MIG-0-1"): [1, 0, 1, 0, 0, 0],
+            },
+        ),
+        (
+            [series(MONDAY_MS, 60, busy(ALICE)), series(TUESDAY_MS, 60, *INSTANCES)],
+            ["GPU-0,alice"],
+            {
+                ("alice", "GPU-0"): [24, 1, 0, 0, 23, 0],
+                ("alice", "MIG-0-0"): [1, 1, 0, 0, 0, 0],
+                ("alice", "MIG-0-1"): [1, 1, 0, 0, 0, 0],
+            },
+        ),
+        # A card that nothing can use is there, and its hours are unknown.
+        ([series(MONDAY_MS, 60, unpartitioned(0))], ["0,root"], {("root", "GPU-0"): [1, 0, 0, 0, 1, 0]}),
+        ([series(MONDAY_MS, 60, free())], [], {}),
+    ],
+)
+def test_what_an_index_or_a_uuid_means(
+    tmp_path: Path, days: list[list[Tick]], booked: list[str], expected: dict[tuple[str, str], list[float]]
+) -> None:
+    for day in days:
+        write(tmp_path, day)
+    end_ms = days[-1][0].ts_ms + HOUR_MS
+    config = configured(tmp_path, *(f"{one},{iso(MONDAY_MS)},{iso(end_ms)}," for one in booked))
+    report = report_of(tmp_path, MONDAY_MS, end_ms, config=config)
+    assert hours_of(report) == expected
+    assert [line for line in report.reservation_problems if "twice" not in line] == []
+    assert report.reservations is not None
+    assert list(report.reservations.columns) == RESERVATION_COLUMNS
+    said = "Nothing was reserved, and nothing used." in renderer("text")(report, Options())
+    assert said == (not expected)
 
 
 def test_people_are_mapped_on_both_sides(tmp_path: Path) -> None:
@@ -174,14 +177,6 @@ def test_if_a_source_is_silent_nobody_is_called_unreserved(tmp_path: Path) -> No
     (problem,) = report.reservation_problems
     assert "none.csv (No such file or directory)" in problem
     assert "—" in renderer("text")(report, Options(sections=("reservations",)))
-
-
-def test_without_a_source_there_is_no_section(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)))
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS)
-    assert report.reservations is None
-    assert "§8" not in renderer("text")(report, Options())
-    assert "None are configured" in renderer("text")(report, Options(sections=("reservations",)))
 
 
 def test_ticks_that_have_expired_are_said(tmp_path: Path) -> None:
@@ -208,9 +203,10 @@ class Count:
                     self.sums[who, f"GPU-{place}"][4] += until - begin
             naive = Naive(ticks)
             for place, _, length in naive.pieces(begin, until, DAY_MS):
-                for card in ticks[place].cards:
-                    there = states_of(ticks[place], card, naive.judged.processes[place])
-                    self.add(ticks[place].ts_ms, card, naive.judged.card_state(place, card), there, begin, length)
+                one = naive.ticks[place]  # which may stand for the time before the first tick of a day
+                for card in one.cards:
+                    there = states_of(one, card, naive.judged.processes[place])
+                    self.add(one.ts_ms, card, naive.judged.card_state(place, card), there, begin, length)
 
     def owners(self, place: int, begin: int) -> set[str]:
         return {one.user for one in self.rows if one.gpu == str(place) and one.start_ms <= begin < one.end_ms}
@@ -305,22 +301,3 @@ def test_nobody_is_blamed_for_the_time_between_the_end_of_a_job_and_the_next_tic
         tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=configured(tmp_path, f"0,alice,{iso(MONDAY_MS)},{end},")
     )
     assert hours_of(report)["alice", "GPU-0"][5] == pytest.approx(45 / 3600)
-
-
-def test_a_card_that_a_job_has_and_nobody_uses_is_not_used(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 60, free(), held(ALICE, index=1), busy(BOB, index=2)))
-    rows = [f"GPU-{card},alice,{iso(MONDAY_MS)},,job 4711" for card in range(3)]
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=with_jobs(CONFIG, tmp_path / "jobs", *rows))
-    found = {uuid: hours[6] for (who, uuid), hours in all_hours_of(report).items() if who == "alice"}
-    assert found == {"GPU-0": 1, "GPU-1": 0, "GPU-2": 1}
-    assert "§8 Reservations: 0.0% of the reserved time was used, 66.7% not at all" in renderer("text")(
-        report, Options()
-    )
-
-
-def test_the_columns_are_there_without_rows(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 60, free()))
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=configured(tmp_path))
-    assert report.reservations is not None
-    assert list(report.reservations.columns) == RESERVATION_COLUMNS
-    assert "Nothing was reserved, and nothing used." in renderer("text")(report, Options())

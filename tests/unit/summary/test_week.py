@@ -11,10 +11,9 @@ import pytest
 
 from gua_report.config import Config, Limit, Limits, Notes
 from gua_report.people.containers import write_containers
-from gua_report.people.wanted import Wanted
+from gua_report.people.identities import Wanted
 from gua_report.render.attention import reasons
-from gua_report.summary.selection import select
-from gua_report.summary.without_names import number_people, with_groups, without_names
+from gua_report.summary.names import number_people, select, with_groups, without_names
 from gua_report.window import LEAST_COVERAGE
 from gua_sample.containers import LABEL, Container, Known
 from gua_sample.errors import NothingToReport
@@ -53,8 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cards = held(ALICE), free(1) if half_day % 2 else busy(BOB, index=1), third, held(CONTAINED, index=3)
         start_ms = START_MS + half_day * DAY_MS // 2
         write(path, series(start_ms, 72, *cards, every_ms=TEN_MINUTES_MS, interval_ms=TEN_MINUTES_MS))
-    hint = Container("docker", "train", None, "bob", LABEL, None, START_MS)
-    write_containers(str(path), Known({"3f2a9c81d0b7": hint}, {}))
+    hint = Container("docker", "train", None, "bob", LABEL, START_MS)
+    write_containers(str(path), Known({"3f2a9c81d0b7": hint}))
     return path
 
 
@@ -92,7 +91,7 @@ def test_it_ends_where_the_window_ends(folder: Path) -> None:
     assert dora["week_gpu_hours"] == 43
 
 
-def test_closed_days_say_the_same_as_their_ticks(folder: Path, tmp_path: Path) -> None:
+def test_closed_days_say_the_same_as_their_ticks_also_when_these_have_expired(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     windows = [(END_MS - DAY_MS - 5 * MINUTE_MS, END_MS - 5 * MINUTE_MS), (START_MS, END_MS)]
@@ -103,12 +102,6 @@ def test_closed_days_say_the_same_as_their_ticks(folder: Path, tmp_path: Path) -
         assert from_rollups.from_rollups_seconds > 0
         assert_same(from_rollups, report)
         assert from_rollups.week == report.week
-
-
-def test_days_whose_ticks_have_expired_count_too(folder: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    upkeep(copy, END_MS + DAY_MS)
     expire(copy, *(f"2026-11-{day}" for day in (18, 19)))
     assert stands(report_of(copy, END_MS - DAY_MS, END_MS, config=LIMITED)) == EXPECTED
 
@@ -119,11 +112,6 @@ def test_a_container_with_a_hint_is_nobodys(folder: Path) -> None:
     assert contained["week_idle_held_gpu_hours"] == 168
     assert (contained["limit_share"] != contained["limit_share"], contained["over_limit"]) == (True, None)
     assert rows["bob"]["week_gpu_hours"] == 84
-
-
-def test_without_limits_no_week_is_read(folder: Path) -> None:
-    report = report_of(folder, END_MS - DAY_MS, END_MS, config=LIMITED._replace(limits=Limits()))
-    assert (report.week, report.limits, report.group_limits) == (None, None, None)
 
 
 def test_what_is_meant_counts_and_is_said(folder: Path, tmp_path: Path) -> None:
@@ -200,27 +188,19 @@ def test_who_is_over_a_limit_is_to_act_on(folder: Path) -> None:
     assert reasons(report_of(folder, END_MS - DAY_MS, END_MS, config=within), 30 * DAY_MS) == []
 
 
-def test_a_report_of_some_people_has_their_limits_alone(folder: Path) -> None:
+def test_a_report_of_some_people_has_their_limits_alone_and_pages_without_names_have_none(folder: Path) -> None:
     report = report_of(folder, END_MS - DAY_MS, END_MS, config=LIMITED)
+    for hidden in (without_names(report, number_people([report])), with_groups(report)):
+        assert (hidden.week, hidden.limits, hidden.group_limits) == (None, None, None)
+    assert "dora" in by_name(report)  # who was seen in the week alone, and is not in the window
+    with pytest.raises(NothingToReport, match="nobody of the name 'dora'"):
+        select(report, Wanted("dora", ("dora",)))
     alone = select(report, Wanted("bob", ("bob",)))
     assert (list(by_name(alone)), alone.group_limits) == (["bob"], None)
     group = select(report, Wanted("us"))
     assert set(by_name(group)) == {"alice", "bob"}
     assert group.group_limits is not None
     assert group.group_limits["group"].tolist() == ["us"]
-
-
-def test_who_was_seen_in_the_week_alone_is_not_in_the_window(folder: Path) -> None:
-    report = report_of(folder, END_MS - DAY_MS, END_MS, config=LIMITED)
-    assert "dora" in by_name(report)
-    with pytest.raises(NothingToReport, match="nobody of the name 'dora'"):
-        select(report, Wanted("dora", ("dora",)))
-
-
-def test_pages_without_names_have_no_limits(folder: Path) -> None:
-    report = report_of(folder, END_MS - DAY_MS, END_MS, config=LIMITED)
-    for hidden in (without_names(report, number_people([report])), with_groups(report)):
-        assert (hidden.week, hidden.limits, hidden.group_limits) == (None, None, None)
 
 
 def test_two_identities_of_a_person_are_one(folder: Path) -> None:

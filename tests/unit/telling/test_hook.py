@@ -6,22 +6,22 @@ import json
 import os
 import re
 import shutil
+import struct
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gua_report.telling import log, program
-from gua_report.telling.program import run_program
-from gua_report.telling.target import Untrusted, check_target
+from gua_report.commands import hook
+from gua_report.commands.hook import run_hook
+from gua_report.machine.program import Untrusted, check_target
+from gua_report.telling import log
 from gua_report.telling.watch import clock_ticks
 from gua_sample.processes import CLOCK_TICKS_PER_SECOND, describe
 from gua_sample.records import Boot
 from tests.lab import HOUR_MS, busy, held, lost
-from tests.machine import one_line
-from tests.repository import DOCS
+from tests.repository import documented
 from tests.telling import Desk, is_private, job
 from tests.users import SOMEBODY, needs_root
 
@@ -83,6 +83,7 @@ def test_it_is_run_once_for_an_episode_with_facts_as_json(desk: Desk, target: Pa
             "gpu_name": "A100",
             "memory_mib": 20_480,
             "idle_since_ms": desk.now_ms - 3 * HOUR_MS,
+            "idle_since_is_exact": True,
             "idle_seconds": 10_800.0,
         }
     ]
@@ -121,15 +122,6 @@ def test_what_is_short_meant_exempt_unknown_or_over_is_left_out(desk: Desk, targ
 
 
 @needs_root
-def test_in_doubt_nothing_is_run(desk: Desk, target: Path) -> None:
-    desk.write(ALICE)
-    desk.now_ms += HOUR_MS
-    done = desk.hook()
-    assert (done.status, facts(target)) == (1, [])
-    assert "error: nothing is run: the newest tick is 1h 05m old" in done.errors
-
-
-@needs_root
 def test_it_is_written_down_before_it_runs_and_what_it_said_after(desk: Desk, target: Path) -> None:
     path = desk.data_dir / log.HOOK_LOG
     write_program(target, f'#!/bin/sh\ncp {path} "$0.log"\nprintf "\\033[2Jcan not\\nmore\\n"\nexit 7\n')
@@ -137,22 +129,12 @@ def test_it_is_written_down_before_it_runs_and_what_it_said_after(desk: Desk, ta
     done = desk.hook()
     assert done.status == 1
     assert done.errors == f"gua hook: error: {target} failed for pid 100: exit status 7: \\x1b[2Jcan not\n"
-    assert json.loads(target.with_name("on-idle.log").read_text())["outcome"] == log.BEGUN
-    assert [(one["outcome"], one["text"]) for one in desk.log(log.HOOK_LOG)] == [
-        (log.BEGUN, None),
-        (log.FAILED, "exit 7: \\x1b[2Jcan not"),
-    ]
+    (after,) = desk.log(log.HOOK_LOG)
+    assert (after["outcome"], after["text"]) == (log.FAILED, "exit 7: \\x1b[2Jcan not")
     assert "pid 100, failed: exit 7: \\x1b[2Jcan not" in desk.hook("--log").out
     assert desk.hook().out == f"ran {target} for 0 processes\n"  # once, whatever became of it
-
-
-@needs_root
-def test_without_a_log_nothing_is_run(desk: Desk, target: Path) -> None:
-    desk.write(ALICE)
-    (desk.data_dir / log.HOOK_LOG).symlink_to("/dev/null")
-    done = desk.hook()
-    assert (done.status, facts(target)) == (1, [])
-    assert one_line(done.errors)
+    shutil.copy(target.with_name("on-idle.log"), path)
+    assert desk.log(log.HOOK_LOG) == [{**after, "outcome": log.BEGUN, "text": None}]
 
 
 @needs_root
@@ -160,8 +142,7 @@ def test_a_process_that_ends_while_the_hook_runs_for_another_is_left_alone(
     desk: Desk, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.write(ALICE, held(job("bob", 200), index=1))
-    run = program.run_program
-    monkeypatch.setattr("gua_report.commands.hook.run_program", lambda *some: desk.gone.add(200) or run(*some))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(hook, "run_hook", lambda *some: desk.gone.add(200) or run_hook(*some))  # type: ignore[func-returns-value]
     assert desk.hook().out.endswith("for 1 process\n")
     assert [one["pid"] for one in facts(target)] == [100]
 
@@ -176,13 +157,16 @@ def test_without_a_hook_there_is_a_line_that_says_so(desk: Desk) -> None:
 
 
 @needs_root
-def test_the_facts_are_as_documented(desk: Desk, target: Path) -> None:
-    desk.write(ALICE)
-    desk.hook()
+def test_the_facts_are_as_documented_and_a_beginning_that_was_not_seen_is_a_bound(desk: Desk, target: Path) -> None:
+    desk.write(ALICE, hours=3, day=3)  # the history is no older
+    assert "alice holds 20.0 GiB on GPU 0 without work since at least 09:00 (pid 100" in desk.hook().out
     (told,) = facts(target)
-    page = (DOCS / "people.md").read_text().split("\n## A hook")[1].split("\n## ")[0]
-    documented = re.findall(r"`([^`]+)`", "\n".join(re.findall(r"^\|([^|]*)\|", page, re.MULTILINE)))
-    assert set(told) == set(documented)
+    assert told["idle_since_is_exact"] is False
+    assert set(told) == set(documented("people.md", "\n## A hook"))
+    desk.now_ms += HOUR_MS
+    done = desk.hook()  # in doubt
+    assert (done.status, len(facts(target))) == (1, 1)
+    assert "error: nothing is run: the newest tick is 1h 05m old" in done.errors
 
 
 # Whose program it is.
@@ -191,11 +175,6 @@ def test_the_facts_are_as_documented(desk: Desk, target: Path) -> None:
 def put_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
-
-
-@needs_root
-def test_a_program_of_roots_is_trusted(roots_folder: Path) -> None:
-    check_target(str(write_program(roots_folder / "good", KEEP)))
 
 
 @needs_root
@@ -231,66 +210,46 @@ def test_a_program_that_others_could_change_is_refused(roots_folder: Path, chang
     assert "\n" not in str(caught.value)
 
 
+@needs_root
+def test_no_folder_is_to_be_changed_for_a_program(roots_folder: Path) -> None:
+    """It may be /tmp, or somebody's home. What an access list allows shows in the bits of the group."""
+    folder = roots_folder / "below"
+    folder.mkdir(mode=0o755)
+    path = write_program(folder / "on-idle", KEEP)
+    entries = ((1, 7, -1), (2, 7, SOMEBODY), (4, 5, -1), (16, 7, -1), (32, 5, -1))
+    access_list = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    for mode, owner, rights in ((0o1777, 0, b""), (0o755, 0, access_list), (0o755, SOMEBODY, b"")):
+        folder.chmod(mode)
+        os.chown(folder, owner, 0)
+        if rights:
+            os.setxattr(folder, "system.posix_acl_access", rights)
+        with pytest.raises(Untrusted, match="move the program to a folder that only root can change") as caught:
+            check_target(str(path))
+        assert not re.search("chmod|chown|setfacl", str(caught.value))
+
+
 @pytest.mark.parametrize("path", ["on-idle", "/etc/../tmp/on-idle", "/etc/./on-idle", "/tmp/on-idle", ""])
 def test_a_path_that_is_not_plain_or_lies_in_a_folder_for_everybody_is_refused(path: str) -> None:
     with pytest.raises(Untrusted):
         check_target(path)
 
 
-# How it runs.
-
-
-def test_it_gets_no_environment_no_files_no_terminal_and_runs_in_the_root(tmp_path: Path) -> None:
-    show = (
-        "import json, os, sys; files = os.listdir('/proc/self/fd'); print(json.dumps([dict(os.environ), os.getcwd(),"
-        " sorted(files)[:3], len(files), os.getsid(0) == os.getpid(), sys.stdin.read()]))"
-    )
-    path = write_program(tmp_path / "show", f"#!/usr/bin/python3 -ISE\n{show}\n")
-    with open(tmp_path / "secret", "w"):
-        ended = run_program(str(path), "facts", 20)
-    assert ended.status == 0, ended.said
-    environment, folder, descriptors, count, is_leader, given = json.loads(ended.said)
-    assert environment.keys() <= {"LC_CTYPE"}  # which Python sets itself
-    assert (folder, descriptors, count, is_leader, given) == ("/", ["0", "1", "2"], 4, True, "facts")
-
-
-def test_when_the_time_is_over_it_and_its_children_are_ended(tmp_path: Path) -> None:
-    path = write_program(tmp_path / "slow", f"#!/bin/sh\nsleep 60 &\necho $! >{tmp_path}/child\nwait\n")
-    began = time.monotonic()
-    ended = run_program(str(path), "", 0.3)
-    assert ended == (None, f"{path} was not done within 0.3 s")
-    child = int((tmp_path / "child").read_text())
-    while describe(child, Boot("", 0)).start_time_ms is not None and _state(child) != "Z":
-        assert time.monotonic() - began < 10
-        time.sleep(0.01)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
-
-
-def test_a_flood_of_output_is_read_and_the_first_line_is_short(tmp_path: Path) -> None:
-    path = write_program(tmp_path / "flood", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n")
-    ended = run_program(str(path), "", 20)
-    assert (ended.status, ended.said) == (0, "x" * 200)
-
-
-def test_what_it_leaves_running_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "END_SECONDS", 0.05)
-    path = write_program(tmp_path / "leaves", "#!/bin/sh\necho good\nsleep 5 &\n")
-    began = time.monotonic()
-    assert run_program(str(path), "", 20) == (0, "good")
-    assert time.monotonic() - began < 4
-
-
-def test_a_program_that_can_not_be_run_is_told(tmp_path: Path) -> None:
+def test_a_program_that_can_not_be_run_or_hangs_has_no_status(tmp_path: Path) -> None:
     path = write_program(tmp_path / "bad", "#!/no/such/shell\n")
-    status, said = run_program(str(path), "", 5)
-    assert status is None
-    assert "can't be run" in said
+    status, said = run_hook(str(path), "", 5)
+    assert (status, said.startswith(f"{path} can't be run (")) == (None, True)
+    write_program(path, "#!/bin/sh\nsleep 60\n")
+    assert run_hook(str(path), "", 0.3) == (None, f"{path} was not done within 0.3 s")
+
+
+def test_what_it_says_is_one_short_printable_line(tmp_path: Path) -> None:
+    for script, said in (
+        ("printf '\\033]0;owned\\007\\nmore\\n'", "\\x1b]0;owned\\x07"),
+        ("echo no >&2; echo; exit 0", "no"),
+        ("head -c 3000000 /dev/zero | tr '\\0' x", "x" * 200),
+    ):
+        path = write_program(tmp_path / "on-idle", f"#!/bin/sh\n{script}\n")
+        assert run_hook(str(path), "", 20) == (0, said)
 
 
 def test_the_start_of_a_process_is_told_as_the_kernel_counts_it() -> None:

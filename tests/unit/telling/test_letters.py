@@ -10,11 +10,17 @@ import pytest
 
 from gua_report.config import Mail, Remind
 from gua_report.mailing.message import build_message, text_of
-from gua_report.telling.letters import MOST_TOLD, Occasion, write_reminder
-from gua_report.telling.template import BUILT_IN, load_templates, parse_template
+from gua_report.people.identities import Wanted
+from gua_report.render import Options
+from gua_report.render import text as report_text
+from gua_report.summary.names import select
+from gua_report.telling.letters import BUILT_IN, MOST_TOLD, Occasion, load_templates, parse_template, write_reminder
 from gua_report.telling.watch import Episode, Held
 from gua_sample.errors import UsageError
-from tests.lab import CONFIG, HOUR_MS, NOON_MS
+from gua_sample.held_file import ADVICE, spell_line
+from tests.lab import CONFIG, HOUR_MS, NOON_MS, held, report_of
+from tests.lab import tick as one_tick
+from tests.telling import Desk, job
 
 GERMAN = """\
 Subject: $host: Erinnerung
@@ -71,48 +77,31 @@ def test_it_says_what_is_held_how_to_free_it_how_to_say_it_is_meant_the_rule_the
     assert "$" not in text
 
 
-def test_jobs_are_ended_by_scancel_and_processes_by_kill() -> None:
-    _, text = write(held_by(), held_by(pid=5, gpu="2", slurm_job="815"), held_by(pid=6, gpu="3", slurm_job="815"))
+def test_several_are_added_up_in_the_subject_and_too_many_are_counted() -> None:
+    several = (held_by(), held_by(pid=5, gpu="2", slurm_job="815"), held_by(pid=6, gpu="3", slurm_job="815"))
+    subject, text = write(*several)
+    assert subject == "you hold 60.0 GiB on 3 GPUs without work"
     assert "\n    kill 4711\n    scancel 815\n" in text
     assert "It is Slurm job 815." in " ".join(text.split())
-
-
-def test_several_are_added_up_in_the_subject_and_too_many_are_counted() -> None:
-    assert write(held_by(), held_by(pid=5, gpu="2"))[0] == "you hold 40.0 GiB on 2 GPUs without work"
     assert write(held_by(memory_mib=None))[0] == "you hold memory on GPU 1 without work"
     _, text = write(*(held_by(pid=pid) for pid in range(1, MOST_TOLD + 4)))
     assert text.count("You hold") == MOST_TOLD
     assert "and 3 more: gua-report --who me" in text
 
 
-def test_hours_that_are_not_known_are_left_out_and_no_zero() -> None:
+def test_hours_and_costs_are_told_where_they_are_known_and_further_sentences_to_whom_they_are_for() -> None:
+    about = occasion(more={"ada": ["A sentence."], "bob": ["Another."]})
+    priced = about._replace(config=about.config._replace(price_per_gpu_hour=2.5, currency="EUR"))
+    told = write(held_by(), about=priced)[1]
+    assert "At 2.5 EUR a GPU-hour, that is 30.85 EUR." in " ".join(told.split())
+    assert ("\n\nA sentence.\n\n" in told, "Another" in told) == (True, False)
     unknown: tuple[dict[str, float] | None, ...] = (None, {})
     for hours in unknown:
-        _, text = write(held_by(), about=occasion(hours=hours))
-        assert "GPU-hours" not in text
-        assert "\n\n\n" not in text
-
-
-def test_what_it_costs_is_told_if_the_administrator_has_set_a_price() -> None:
-    about = occasion()
-    priced = about._replace(config=about.config._replace(price_per_gpu_hour=2.5, currency="EUR"))
-    said = "At 2.5 EUR a GPU-hour, that is 30.85 EUR."
-    assert said in " ".join(write(held_by(), about=priced)[1].split())
-    assert "EUR" not in write(held_by(), about=priced._replace(idle_held_hours=None))[1]
+        text = write(held_by(), about=priced._replace(idle_held_hours=hours))[1]
+        assert not [said for said in ("EUR", "GPU-hours", "\n\n\n") if said in text]
     energy = about.config._replace(price_per_kwh=0.3, currency="EUR")
     for text in (write(held_by())[1], write(held_by(), about=about._replace(config=energy))[1]):
-        assert "a GPU-hour" not in text
-        assert "EUR" not in text
-
-
-def test_there_is_room_for_further_sentences_of_a_person() -> None:
-    _, text = write(held_by(), about=occasion(more={"ada": ["A sentence."], "bob": ["Another."]}))
-    assert "\n\nA sentence.\n\n" in text
-    assert "Another" not in text
-
-
-def test_whom_to_ask_is_configured() -> None:
-    assert "Ask Ada in room 7." in write(held_by(), about=occasion(remind=Remind(ask="Ada in room 7")))[1]
+        assert not [said for said in ("EUR", "a GPU-hour,") if said in text]
 
 
 def test_a_second_template_is_a_second_language_in_the_same_mail() -> None:
@@ -176,3 +165,20 @@ def test_no_name_is_taken_for_a_field_a_line_or_a_header(name: str) -> None:
     assert message["To"] == "ada@lab.example"
     assert "eve" not in str(message["To"])
     assert not [line for line in text_of(message).splitlines() if line.startswith("Bcc") or "\x1b" in line]
+
+
+def test_login_report_and_reminder_say_the_same(desk: Desk) -> None:
+    desk.write(held(job("alice", 1_200_641, command="jupyter-noteboo", cgroup="/x"), index=1))
+    now = one_tick(desk.now_ms, *desk.gpus)
+    (card,) = now.cards
+    line = spell_line(1001, card, card.usages[0], now.processes[1_200_641], desk.now_ms - 3 * HOUR_MS, desk.now_ms)
+    held_now = "you hold 20.0 GiB on GPU 1 without work since 09:00 (pid 1200641, jupyter-noteboo)."
+    at_login = f"{held_now} Done? End the process."
+    assert line.endswith(f" {at_login}")
+    whole = report_of(desk.data_dir, desk.now_ms - 24 * HOUR_MS, desk.now_ms, config=CONFIG)
+    own = select(whole, Wanted("alice", ("alice",), True))
+    in_capitals = f"Y{at_login[1:]}"
+    assert in_capitals in " ".join(report_text.render(own, Options(sections=("now",))).split())
+    mail = " ".join(desk.remind().out.split())
+    assert in_capitals.removesuffix(f" {ADVICE}") in mail
+    assert ADVICE in mail

@@ -13,7 +13,7 @@ import pytest
 from gua_report.ticks.coverage import DRIVER_ERROR, HOST_DOWN, KILLED, NOT_READABLE, NOT_RUNNING, mark_days
 from gua_report.ticks.history import History
 from gua_sample import schema, store
-from gua_sample.errors import GuaError, NothingToReport, StoreError
+from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.partition_names import day_of, partition_path, samples_dir
 from gua_sample.records import IMPORTED_BOOT, TIMEOUT, Tick
 from tests.lab import (
@@ -33,6 +33,7 @@ from tests.lab import (
     series,
     tick,
     write,
+    write_story,
 )
 
 
@@ -50,44 +51,48 @@ def watched(start: int, end: int, boot: str = "boot-1", error: str | None = None
     return minutes(start, end, *cards, interval_ms=MINUTE_MS, boot=boot, error=error)
 
 
-def test_a_window_that_was_watched_all_the_time_has_no_gaps(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 60))
-    report = report_minutes(tmp_path, 0, 60)
-    assert gaps(report) == []
-    assert report.coverage_share == 1
-    assert report.observed_seconds == 3600
+def write_days(folder: Path, story: str) -> tuple[int, int]:
+    """Write minutes of a card that is held. A driver that was killed is the error of a timeout."""
+    return write_story(folder, story, {"held": held()}, interval_ms=MINUTE_MS)
 
 
-def test_a_hole_between_two_ticks_of_a_boot_is_a_sampler_that_did_not_run(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 20) + watched(50, 60))
-    report = report_minutes(tmp_path, 0, 60)
-    assert gaps(report) == [(20, 50, NOT_RUNNING)]
-    assert report.coverage_share == pytest.approx(0.5)
+@pytest.mark.parametrize(
+    ("story", "expected"),
+    [
+        ("held 60", []),
+        ("held 20 hole 30 held 10", [(20, 50, NOT_RUNNING)]),
+        ("held 20 hole 10 held@boot-2 30", [(20, 30, HOST_DOWN)]),
+        # What an import made up says nothing of the host.
+        (
+            f"held@{IMPORTED_BOOT}one 20 hole 10 held@{IMPORTED_BOOT}two 10 hole 10 held 10",
+            [(20, 30, NOT_RUNNING), (40, 50, NOT_RUNNING)],
+        ),
+        ("held 20 driver_not_loaded 10 held 30", [(20, 30, DRIVER_ERROR)]),
+        (f"held 20 {TIMEOUT} 5 unknown 5 held 30", [(20, 25, KILLED), (25, 30, DRIVER_ERROR)]),
+        ("held 30 hole 1 held 29", []),  # a late tick
+        ("-60: held 30 hole 60 held 30", [(-30, 30, NOT_RUNNING)]),  # over midnight
+        (f"held 10 hole {5 * 24 * 60 - 10} held 10", [(10, 5 * 24 * 60, NOT_RUNNING)]),  # days without a partition
+    ],
+)
+def test_why_a_time_was_not_observed(tmp_path: Path, story: str, expected: list[tuple[int, int, str]]) -> None:
+    start, end = write_days(tmp_path, story)
+    report = report_minutes(tmp_path, start, end)
+    assert gaps(report) == expected
+    observed = end - start - sum(until - since for since, until, _ in expected)
+    assert report.observed_seconds == observed * 60
+    assert report.coverage_share == pytest.approx(observed / (end - start))
+    assert sum(hours(report).values()) == pytest.approx(observed / 60)
 
 
-def test_a_hole_between_two_boots_is_a_host_that_was_down(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 20) + watched(30, 60, boot="boot-2"))
-    assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, HOST_DOWN)]
-
-
-def test_a_hole_between_two_boots_that_an_import_made_up_says_nothing_of_the_host(tmp_path: Path) -> None:
-    imported = [IMPORTED_BOOT + name for name in ("one", "two")]
-    write(tmp_path, watched(0, 20, boot=imported[0]) + watched(30, 40, boot=imported[1]) + watched(50, 60))
-    assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 30, NOT_RUNNING), (40, 50, NOT_RUNNING)]
-
-
-def test_ticks_without_cards_are_a_driver_error_and_have_no_card_time(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 20) + watched(20, 30, error="driver_not_loaded") + watched(30, 60))
-    report = report_minutes(tmp_path, 0, 60)
-    assert gaps(report) == [(20, 30, DRIVER_ERROR)]
-    assert sum(hours(report).values()) == pytest.approx(50 / 60)
-
-
-def test_ticks_that_had_to_be_killed_are_told_apart(tmp_path: Path) -> None:
-    write(
-        tmp_path, watched(0, 20) + watched(20, 25, error=TIMEOUT) + watched(25, 30, error="unknown") + watched(30, 60)
-    )
-    assert gaps(report_minutes(tmp_path, 0, 60)) == [(20, 25, KILLED), (25, 30, DRIVER_ERROR)]
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [(5, 30, [(10, 30)]), (5, 55, [(10, 50)]), (0, 75, [(10, 50), (60, 75)])],
+)
+def test_gaps_are_cut_to_the_window_and_begin_when_an_interval_is_over(
+    tmp_path: Path, start: int, end: int, expected: list[tuple[int, int]]
+) -> None:
+    write_days(tmp_path, "held 10 hole 40 held 10")
+    assert gaps(report_minutes(tmp_path, start, end)) == [(*gap, NOT_RUNNING) for gap in expected]
 
 
 def seconds_of(folder: Path, ticks: list[Tick], end: int) -> list[tuple[int, int, str]]:
@@ -115,6 +120,35 @@ def failed(start: int, seconds: int | None, error: str = TIMEOUT) -> list[Tick]:
     return [tick(MONDAY_MS + start * SECOND_MS, interval_ms=30 * SECOND_MS, error=error, nvml_ms=nvml_ms)]
 
 
+@pytest.mark.parametrize(
+    ("ticks", "expected"),
+    [
+        # A long rest afterwards is a sampler that did not run; one of two and a half intervals is due to the run, too.
+        (failed(300, 95) + half_minutes(480, 900), [(300, 395, KILLED), (395, 480, NOT_RUNNING)]),
+        (failed(300, 105) + half_minutes(480, 900), [(300, 480, KILLED)]),
+        # It never accounts for the time of the next tick: somebody ran the sampler by hand meanwhile.
+        (failed(300, 500) + half_minutes(390, 900), [(300, 390, KILLED)]),
+        (failed(300, 95) + half_minutes(420, 900, "boot-2"), [(300, 395, KILLED), (395, 420, HOST_DOWN)]),
+        ([one for at in range(300, 780, 120) for one in failed(at, 95)] + half_minutes(780, 900), [(300, 780, KILLED)]),
+        # One that failed at once accounts for one interval.
+        *(
+            (
+                failed(300, seconds, "unknown") + half_minutes(390, 900),
+                [(300, 330, DRIVER_ERROR), (330, 390, NOT_RUNNING)],
+            )
+            for seconds in (0, 30, None)
+        ),
+        # A slow one that succeeded does not hide a hole.
+        (
+            [one._replace(nvml_ms=80_000) for one in half_minutes(300, 330)] + half_minutes(390, 900),
+            [(330, 390, NOT_RUNNING)],
+        ),
+    ],
+)
+def test_the_time_of_a_run_that_hung(tmp_path: Path, ticks: list[Tick], expected: list[tuple[int, int, str]]) -> None:
+    assert seconds_of(tmp_path, half_minutes(0, 300) + ticks, 900) == expected
+
+
 @pytest.mark.parametrize(("error", "kind"), [(TIMEOUT, KILLED), ("unknown", DRIVER_ERROR)])
 def test_a_run_that_hung_accounts_for_the_time_until_the_timer_fires_again(
     tmp_path: Path, error: str, kind: str
@@ -126,48 +160,10 @@ def test_a_run_that_hung_accounts_for_the_time_until_the_timer_fires_again(
     assert sum(hours(report).values()) == pytest.approx((900 - 120) / 3600)
 
 
-def test_a_long_rest_after_a_run_that_hung_is_a_sampler_that_did_not_run(tmp_path: Path) -> None:
-    ticks = half_minutes(0, 300) + failed(300, 95) + half_minutes(480, 900)
-    assert seconds_of(tmp_path, ticks, 900) == [(300, 395, KILLED), (395, 480, NOT_RUNNING)]
-
-
-def test_a_rest_of_just_two_and_a_half_intervals_is_still_due_to_the_run_that_hung(tmp_path: Path) -> None:
-    ticks = half_minutes(0, 300) + failed(300, 105) + half_minutes(480, 900)
-    assert seconds_of(tmp_path, ticks, 900) == [(300, 480, KILLED)]
-
-
-def test_a_run_that_hung_never_accounts_for_the_time_of_the_next_tick(tmp_path: Path) -> None:
-    # Somebody ran the sampler by hand meanwhile.
-    ticks = half_minutes(0, 300) + failed(300, 500) + half_minutes(390, 900)
-    assert seconds_of(tmp_path, ticks, 900) == [(300, 390, KILLED)]
-
-
-def test_a_host_that_goes_down_after_a_run_that_hung_was_down(tmp_path: Path) -> None:
-    ticks = half_minutes(0, 300) + failed(300, 95) + half_minutes(420, 900, boot="boot-2")
-    assert seconds_of(tmp_path, ticks, 900) == [(300, 395, KILLED), (395, 420, HOST_DOWN)]
-
-
 def test_of_the_newest_run_only_the_time_it_hung_is_known(tmp_path: Path) -> None:
     ticks = half_minutes(0, 300) + failed(300, 95)
     assert seconds_of(tmp_path, ticks, 400) == [(300, 395, KILLED), (395, 400, NOT_RUNNING)]
     assert seconds_of(tmp_path, [], 390) == [(300, 390, KILLED)]
-
-
-def test_a_driver_that_hangs_for_hours_is_one_gap(tmp_path: Path) -> None:
-    hung = [one for start in range(300, 7500, 120) for one in failed(start, 95)]
-    assert seconds_of(tmp_path, half_minutes(0, 300) + hung + half_minutes(7500, 9000), 9000) == [(300, 7500, KILLED)]
-
-
-@pytest.mark.parametrize("seconds", [0, 30, None])
-def test_a_run_that_failed_at_once_accounts_for_one_interval(tmp_path: Path, seconds: int | None) -> None:
-    ticks = half_minutes(0, 300) + failed(300, seconds, "unknown") + half_minutes(390, 900)
-    assert seconds_of(tmp_path, ticks, 900) == [(300, 330, DRIVER_ERROR), (330, 390, NOT_RUNNING)]
-
-
-def test_a_slow_tick_that_succeeded_does_not_hide_a_hole(tmp_path: Path) -> None:
-    slow = [one._replace(nvml_ms=80_000) for one in half_minutes(300, 330)]
-    ticks = half_minutes(0, 300) + slow + half_minutes(390, 900)
-    assert seconds_of(tmp_path, ticks, 900) == [(330, 390, NOT_RUNNING)]
 
 
 def test_a_run_that_hung_over_midnight_is_one_gap_whatever_the_window(tmp_path: Path) -> None:
@@ -186,37 +182,6 @@ def test_all_kinds_together_add_up_to_what_was_not_observed(tmp_path: Path) -> N
     assert report.observed_seconds == 3600 - 1200
     assert report.coverage_share == pytest.approx(2 / 3)
     assert sum(hours(report).values()) == pytest.approx(2 / 3)
-
-
-def test_gaps_are_cut_to_the_window(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 10) + watched(50, 60))
-    assert gaps(report_minutes(tmp_path, 5, 30)) == [(10, 30, NOT_RUNNING)]
-    assert gaps(report_minutes(tmp_path, 5, 55)) == [(10, 50, NOT_RUNNING)]
-
-
-def test_time_after_the_newest_tick_is_a_gap_once_its_interval_is_over(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 30))
-    assert gaps(report_minutes(tmp_path, 0, 30)) == []
-    assert gaps(report_minutes(tmp_path, 0, 45)) == [(30, 45, NOT_RUNNING)]
-
-
-def test_a_gap_over_midnight_is_one(tmp_path: Path) -> None:
-    write(tmp_path, watched(-60, -30) + watched(30, 60))
-    assert gaps(report_minutes(tmp_path, -60, 60)) == [(-30, 30, NOT_RUNNING)]
-
-
-def test_days_without_a_partition_are_a_gap(tmp_path: Path) -> None:
-    day = DAY_MS // MINUTE_MS
-    write(tmp_path, watched(0, 10) + watched(5 * day, 5 * day + 10))
-    assert gaps(report_minutes(tmp_path, 0, 5 * day + 10)) == [(10, 5 * day, NOT_RUNNING)]
-
-
-def test_a_late_tick_is_no_gap(tmp_path: Path) -> None:
-    ticks = [one for one in watched(0, 60) if one.ts_ms != MONDAY_MS + 30 * MINUTE_MS]
-    write(tmp_path, ticks)
-    report = report_minutes(tmp_path, 0, 60)
-    assert gaps(report) == []
-    assert sum(hours(report).values()) == pytest.approx(1)
 
 
 def test_the_window_starts_at_the_oldest_sample_if_that_is_younger(tmp_path: Path) -> None:
@@ -268,18 +233,13 @@ def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
         assert str(folder) in str(caught.value)
 
 
-@pytest.mark.parametrize(("start", "end"), [(-600, -60), (-60, 0), (30, 60), (500, 600), (9000, 9060)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(-600, -60), (-60, 0), (30, 60), (500, 600), (9000, 9060), (20_000, 20_001)]
+)
 def test_a_window_without_a_tick_is_nothing_to_report(tmp_path: Path, start: int, end: int) -> None:
-    write(tmp_path, watched(0, 30))
+    write(tmp_path, watched(0, 30) + watched(15_000, 15_030))
     with pytest.raises(NothingToReport):
         report_minutes(tmp_path, start, end)
-
-
-def test_a_window_in_a_hole_of_days_is_nothing_to_report(tmp_path: Path) -> None:
-    day = DAY_MS // MINUTE_MS
-    write(tmp_path, watched(0, 30) + watched(9 * day, 9 * day + 30))
-    with pytest.raises(NothingToReport):
-        report_minutes(tmp_path, 4 * day, 5 * day)
 
 
 def partition(folder: Path, ts_ms: int = MONDAY_MS) -> str:
@@ -297,36 +257,56 @@ def three_days(folder: Path) -> None:
     write(folder, ticks)
 
 
-def test_a_corrupt_partition_is_named_and_the_rest_is_reported(tmp_path: Path) -> None:
-    three_days(tmp_path)
-    Path(partition(tmp_path, MONDAY_MS + DAY_MS)).write_bytes(b"this was a partition" * 1000)
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
-    assert hours(report)["idle-held"] == pytest.approx(2)
-    assert len(report.warnings) == 1
-    assert partition(tmp_path, MONDAY_MS + DAY_MS) in report.warnings[0]
+def damage(path: str, table: str) -> None:
+    """Overwrite the pages of one table: the file opens, its other tables can be read."""
+    with closing(sqlite3.connect(path)) as connection:
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
 
 
-def test_a_partition_of_something_else_is_named_and_the_rest_is_reported(tmp_path: Path) -> None:
+def spoil(path: str, how: str) -> None:
+    if how == "corrupt":
+        Path(path).write_bytes(b"this was a partition" * 1000)
+    elif how == "newer":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    elif how in ("foreign", "folder"):
+        os.unlink(path)
+        if how == "folder":
+            os.mkdir(path)  # root, too, can't read that as a file
+            return
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE recipes (name)")
+    else:
+        damage(path, how)
+
+
+SPOILED = ["corrupt", "newer", "foreign", "folder", "tick", "card_sample", "process_sample", "card"]
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_partition_that_can_not_be_read_is_named_and_costs_no_other_day(tmp_path: Path, how: str) -> None:
     three_days(tmp_path)
     path = partition(tmp_path, MONDAY_MS + DAY_MS)
-    os.unlink(path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE recipes (name)")
+    spoil(path, how)
     report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
     assert hours(report)["idle-held"] == pytest.approx(2)
-    assert [path in warning for warning in report.warnings] == [True]
+    assert report.observed_seconds == pytest.approx(2 * 3600)
+    (warning,) = report.warnings
+    assert path in warning
+    assert ("upgrade" in warning) == (how == "newer")
 
 
-def test_a_newer_partition_is_named_with_what_to_do_and_the_rest_is_reported(tmp_path: Path) -> None:
-    three_days(tmp_path)
-    path = partition(tmp_path, MONDAY_MS + 2 * DAY_MS)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
-    assert hours(report)["idle-held"] == pytest.approx(2.5)
-    assert len(report.warnings) == 1
-    assert path in report.warnings[0]
-    assert "upgrade" in report.warnings[0]
+@pytest.mark.parametrize("how", SPOILED)
+def test_the_only_partition_damaged_is_an_error_that_names_it(tmp_path: Path, how: str) -> None:
+    write(tmp_path, watched(0, 60))
+    spoil(partition(tmp_path), how)
+    with pytest.raises(StoreError) as caught:
+        report_minutes(tmp_path, 0, 60)
+    assert partition(tmp_path) in str(caught.value)
 
 
 def test_an_empty_partition_is_passed_over_in_silence(tmp_path: Path) -> None:
@@ -344,61 +324,6 @@ def test_a_partition_outside_the_window_is_not_even_looked_at(tmp_path: Path) ->
     report = report_minutes(tmp_path, 0, 60)
     assert hours(report)["idle-held"] == pytest.approx(1)
     assert report.warnings == []
-
-
-def damage(path: str, table: str) -> None:
-    """Overwrite the pages of one table: the file opens, its other tables can be read."""
-    with closing(sqlite3.connect(path)) as connection:
-        size = connection.execute("PRAGMA page_size").fetchone()[0]
-        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
-    with open(path, "r+b") as file:
-        file.seek((root - 1) * size)
-        file.write(b"\xff" * size)
-
-
-@pytest.mark.parametrize("table", ["tick", "card_sample", "process_sample", "card"])
-def test_a_partition_with_a_damaged_table_costs_no_other_day(tmp_path: Path, table: str) -> None:
-    three_days(tmp_path)
-    path = partition(tmp_path, MONDAY_MS + DAY_MS)
-    damage(path, table)
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
-    assert hours(report)["idle-held"] == pytest.approx(2)
-    assert len(report.warnings) == 1
-    assert path in report.warnings[0]
-
-
-def test_a_day_that_can_not_be_read_is_not_called_observed(tmp_path: Path) -> None:
-    three_days(tmp_path)
-    damage(partition(tmp_path, MONDAY_MS + DAY_MS), "card_sample")
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
-    assert report.observed_seconds == pytest.approx(2 * 3600)
-
-
-@pytest.mark.parametrize("table", ["tick", "card_sample", "process_sample"])
-def test_the_only_partition_damaged_is_an_error_that_names_it(tmp_path: Path, table: str) -> None:
-    write(tmp_path, watched(0, 60))
-    damage(partition(tmp_path), table)
-    with pytest.raises(GuaError) as caught:
-        report_minutes(tmp_path, 0, 60)
-    assert partition(tmp_path) in str(caught.value)
-
-
-def test_the_only_partition_corrupt_is_an_error_that_names_it(tmp_path: Path) -> None:
-    write(tmp_path, watched(0, 60))
-    Path(partition(tmp_path)).write_bytes(b"broken" * 1000)
-    with pytest.raises(StoreError) as caught:
-        report_minutes(tmp_path, 0, 60)
-    assert partition(tmp_path) in str(caught.value)
-
-
-def test_a_partition_that_only_its_owner_may_read_is_named(tmp_path: Path) -> None:
-    three_days(tmp_path)
-    path = partition(tmp_path, MONDAY_MS + DAY_MS)
-    os.unlink(path)
-    os.mkdir(path)  # root, too, can't read that as a file
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 3 * DAY_MS)
-    assert hours(report)["idle-held"] == pytest.approx(2)
-    assert [path in warning for warning in report.warnings] == [True]
 
 
 def test_a_tick_that_comes_late_while_a_report_is_made_does_no_harm(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from gua_report.ticks.history import History
@@ -20,9 +21,9 @@ def test_days_with_a_tick_each_are_not_read_again_and_again_as_the_context_of_ot
     read: list[str] = []
     read_partition = History._read_partition
 
-    def count(history: History, day: str, *rest: Any) -> Any:
-        read.append(day)
-        return read_partition(history, day, *rest)
+    def count(history: History, ticks: pd.DataFrame, *rest: Any) -> Any:
+        read.append(ticks["day"].iloc[0])
+        return read_partition(history, ticks, *rest)
 
     monkeypatch.setattr(History, "_read_partition", count)
     report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + days * DAY_MS)

@@ -43,55 +43,62 @@ def second_hour(folder: Path, first: list[Gpu], second: list[Gpu]) -> Report:
     return report_of(folder, MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS)
 
 
-def test_a_slice_alone_on_its_card_weighs_a_seventh_and_the_rest_is_unpartitioned(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, sliced(0, 0, 1, 0.0, (Job(),)), busy(index=1))
-    expect(report, idle_held=1 / 7, active=1)
-    assert uncovered(report) == pytest.approx({"GPU-0": 6 / 7})
-    assert report.capacity["gpu_hours"].sum() == pytest.approx(1 + 1 / 7)
+def sizes(*mibs: int) -> list[Gpu]:
+    """Instances of which the memory is known, and the first is at work."""
+    return [mig(0, place, 0.0 if place else 80.0)._replace(total_mib=mib) for place, mib in enumerate(mibs)]
+
+
+QUARTER = mig(0, 1)._replace(total_mib=20_480, parent_mib=81_920)
+
+
+@pytest.mark.parametrize(
+    ("cards", "expected", "rest"),
+    [
+        # A slice alone on its card weighs a seventh.
+        ([sliced(0, 0, 1, 0.0, (Job(),)), busy(index=1)], {"idle_held": 1 / 7, "active": 1}, 6 / 7),
+        # Instances weigh by their slices, whatever their memory,
+        (
+            [sliced(0, 0, 4, 80.0), sliced(0, 1, 3)._replace(total_mib=40_000)],
+            {"active": 4 / 7, "truly_idle": 3 / 7},
+            None,
+        ),
+        ([sliced(0, place) for place in range(7)], {"truly_idle": 1}, None),
+        # without slices by their memory over the card's; then nothing is claimed of the rest.
+        ([QUARTER], {"truly_idle": 0.25}, None),
+        ([sliced(0, 0), QUARTER], {"truly_idle": 1 / 7 + 0.25}, None),
+        # Slices that make no sense are not believed.
+        *(
+            ([sliced(0, 0)._replace(slices=slices, most_slices=most, total_mib=20_480)], {"truly_idle": 0.25}, None)
+            for slices, most in ((8, 7), (0, 7), (1, 0))
+        ),
+        # One that never told weighs no more than its siblings leave.
+        ([sliced(0, 0, 3), sliced(0, 1, 3), failed(mig(0, 2))], {"truly_idle": 6 / 7, "unknown": 1 / 7}, None),
+        # In files of an older gua, all of them together are the card.
+        (
+            [mig(0, 0, 80.0)._replace(total_mib=40_000), mig(0, 1)._replace(total_mib=10_000)],
+            {"active": 0.8, "truly_idle": 0.2},
+            None,
+        ),
+        ([failed(mig(0, place)) for place in range(7)] + [free(1)], {"unknown": 1, "truly_idle": 1}, None),
+    ],
+)
+def test_what_instances_weigh_and_what_is_unpartitioned(
+    tmp_path: Path, cards: list[Gpu], expected: dict[str, float], rest: float | None
+) -> None:
+    report = report_hour(tmp_path, *cards)
+    expect(report, **expected)
+    assert uncovered(report) == ({} if rest is None else pytest.approx({"GPU-0": rest}))
+    assert report.capacity["gpu_hours"].sum() == pytest.approx(sum(expected.values()))
     assert report.headline["share"].sum() == pytest.approx(1)
 
 
-def test_instances_weigh_by_their_slices_whatever_their_memory(tmp_path: Path) -> None:
-    large, small = sliced(0, 0, 4, 80.0, (Job(),)), sliced(0, 1, 3)._replace(total_mib=40_000)
-    report = report_hour(tmp_path, large, small)
-    expect(report, active=4 / 7, truly_idle=3 / 7)
-    assert uncovered(report) == {}
-
-
-def test_seven_sevenths_leave_nothing(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, *(sliced(0, place) for place in range(7)))
-    expect(report, truly_idle=1)
-    assert uncovered(report) == {}
-
-
-def test_without_slices_memory_counts_over_the_cards_and_of_the_rest_nothing_is_claimed(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, mig(0, 0)._replace(total_mib=20_480, parent_mib=81_920))
-    expect(report, truly_idle=0.25)
-    assert uncovered(report) == {}
-
-
-def test_nothing_is_claimed_where_one_of_the_instances_does_not_tell(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, sliced(0, 0), mig(0, 1)._replace(total_mib=20_480, parent_mib=81_920))
-    expect(report, truly_idle=1 / 7 + 0.25)
-    assert uncovered(report) == {}
-
-
-@pytest.mark.parametrize(("slices", "most"), [(8, 7), (0, 7), (1, 0)])
-def test_slices_that_make_no_sense_are_not_believed(tmp_path: Path, slices: int, most: int) -> None:
-    strange = sliced(0, 0)._replace(slices=slices, most_slices=most, total_mib=20_480)
-    expect(report_hour(tmp_path, strange), truly_idle=0.25)
-
-
-def test_an_instance_that_fails_keeps_the_share_it_had_that_day(tmp_path: Path) -> None:
+def test_an_instance_that_fails_keeps_the_share_it_had_that_day_and_its_memory_in_older_files(tmp_path: Path) -> None:
     instances = [sliced(0, 0, 3, 80.0, (Job(),)), sliced(0, 1)]
-    report = second_hour(tmp_path, instances, [failed(instances[0]), instances[1]])
+    report = second_hour(tmp_path / "new", instances, [failed(instances[0]), instances[1]])
     expect(report, unknown=3 / 7, truly_idle=1 / 7)
     assert uncovered(report) == pytest.approx({"GPU-0": 3 / 7})
-
-
-def test_an_instance_that_fails_keeps_its_memory_in_older_files_too(tmp_path: Path) -> None:
-    instances = [mig(0, 0, 80.0, (Job(),))._replace(total_mib=30_000), mig(0, 1)._replace(total_mib=10_000)]
-    report = second_hour(tmp_path, instances, [failed(one) for one in instances])
+    instances = sizes(30_000, 10_000)
+    report = second_hour(tmp_path / "old", instances, [failed(one) for one in instances])
     assert dict(zip(report.gpus["uuid"], report.gpus["gpu_hours"], strict=True)) == {"MIG-0-0": 0.75, "MIG-0-1": 0.25}
 
 
@@ -104,12 +111,6 @@ def test_the_share_of_an_instance_that_fails_does_not_depend_on_where_a_window_b
     for state, value in hours(whole).items():
         assert sum(hours(part)[state] for part in parts) == pytest.approx(value)
     assert uncovered(whole) == pytest.approx({"GPU-0": 3 * 3 / 7})
-
-
-def test_an_instance_that_never_told_weighs_no_more_than_its_siblings_leave(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, sliced(0, 0, 3), sliced(0, 1, 3), failed(mig(0, 2)))
-    expect(report, truly_idle=6 / 7, unknown=1 / 7)
-    assert uncovered(report) == {}
 
 
 def test_a_card_without_instances_is_in_no_state_and_all_of_it_is_unpartitioned(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_closed_days_tell_the_same_without_their_ticks(tmp_path: Path) -> None:
     for day in range(4):
         start = MONDAY_MS + day * DAY_MS
         ticks += series(start, 24, *instances, unpartitioned(1), every_ms=20 * MINUTE_MS)
-        ticks += series(start + 8 * HOUR_MS, 47, *broken, every_ms=20 * MINUTE_MS)
+        ticks += series(start + 8 * HOUR_MS, 48, *broken, every_ms=20 * MINUTE_MS)
     write(tmp_path, ticks)
     window = MONDAY_MS + 90 * MINUTE_MS, MONDAY_MS + 4 * DAY_MS
     from_ticks = report_of(tmp_path, *window)
@@ -160,5 +161,5 @@ def test_closed_days_tell_the_same_without_their_ticks(tmp_path: Path) -> None:
     assert len(days_left(tmp_path)) == 2
     whole_hours = MONDAY_MS + 2 * HOUR_MS, window[1]
     assert uncovered(report_of(tmp_path, *whole_hours)) == pytest.approx(
-        {"GPU-0": (94 - 1 / 3) * 3 / 7, "GPU-1": 6 + 3 * 8}, abs=1e-4
+        {"GPU-0": 94 * 3 / 7, "GPU-1": 6 + 3 * 8}, abs=1e-4
     )

@@ -5,18 +5,15 @@ from __future__ import annotations
 import csv
 import os
 import re
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import gua_report
 from gua_report.exporting.rows import TABLES
-from gua_report.upkeep.daily_csv import csv_path, write_daily_csv
+from gua_report.upkeep.outputs import csv_path, write_daily_csv
 from gua_sample.errors import CorruptPartition, StoreError
-from gua_sample.policy import DEFAULT
 from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, free, held, lost, mig, series, tick, unpartitioned, write
 from tests.repository import page
 
@@ -46,11 +43,6 @@ def read(path: str | None) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def query(data_dir: Path, sql: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(data_dir / "samples" / f"{DAY}.sqlite")) as connection:
-        return connection.execute(sql).fetchall()
-
-
 def test_it_is_made_of_every_process_on_every_card_and_of_cards_without_any(tmp_path: Path) -> None:
     alice = Job(100, "alice", 2000, 70, cgroup="/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0")
     carol = Job(200, "root", 500, uid=0, login_user="carol", type="graphics")
@@ -60,27 +52,6 @@ def test_it_is_made_of_every_process_on_every_card_and_of_cards_without_any(tmp_
     path = write_daily_csv(str(tmp_path), DAY, CONFIG)
     assert path == str(tmp_path / "csv" / f"{DAY}.csv") == csv_path(str(tmp_path), DAY)
     assert Path(path).read_text() == GOLDEN
-
-
-def test_it_tells_what_the_views_tell(tmp_path: Path) -> None:
-    one, two = Job(1, "alice", 4000, 3), Job(2, "bob", 100, 0)
-    ticks = series(MONDAY_MS, 5, busy(one, two), held(two, index=1), free(2), lost(3))
-    ticks += series(MONDAY_MS + 3_600_000, 5, Gpu(0, None, (one,)), held(two, one, index=1), boot="boot-2")
-    ticks += series(MONDAY_MS + 7_200_000, 2, error="driver_not_loaded")
-    write(tmp_path, ticks)
-    rows = read(write_daily_csv(str(tmp_path), DAY, CONFIG))
-
-    def shown(values: tuple[object, ...]) -> tuple[str, ...]:
-        return tuple("" if value is None else str(value) for value in values)
-
-    names = ["ts_ms", "gpu_uuid", "pid", "user", "login_user", "command", "type", "memory_mib", "sm_percent"]
-    found = sorted(tuple(row[name] for name in names) for row in rows if row["pid"])
-    assert found == sorted(map(shown, query(tmp_path, f"SELECT {', '.join(names)} FROM process_ticks")))
-    names = ["ts_ms", "gpu_uuid", "mig_index", "status", "utilization_percent", "memory_used_mib", "memory_total_mib"]
-    names += ["power_watts", "temperature_celsius"]
-    cards = {tuple(row[name] for name in names) for row in rows}
-    assert sorted(cards) == sorted(map(shown, query(tmp_path, f"SELECT {', '.join(names)} FROM card_ticks")))
-    assert {row["gpu"] for row in rows} == {"0", "1", "2", "3"}
 
 
 def test_states_and_identities_are_those_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,20 +65,6 @@ def test_states_and_identities_are_those_of_the_report(tmp_path: Path, monkeypat
     assert {(row["ts_ms"], row["gpu_uuid"], row["state"]) for row in rows} == expected
     whose = {(str(row.ts_ms), str(row.pid), row.identity) for row in frames.processes.itertuples()}
     assert {(row["ts_ms"], row["pid"], row["identity"]) for row in rows if row["pid"]} == whose
-
-
-def test_thresholds_and_people_of_the_configuration_apply(tmp_path: Path) -> None:
-    write(tmp_path, [tick(MONDAY_MS, Gpu(0, 5.0, (Job(),)))])
-    config = CONFIG._replace(policy=DEFAULT._replace(utilization_percent=5.0), people={"alice": "Ada L."})
-    (row,) = read(write_daily_csv(str(tmp_path), DAY, config))
-    assert (row["state"], row["identity"], row["user"]) == ("active", "Ada L.", "alice")
-
-
-def test_what_is_not_known_is_empty_and_never_zero(tmp_path: Path) -> None:
-    write(tmp_path, [tick(MONDAY_MS, Gpu(0, None, (Job(memory_mib=None),), used_mib=None), lost(1))])
-    first, second = read(write_daily_csv(str(tmp_path), DAY, CONFIG))
-    assert [first[name] for name in ("usage", "utilization_percent", "memory_mib", "memory_used_mib")] == [""] * 4
-    assert (second["usage"], second["pid"], second["status"], second["state"]) == ("", "", "gpu_is_lost", "unknown")
 
 
 def test_hostile_names_come_back_on_one_line_each_and_are_no_formulas(tmp_path: Path) -> None:

@@ -2,118 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from gua_report.config import Retention
-from gua_report.rollups.index import Stored
-from gua_report.rollups.reader import Day
-from gua_report.rollups.writer import RollupWriter
 from gua_report.ticks.history import History
-from gua_report.upkeep.nightly import Done
-from gua_report.window import number_of
+from gua_report.upkeep.nightly import Done, Upkeep
 from gua_sample import store
-from gua_sample.errors import NothingToReport, StoreError
+from gua_sample.errors import NothingToReport
 from gua_sample.simulate import Laboratory
 from tests.damage import overwrite_table
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, gap_seconds, held, report_of, series, write
-from tests.rolling import KEEP_LAST_TWO, assert_same, days_left, lab_days, report_of_lab, rolled_up_days, upkeep
+from tests.rolling import KEEP_LAST_TWO, assert_same, days_left, lab_days, partition, report_of_lab, stored, upkeep
 
 
-def test_a_day_that_got_another_tick_is_taken_from_ticks_until_it_is_rolled_up_again(tmp_path: Path) -> None:
-    start, end = rolled_up_days(tmp_path)
-    late = next(iter(Laboratory(1).history(start + DAY_MS + 1, start + DAY_MS + 2, 1000)))
-    store.append(store.prepare(str(tmp_path)), late, pytest.fail)
-    report = report_of(tmp_path, start, end)
-    assert report.from_ticks_seconds == pytest.approx(2.5 * 86_400, abs=600)  # it, and the days beside it
-    done = upkeep(tmp_path, end + 5 * DAY_MS)
-    assert done.rolled_up == [days_left(tmp_path)[1]]  # at noon: the days beside it take nothing from that
-    assert done.unchanged == 3
+def test_a_day_is_closed_five_minutes_after_its_end(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 1440, held(), every_ms=MINUTE_MS))
+    closed_ms = MONDAY_MS + DAY_MS + 5 * MINUTE_MS
+    assert upkeep(tmp_path, closed_ms - 1).open == ["2026-11-16"]
+    assert upkeep(tmp_path, closed_ms).rolled_up == ["2026-11-16"]
 
 
-@pytest.mark.parametrize(("seconds", "again"), [(60, ["16", "17"]), (12 * 3600, ["17"]), (86_399, ["17", "18"])])
-def test_a_late_tick_next_to_midnight_makes_the_day_beside_it_anew_too(
-    tmp_path: Path, seconds: int, again: list[str]
-) -> None:
-    write(tmp_path, series(MONDAY_MS + 100_000, 3 * 288, held(), every_ms=5 * MINUTE_MS))
-    end = MONDAY_MS + 3 * DAY_MS
-    upkeep(tmp_path, end + DAY_MS)
-    (late,) = series(MONDAY_MS + DAY_MS + seconds * 1000, 1, held())
-    store.append(store.prepare(str(tmp_path)), late, pytest.fail)
-    expected = report_of(tmp_path, MONDAY_MS + HOUR_MS, end)
-    assert upkeep(tmp_path, end + DAY_MS).rolled_up == [f"2026-11-{day}" for day in again]
-    found = report_of(tmp_path, MONDAY_MS + HOUR_MS, end)
-    assert found.from_ticks_seconds == 0
-    assert_same(expected, found)
-
-
-def test_a_second_time_there_is_nothing_to_do_and_a_rebuild_gives_the_same(tmp_path: Path) -> None:
-    start, end = lab_days(tmp_path)
-    assert len(upkeep(tmp_path, end + 5 * DAY_MS).rolled_up) == 4
-    first = report_of(tmp_path, start, end)
-    assert upkeep(tmp_path, end + 5 * DAY_MS) == Done([], 4, [], [], [], [], [], [], [])
-    assert len(upkeep(tmp_path, end + 5 * DAY_MS, rebuild=True).rolled_up) == 4
-    assert_same(first, report_of(tmp_path, start, end))
-
-
-def test_a_day_is_open_until_it_is_over(tmp_path: Path) -> None:
+def test_a_run_holds_the_ticks_of_one_day_at_a_time(tmp_path: Path) -> None:
     _, end = lab_days(tmp_path)
-    done = upkeep(tmp_path, end)
-    assert (len(done.rolled_up), len(done.open)) == (3, 1)
+    run, held_days = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print), []
+    run.run(True, False, lambda *_: held_days.append(len(run.history._ticks)))
+    assert held_days == [0] * 4
 
 
-@pytest.mark.parametrize(("interval_s", "told"), [(30, True), (30, False), (300, True), (300, False)])
-def test_a_day_is_closed_once_no_tick_can_be_joined_to_its_last_one(
-    tmp_path: Path, interval_s: int, told: bool
-) -> None:
-    """2.5 intervals and a minute for the writing of it; whether or not ticks came after midnight."""
-    every_ms = interval_s * 1000
-    last_ms = MONDAY_MS + DAY_MS - 5000
-    interval_ms = every_ms if told else None
-    write(tmp_path, series(last_ms - 50 * every_ms, 51, held(), every_ms=every_ms, interval_ms=interval_ms))
-    reach_ms = last_ms + 3 + every_ms * 5 // 2  # the tick's own 3 ms with the driver
-    assert upkeep(tmp_path, reach_ms + MINUTE_MS).open == ["2026-11-16"]
-    assert upkeep(tmp_path, reach_ms + MINUTE_MS + 1).rolled_up == ["2026-11-16"]
-
-
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> None:
-    _, end = lab_days(tmp_path)
-    assert len(upkeep(tmp_path, end, dry_run=True).rolled_up) == 3
-    assert not (tmp_path / "rollups.sqlite").exists()
-
-
-def test_a_kill_at_any_day_leaves_whole_days_and_the_next_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start, end = lab_days(tmp_path)
-    expected = report_of_lab()
-    write = RollupWriter.write
-    calls: list[str] = []
-
-    def killed(self: RollupWriter, day: str, made: Day, stored: Stored, *edges: Any) -> None:
-        calls.append(day)
-        if len(calls) == 2:
-            self._connection.execute("BEGIN")
-            self._insert("day", [(number_of(day), day, *stored.origin.policy, 1, 1, 0, 0, 0)])  # half-way
-            raise KeyboardInterrupt
-        write(self, day, made, stored, *edges)
-
-    monkeypatch.setattr(RollupWriter, "write", killed)
-    with pytest.raises(KeyboardInterrupt):
-        upkeep(tmp_path, end + 5 * DAY_MS)
-    monkeypatch.setattr(RollupWriter, "write", write)
-    assert_same(expected, report_of(tmp_path, start, end))
-    done = upkeep(tmp_path, end + 5 * DAY_MS)
-    assert (len(done.rolled_up), done.unchanged) == (3, 1)
-    assert_same(expected, report_of(tmp_path, start, end))
-
-
-def test_ticks_that_come_when_their_day_has_expired_change_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ticks_of_an_expired_day_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start, end = lab_days(tmp_path)
     expected = report_of_lab()
     removed = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed
@@ -131,18 +53,25 @@ def test_ticks_that_come_when_their_day_has_expired_change_nothing(
         assert "came when those of its day had been removed: move it away" in capsys.readouterr().out
 
 
-def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_a_day_does_not_replace_its_sums_unless_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     start, end = lab_days(tmp_path)
-    expected = report_of_lab()
-    with monkeypatch.context() as patch:
-        patch.setattr("gua_report.upkeep.expiry.remove", lambda paths: None)
-        upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
-    assert len(days_left(tmp_path)) == 4
-    found = report_of(tmp_path, start, end)
-    assert_same(expected, found)
-    assert found.notes == []
-    assert len(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed) == 2
-    assert len(days_left(tmp_path)) == 2
+    upkeep(tmp_path, end + 2 * DAY_MS)
+    before, day = stored(tmp_path), "2026-11-14"
+    partition(tmp_path, day).write_bytes(b"no partition" * 1000)
+    late = next(iter(Laboratory(1).history(start + DAY_MS, start + DAY_MS + 1, 1000)))
+    assert not store.append(store.prepare(str(tmp_path)), late, print).kept
+    capsys.readouterr()
+    for dry_run in (True, False):
+        done = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO, dry_run=dry_run)
+        assert (done.rolled_up, done.failed, done.csv, done.kept) == ([], [day], [], [day])
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if day in line]
+        assert f"{day}.sqlite has 0." in line
+        assert f"card-hours in the rollup of {day}, which stays: " in line
+    assert stored(tmp_path)[day] == before[day]
+    assert day in upkeep(tmp_path, end + 2 * DAY_MS, rebuild=True).rolled_up
+    assert stored(tmp_path)[day] != before[day]
 
 
 def test_what_expires_takes_its_names_along(tmp_path: Path) -> None:
@@ -179,17 +108,17 @@ def test_a_day_that_can_not_be_mapped_costs_that_day_alone(
     assert "2026-11-14" in upkeep(tmp_path, end + 2 * DAY_MS).rolled_up
 
 
-def test_no_csv_files_where_none_are_wanted(tmp_path: Path) -> None:
-    _, end = rolled_up_days(tmp_path)
-    assert len(list((tmp_path / "csv").iterdir())) == 4
-    none = CONFIG._replace(retention=Retention(csv_days=0))
-    assert len(upkeep(tmp_path, end + 2 * DAY_MS, none).removed) == 4
-    assert upkeep(tmp_path, end + 2 * DAY_MS, none).csv == []
-    assert list((tmp_path / "csv").iterdir()) == []
+def test_a_partition_that_is_not_even_opened_is_not_readable(tmp_path: Path) -> None:
+    _, end = lab_days(tmp_path)
+    path = partition(tmp_path, "2026-11-14")
+    path.rename(tmp_path / "elsewhere.sqlite")
+    path.symlink_to(tmp_path / "elsewhere.sqlite")
+    done = upkeep(tmp_path, end + 2 * DAY_MS)
+    assert (done.failed, len(done.rolled_up)) == (["2026-11-14"], 3)
 
 
 def test_samples_that_can_not_be_read_cost_their_day_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Though the last tick of the day before reaches into it, and its own times can be read."""
+    """Though its own times can be read."""
     write(tmp_path, series(MONDAY_MS + 10_000, 3 * 1440, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS))
     overwrite_table(tmp_path / "samples/2026-11-17.sqlite", "card_sample")
     start, end = MONDAY_MS + 10_000, MONDAY_MS + 3 * DAY_MS
@@ -204,27 +133,63 @@ def test_samples_that_can_not_be_read_cost_their_day_alone(tmp_path: Path, capsy
     assert "2026-11-17" in capsys.readouterr().out
 
 
-def test_a_day_that_was_restored_is_weighed_with_its_neighbours(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 4 * 1440, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS))
-    end = MONDAY_MS + 4 * DAY_MS
-    expected = report_of(tmp_path, MONDAY_MS, end)
-    away = (tmp_path / "samples/2026-11-18.sqlite").rename(tmp_path / "away")
-    assert len(upkeep(tmp_path, end + 2 * DAY_MS).rolled_up) == 3
-    away.rename(tmp_path / "samples/2026-11-18.sqlite")
-    assert_same(expected, report_of(tmp_path, MONDAY_MS, end))
-    assert upkeep(tmp_path, end + 2 * DAY_MS).rolled_up == ["2026-11-17", "2026-11-18", "2026-11-19"]
-    assert_same(expected, report_of(tmp_path, MONDAY_MS, end))
+def test_compacted_days_are_the_same_and_not_rolled_up_again(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "samples").iterdir())]
+    upkeep(tmp_path, end + 2 * DAY_MS)
+    done = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert len(done.compacted) == 4
+    assert sum(path.stat().st_size for path in (tmp_path / "samples").iterdir()) < sum(sizes)
+    again = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert again == Done([], 4, [], [], [], [], [], [])
+    assert report_of(tmp_path, start, end).from_ticks_seconds < 3600, "of the hour in which the history begins"
+    assert_same(expected, report_of(tmp_path, start, end))
+    (tmp_path / "rollups.sqlite").unlink()
+    assert_same(expected, report_of(tmp_path, start, end))
 
 
-def test_a_full_disk_loses_its_old_csv_files_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, end = rolled_up_days(tmp_path)
+def test_a_partition_that_is_in_use_is_compacted_another_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gua_report.upkeep.nightly.BUSY_SECONDS", 0.1)
+    _, end = lab_days(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "samples/2026-11-14.sqlite", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM tick").fetchone()
+        done = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert done.compacted == ["2026-11-13", "2026-11-15", "2026-11-16"]
+    assert "not compacted: " in capsys.readouterr().out
+    done = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
+    assert done.compacted == ["2026-11-14"]
 
-    def full(self: RollupWriter, days: list[str], **values: object) -> None:
-        raise StoreError("no space left")
 
-    monkeypatch.setattr(RollupWriter, "mark", full)
-    config = CONFIG._replace(retention=Retention(raw_days=1, csv_days=1))
-    with pytest.raises(StoreError):
-        upkeep(tmp_path, end + 2 * DAY_MS, config)
-    assert list((tmp_path / "csv").iterdir()) == []
-    assert len(days_left(tmp_path)) == 4
+def test_days_without_ticks_survive_a_damaged_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start, end = lab_days(tmp_path)
+    expected = report_of(tmp_path, start, end)
+    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    rollups = tmp_path / "rollups.sqlite"
+    overwrite_table(rollups, "sqlite_autoindex_day_1")  # which no report reads
+    before = rollups.read_bytes()
+    done = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
+    said = capsys.readouterr().out
+    assert "it is set aside as" in said
+    assert "of 2 days the ticks are gone: they were taken over from it" in said
+    assert (done.rolled_up, done.unchanged) == (["2026-11-15", "2026-11-16"], 0)
+    assert (tmp_path / "rollups.sqlite.corrupt-1").read_bytes() == before
+    assert_same(expected, report_of(tmp_path, start, end))
+
+
+def test_sums_of_a_day_whose_ticks_can_not_be_read_survive_a_damaged_file(tmp_path: Path) -> None:
+    start, end = lab_days(tmp_path)
+    upkeep(tmp_path, end + 2 * DAY_MS)
+    before, expected = stored(tmp_path), report_of(tmp_path, start, end)
+    overwrite_table(tmp_path / "rollups.sqlite", "sqlite_autoindex_day_1")
+    path = partition(tmp_path, "2026-11-14")
+    times = path.stat()
+    overwrite_table(path, "card_sample")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    for _ in range(2):
+        assert upkeep(tmp_path, end + 2 * DAY_MS).failed_check == ("2026-11-14",)
+        assert stored(tmp_path) == before
+        assert_same(expected, report_of(tmp_path, start, end))

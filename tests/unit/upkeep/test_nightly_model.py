@@ -1,5 +1,4 @@
-"""Whatever happens to a folder, in any order: what is stored of a day is what a recount of everything ever written
-says, or the day is said to be inexact; and it is never said to be without a reason."""
+"""Whatever happens to a folder, in any order: what is stored of a day is what a recount of its ticks says."""
 
 from __future__ import annotations
 
@@ -16,19 +15,12 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gua_report.config import Retention
 from gua_report.importing.intake import Intake
-from gua_report.importing.source import Source
-from gua_report.importing.tally import Tally
-from gua_report.rollups.index import Stored, find_current, path_of, read_index
+from gua_report.importing.source import Source, Tally
+from gua_report.rollups.index import Stored, is_closed, path_of, read_index
 from gua_report.rollups.reader import read_days
 from gua_report.summary.plan import make_plan
 from gua_report.ticks.history import History
@@ -119,9 +111,8 @@ class Folder(RuleBasedStateMachine):
         self.now_ms = MONDAY_MS + 20 * HOUR_MS
         self.boot = 1
         self.written: dict[int, Tick] = {}
-        self.may_be_inexact: set[str] = set()
         self.said: list[str] = []
-        self.counted, self.days = Recount([]), dict[str, Counted]()
+        self.counted, self.days, self.counted_ticks = Recount([]), dict[str, Counted](), 0
 
     def teardown(self) -> None:
         shutil.rmtree(self.data_dir)
@@ -171,7 +162,6 @@ class Folder(RuleBasedStateMachine):
         late = self.tick(midnight + 1000 * seconds + 1, kind, data.draw(st.booleans()))
         if late.ts_ms > self.now_ms or self.is_final(self.day(late.ts_ms)):
             return
-        self.notice(late.ts_ms)
         assert not store.append(self.samples, late, self.said.append).kept
         self.written[late.ts_ms] = late
 
@@ -185,16 +175,15 @@ class Folder(RuleBasedStateMachine):
         found = [self.tick(midnight + 1000 * second + 5, kind, True) for second in sorted(set(seconds))]
         if self.is_forgotten(day_of(midnight)):
             return
-        before, there = {row["ts_ms"] for row in self.rows()}, History(self.data_dir).days
+        before = {row["ts_ms"] for row in self.rows()}
         tally = Tally()
-        source = Source("model", ["all"], lambda _: found, lambda: None)
+        source = Source("model", ["all"], lambda _: found)
         Intake(self.data_dir, tally, self.now_ms, False).take(source)
         assert not tally.refused
         taken = {row["ts_ms"] for row in self.rows()} - before
         for one in found:
             if one.ts_ms in taken:
                 assert not self.is_final(self.day(one.ts_ms))
-                self.notice(one.ts_ms, there)
                 self.written[one.ts_ms] = one
 
     @rule(data=st.data())
@@ -217,7 +206,7 @@ class Folder(RuleBasedStateMachine):
         assert again.rolled_up == []
         stored = self.index()
         for day in History(self.data_dir).days:
-            assert day in stored or day in done.open or midnight_ms(day) + DAY_MS > self.now_ms, day
+            assert day in stored or day in done.open or not is_closed(day, self.now_ms), day
 
     @rule(
         raw_days=st.sampled_from([None, 1, 2, 3]),
@@ -241,23 +230,16 @@ class Folder(RuleBasedStateMachine):
         plan = make_plan(history, DEFAULT)
         assert plan.warnings == ()
         assert plan.late == ()
-        for day in sorted(plan.days - plan.inexact - self.not_seen_yet(history)):
+        for day in sorted(plan.days):
             found = as_stored(read_days(path_of(self.data_dir), day, day))
             assert differences(found, self.recount(day)) == [], day
-
-    @invariant()
-    def no_day_is_said_to_be_inexact_without_a_reason(self) -> None:
-        index = self.index()
-        gone = {day for day, stored in index.items() if stored.is_expired}
-        assert {day for day in gone if not index[day].is_exact} <= self.may_be_inexact
-        assert {day for day, stored in index.items() if stored.lacks_edge} <= self.may_be_inexact
 
     # -- how
 
     def recount(self, day: str) -> Counted:
         """What was written of the day, counted again only if anything has been written since."""
-        if len(self.counted.ticks) < len(self.written):  # of which nothing is ever taken away or replaced
-            self.counted, self.days = Recount(self.written.values()), {}
+        if self.counted_ticks < len(self.written):  # of which nothing is ever taken away or replaced
+            self.counted, self.days, self.counted_ticks = Recount(self.written.values()), {}, len(self.written)
         if day not in self.days:
             self.days[day] = self.counted.day(number_of(day))
         return self.days[day]
@@ -297,14 +279,6 @@ class Folder(RuleBasedStateMachine):
         except EmptyPartition:
             return {}
 
-    def not_seen_yet(self, history: History) -> set[str]:
-        """Expired days beside days that have changed: the next run of gua rollup says whether they are inexact now."""
-        index = self.index()
-        days = set(history.days) - {day for day, stored in index.items() if stored.is_expired}
-        changed = days - find_current(index, history.paths, DEFAULT)
-        near = {day_of(midnight_ms(day) + step * DAY_MS) for day in changed for step in (-1, 1)}
-        return {day for day in near if day in index and index[day].is_expired}
-
     def rows(self) -> list[dict[str, Any]]:
         paths = list_partitions(self.samples)
         return [row for path in paths for row in query(Path(path), "SELECT ts_ms FROM tick")]
@@ -321,19 +295,9 @@ class Folder(RuleBasedStateMachine):
         there = day in History(self.data_dir).days or day in self.index()
         return not there and any(self.day(ts_ms) == day for ts_ms in self.written)
 
-    def notice(self, ts_ms: int, there: list[str] | None = None) -> None:
-        """A tick that comes beside an expired day may change what that should have been; and its own day may be new."""
-        day = self.day(ts_ms)
-        index, days = self.index(), History(self.data_dir).days if there is None else there
-        near = {day_of(midnight_ms(day) + step * DAY_MS) for step in (-1, 1)}
-        gone = {one for one in near if (one in index and index[one].is_expired) or self.is_forgotten(one)}
-        self.may_be_inexact |= gone
-        if gone and day not in days:
-            self.may_be_inexact.add(day)
-
 
 @pytest.mark.parametrize(("examples", "number"), [(FEW, 1), pytest.param(MANY, 2, marks=pytest.mark.real)])
-def test_what_is_stored_is_what_was_written_or_said_to_be_inexact(examples: int, number: int) -> None:
+def test_what_is_stored_is_what_was_written(examples: int, number: int) -> None:
     run_state_machine_as_test(
         seed(int(SEED or number))(Folder),
         settings=settings(

@@ -8,22 +8,21 @@ import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gua_report.config import Config, Fleet, Retention
 from gua_report.machine.machine_key import find_machine_key
 from gua_report.rollups import schema
-from gua_report.rollups.digests import digest_stored
-from gua_report.rollups.index import read_index
-from gua_report.rollups.published import Meta, read_meta
-from gua_report.upkeep import publishing
+from gua_report.rollups.index import Meta, read_index, read_meta
+from gua_report.rollups.reader import read_days
+from gua_report.rollups.writer import digest_sums
+from gua_report.upkeep import outputs
 from gua_report.upkeep.nightly import Done, Upkeep
 from gua_sample import __version__
-from tests.lab import CONFIG, DAY_MS, report_of, write
+from tests.lab import CONFIG, DAY_MS, MINUTE_MS, write
 from tests.machine import query
-from tests.rolling import LAB_END_MS, assert_same, rolled_up_days, run, stored
+from tests.rolling import LAB_END_MS, rolled_up_days, run, stored
 
 PUBLISHING = CONFIG._replace(fleet=Fleet(publish=True))
 LATER_MS = LAB_END_MS + 2 * DAY_MS
@@ -68,23 +67,13 @@ def test_the_copy_has_all_days_with_their_thresholds_rules_and_digests(folder: P
     assert read_index(str(path), check=True) == read_index(str(folder / "rollups.sqlite"), check=True)
     for day, found in read_index(str(path)).items():
         assert found.rule is not None
-        assert found.rows_digest == digest_stored(str(path), day)
+        assert found.sums_digest == digest_sums(read_days(str(path), day, day))
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(path, alone)
     assert stored(alone) == stored(folder)
     assert query(path, "PRAGMA application_id") == [{"application_id": schema.APPLICATION_ID}]
     assert query(path, "PRAGMA user_version") == [{"user_version": schema.VERSION}]
-
-
-def test_a_report_takes_the_copy_for_rollups(folder: Path, tmp_path: Path) -> None:
-    """A table more does not disturb any reader."""
-    window = LAB_END_MS - 2 * DAY_MS, LAB_END_MS - DAY_MS
-    expected = report_of(folder, *window)
-    shutil.copy(publish(folder), folder / "rollups.sqlite")
-    found = report_of(folder, *window)
-    assert found.from_rollups_seconds > 0
-    assert_same(expected, found)
 
 
 def test_it_says_whose_it_is_when_it_was_made_and_how_far_it_goes(folder: Path) -> None:
@@ -94,6 +83,13 @@ def test_it_says_whose_it_is_when_it_was_made_and_how_far_it_goes(folder: Path) 
     assert read_meta(str(path)) == expected
     if MACHINE_ID.exists():
         assert MACHINE_ID.read_bytes().strip() not in path.read_bytes()
+
+
+def test_a_copy_has_the_time_when_it_was_made_not_when_the_run_began(folder: Path) -> None:
+    run = Upkeep(str(folder), PUBLISHING, LATER_MS, False, pytest.fail)
+    run.started -= 20 * 60
+    run.run(False, False, None)
+    assert read_meta(str(folder / "publish/rollups.sqlite")).published_ms == LATER_MS + 20 * MINUTE_MS
 
 
 def test_a_host_without_a_closed_day_is_published_as_such(tmp_path: Path) -> None:
@@ -140,11 +136,9 @@ def test_a_folder_that_the_administrator_has_closed_stays_closed(folder: Path) -
 # -- what goes wrong
 
 
-def test_a_plain_copy_may_be_sound_and_wrong_and_the_published_one_is_neither(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plain_copy_may_be_sound_and_wrong(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a transaction that is too large for the cache, its pages are in the file already."""
-    monkeypatch.setattr(publishing, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(outputs, "BUSY_SECONDS", 0.1)
     path = publish(folder)
     before, plain = path.read_bytes(), tmp_path / "plain.sqlite"
     sums = "SELECT sum(weight_ms) AS ms FROM card_hour"
@@ -157,40 +151,11 @@ def test_a_plain_copy_may_be_sound_and_wrong_and_the_published_one_is_neither(
         assert query(plain, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
         assert query(plain, sums) != truth
         with pytest.raises(Exception, match="held by another process"):
-            publishing.write_copy(str(folder / "rollups.sqlite"), str(folder), read_meta(str(path)))
+            outputs.write_copy(str(folder / "rollups.sqlite"), str(folder), read_meta(str(path)))
         assert path.read_bytes() == before
         assert names(folder / "publish") == ["rollups.sqlite"]
         writer.execute("ROLLBACK")
     assert query(publish(folder), sums) == truth
-
-
-@pytest.mark.parametrize("step", ["connect_unchecked", "share_with_readers"])
-def test_a_copy_that_fails_costs_a_line_and_leaves_the_older_one(
-    folder: Path, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = publish(folder)
-    before = path.read_bytes()
-
-    def fail(*_: Any) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as changed:
-        changed.setattr(publishing, step, fail)
-        done, complaint = night(folder, now_ms=LATER_MS + DAY_MS)
-    assert (done.published, done.publish_failed) == (None, True)
-    assert complaint.startswith(f"not published: {path} can't be used (Input/output error)")
-    assert path.read_bytes() == before
-    assert names(folder / "publish") == ["rollups.sqlite"]
-    assert read_meta(str(publish(folder, LATER_MS + DAY_MS))).published_ms == LATER_MS + DAY_MS
-
-
-def test_what_stands_in_the_way_costs_a_line_and_no_rollup(folder: Path) -> None:
-    (folder / "publish").write_text("somebody's file")
-    done, complaint = night(folder)
-    assert done.publish_failed
-    assert complaint.startswith("not published: ")
-    assert "\n" not in complaint
-    assert done.unchanged == 4
 
 
 @pytest.mark.parametrize("config", [CONFIG, PUBLISHING])

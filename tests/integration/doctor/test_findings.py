@@ -1,0 +1,190 @@
+"""gua doctor on drivers, clocks, timers, partitions and a /proc that are not as they should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from gua_sample import schema
+from tests.damage import DAMAGES
+from tests.integration.doctor.examination import Finding, doctor, errors, examine, of_check, one, sample_before
+from tests.lab import HOUR_MS
+from tests.machine import GUA, Machine, call, query, within
+from tests.systemctl import install
+from tests.users import SOMEBODY, needs_mounts, needs_root
+
+
+@pytest.mark.parametrize(("code", "name", "remedy"), [(9, "driver_not_loaded", "modprobe"), (18, "mismatch", "reboot")])
+def test_a_driver_that_does_not_start_is_an_error(healthy: Machine, code: int, name: str, remedy: str) -> None:
+    healthy.scenario.error("nvmlInitWithFlags", code)
+    document = examine(healthy)
+    found = one(document, "NVML")
+    assert found["status"] == "error"
+    assert name in found["text"]
+    assert remedy in found["remedy"]
+    assert document["cards"] is None
+    healthy.sample()
+    newest = one(examine(healthy), "newest tick")
+    assert newest["status"] == "error"
+    assert name in newest["text"]
+    assert remedy in newest["remedy"]
+
+
+def test_a_missing_library_or_binding_is_an_error_unless_the_sampler_has_it(healthy: Machine, tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("this hides the real library, if there is one")
+    (tmp_path / "pynvml.py").write_text("raise ModuleNotFoundError('No module named pynvml')")
+    no_library = {"LD_LIBRARY_PATH": str(tmp_path)}
+    no_binding = {"PYTHONPATH": str(tmp_path)}
+    for changes, check, words in (no_library, "NVML", "library_not_found"), (no_binding, "python", "pynvml"):
+        found = one(examine(healthy, variables=healthy.environment() | changes), check)
+        assert found["status"] == "warning"  # it is the sampler that needs it, and that has it
+        late = healthy.environment(clock_offset_ms=HOUR_MS) | changes
+        found = one(examine(healthy, variables=late), check)
+        assert found["status"] == "error"
+        assert words in found["text"]
+
+
+def test_a_lost_card_is_named(healthy: Machine) -> None:
+    healthy.scenario.cards[1].error("nvmlDeviceGetHandleByIndex_v2", 15)
+    document = examine(healthy)
+    assert document["ok"]
+    assert "card 1 (unknown:index-1) fails: gpu_is_lost" in of_check(document, "NVML")[1]["text"]
+    healthy.scenario.cards[0].error("nvmlDeviceGetHandleByIndex_v2", 15)
+    assert errors(examine(healthy)) == {"NVML"}
+
+
+def test_a_driver_that_hangs_does_not_hang_the_doctor(healthy: Machine) -> None:
+    variables = healthy.environment()
+    healthy.scenario.delay("nvmlInitWithFlags", 50_000)
+    variables |= healthy.environment()
+    with within(20):
+        document = examine(healthy, "--timeout", "1s", variables=variables)
+    assert one(document, "NVML")["text"] == "NVML does not answer within 1 s"
+    assert errors(document) == {"NVML"}
+
+
+@needs_root
+def test_root_asks_the_driver_as_the_sampler_would(healthy: Machine, no_systemctl: Path) -> None:
+    for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
+        os.chown(path, SOMEBODY, SOMEBODY)
+    install(no_systemctl, "service", ActiveState="inactive", User=str(SOMEBODY))
+    document = examine(healthy)
+    assert errors(document) == set()
+    assert one(document, "NVML")["text"].endswith(f", as uid {SOMEBODY}")
+    assert document["sampler_user"] == str(SOMEBODY)
+    variables = healthy.environment()
+    os.chmod(variables["GUA_STAND_IN_SCENARIO"], 0o600)  # as if /dev/nvidia* were root's alone
+    assert "NVML" in errors(examine(healthy, variables=variables))
+
+
+# Ticks and the clock
+def test_a_tick_is_not_stale_while_the_timer_is_not_late(healthy: Machine, no_systemctl: Path) -> None:
+    def spelled(ts_ms: int) -> str:
+        return time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(ts_ms // 1000))
+
+    tick_ms = healthy.ticks()[-1]["ts_ms"]
+    late = healthy.environment(clock_offset_ms=HOUR_MS)
+    for last_ms, status in (tick_ms, "ok"), (tick_ms + HOUR_MS // 2, "error"):
+        following_ms = tick_ms + 2 * HOUR_MS
+        install(no_systemctl, "timer", LastTriggerUSec=spelled(last_ms), NextElapseUSecRealtime=spelled(following_ms))
+        document = examine(healthy, variables=late)
+        assert one(document, "newest tick")["status"] == status
+        assert document["newest_tick_is_stale"] is (status == "error")
+
+
+# The timer
+def test_a_failed_run_since_the_newest_tick_is_an_error(healthy: Machine, no_systemctl: Path) -> None:
+    began = time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(time.time() + 2))
+    failed = {"ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "238", "User": "0"}
+    install(no_systemctl, "service", ExecMainStartTimestamp=began, **failed)
+    assert errors(examine(healthy)) == {"service"}
+    assert doctor(healthy).stdout.splitlines()[-1].endswith("sampling does not work")
+
+
+def test_a_machine_without_systemctl_is_told_so(healthy: Machine, open_folder: Path) -> None:
+    variables = healthy.environment() | {"PATH": str(open_folder)}
+    found = one(examine(healthy, variables=variables), "timer")
+    assert (found["status"], found["text"].partition(";")[0]) == ("warning", "there is no systemctl here")
+    healthy.partitions()[0].unlink()
+    assert one(examine(healthy, variables=variables), "timer")["status"] == "error"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_partition_is_named_with_a_way_to_save_it(healthy: Machine, damage: object) -> None:
+    assert callable(damage)
+    sample_before(healthy)
+    damaged = healthy.partitions()[0]
+    damage(damaged)
+    document = examine(healthy)
+    assert document["ok"]
+    summary, found = of_check(document, "partitions")
+    assert summary["text"].startswith("2 days")
+    assert found["status"] == "warning"
+    assert str(damaged) in found["text"]
+    assert found["remedy"] == f"sqlite3 -readonly {damaged} .recover | sqlite3 -safe recovered.sqlite"
+
+
+def test_damage_in_the_middle_of_a_partition_is_found(healthy: Machine) -> None:
+    """Where opening it and reading its slow facts would not come by."""
+    (path,) = healthy.partitions()
+    (row,) = query(path, "SELECT rootpage FROM sqlite_master WHERE name = 'card_sample'")
+    (size,) = query(path, "PRAGMA page_size")
+    content = bytearray(path.read_bytes())
+    start = (row["rootpage"] - 1) * size["page_size"]
+    content[start : start + 200] = b"\xde\xad" * 100
+    path.write_bytes(content)
+    document = examine(healthy)
+    assert "is damaged" in of_check(document, "partitions")[1]["text"]
+    assert one(document, "newest tick")["status"] == "ok"
+
+
+def test_a_partition_of_a_newer_gua_is_an_error_only_today(healthy: Machine) -> None:
+    sample_before(healthy)
+    for path, is_error in zip(healthy.partitions(), (False, True), strict=True):
+        connection = sqlite3.connect(path)
+        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+        connection.close()
+        document = examine(healthy)
+        assert ("partitions" in errors(document)) == is_error
+        assert f"schema version {schema.VERSION + 1}" in of_check(document, "partitions")[-1]["text"]
+
+
+def examine_with_proc(machine: Machine, options: str) -> Finding:
+    """What is found about processes where /proc is mounted with these options."""
+    script = f'mount -t proc -o {options} proc /proc && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", GUA, "doctor", "--json"]
+    done = call([*command, "--data-dir", str(machine.data_dir)], env=machine.environment())
+    return one(json.loads(done.stdout), "processes")
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    ("options", "status", "remedy"),
+    [
+        ("hidepid=2,gid=4242", "warning", "SupplementaryGroups=4242"),
+        (f"hidepid=2,gid={SOMEBODY}", "ok", None),
+        ("hidepid=0", "ok", None),
+    ],
+)
+def test_a_proc_that_hides_processes_is_found_even_by_root(
+    healthy: Machine, no_systemctl: Path, options: str, status: str, remedy: str | None
+) -> None:
+    install(no_systemctl, "service", ActiveState="inactive", User=str(SOMEBODY))
+    found = examine_with_proc(healthy, options)
+    assert found["status"] == status
+    assert remedy in found["remedy"] if remedy else found["remedy"] is None
+
+
+@needs_mounts
+def test_a_unit_that_writes_elsewhere_does_not_lend_its_proc(healthy: Machine, no_systemctl: Path) -> None:
+    for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
+        os.chown(path, SOMEBODY, SOMEBODY)
+    for folder, status in (str(healthy.data_dir), "ok"), ("/elsewhere", "warning"):
+        service = {"User": str(SOMEBODY), "Environment": f"GUA_DATA_DIR={folder}", "ProtectKernelTunables": "yes"}
+        install(no_systemctl, "service", ActiveState="inactive", **service)
+        assert examine_with_proc(healthy, "hidepid=2")["status"] == status

@@ -1,0 +1,255 @@
+"""What gua doctor makes of the driver and of the data folder, and of users and what they may do."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gua_report.commands import doctor
+from gua_report.doctor import data as doctor_data
+from gua_report.doctor import driver as doctor_driver
+from gua_report.doctor import user as doctor_user
+from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, as_root, error, ok, shell, size, warning
+from gua_report.doctor.user import User
+from gua_report.machine.units import Units
+from tests.facts import GUA, newest, put, statuses, units
+from tests.users import SOMEBODY, needs_root
+
+
+def look(**changes: Any) -> doctor_driver.NvmlAnswer:
+    return doctor_driver.NvmlAnswer(GUA, [card()], "580.1", 0.1, None, "")._replace(**changes)
+
+
+def card(**changes: Any) -> dict[str, Any]:
+    facts = {"uuid": "GPU-1", "gpu_index": 0, "mig_index": None, "persistence_mode": 1, "status": "ok", "missing": None}
+    return facts | changes
+
+
+def check_nvml(seen: doctor_driver.NvmlAnswer, is_sampled: bool = False) -> list[Finding]:
+    return list(doctor_driver.check_nvml(seen, GUA, is_sampled))
+
+
+def test_a_card_that_nothing_can_use_is_named_with_the_command_that_mends_it() -> None:
+    useless = card(uuid="GPU-2", gpu_index=1, status="unpartitioned", missing="compute_processes:no_permission")
+    first, second = check_nvml(look(cards=[card(), useless]))
+    assert (first.status, second.status) == (OK, WARNING)
+    assert second.text == "card 1 (GPU-2) can't be used: MIG is on, without an instance"
+    assert second.remedy is not None
+    assert second.remedy.startswith("sudo nvidia-smi mig -i 1 -cgi 0 -C   # ")
+    # Sampling works, though no card does.
+    assert statuses(check_nvml(look(cards=[useless]))) == [OK, WARNING]
+
+
+def test_what_cards_do_not_tell_is_named() -> None:
+    silent = card(missing="energy:not_supported power:not_supported")
+    told = check_nvml(look(cards=[silent, card(gpu_index=1, missing="energy:not_supported")]))
+    assert statuses(told) == [OK, OK]
+    assert told[1].text == "not reported by the driver: energy (not_supported); power (not_supported) of card 0"
+    forbidden = check_nvml(look(cards=[card(missing="sm_percent:no_permission")]))
+    assert statuses(forbidden) == [OK, WARNING]
+
+
+def test_persistence_mode_that_is_off_is_a_warning_with_the_cards() -> None:
+    off = [card(gpu_index=index, persistence_mode=0 if index > 8 else 1) for index in range(11)]
+    found = check_nvml(look(cards=off))[1]
+    assert (found.status, found.remedy) == (WARNING, "sudo systemctl enable --now nvidia-persistenced")
+    assert "(card 9, 10)" in found.text
+    # A card that does not tell is not one whose mode is off.
+    assert len(check_nvml(look(cards=[card(persistence_mode=None)]))) == 1
+
+
+def test_a_slow_driver_is_a_warning() -> None:
+    assert statuses(check_nvml(look(seconds=4.9))) == [OK]
+    assert statuses(check_nvml(look(seconds=5.1))) == [WARNING]
+
+
+def test_what_fails_only_here_is_no_error() -> None:
+    """The sampler may be another user, and its unit may tell it where the library is."""
+    somebody = User(1000, 1000, (1000,), "alice")
+    for error_name, asked_as, expected in (
+        ("no_permission", somebody, WARNING),
+        ("no_permission", GUA, ERROR),
+        ("library_not_found", GUA, WARNING),
+    ):
+        seen = look(cards=[], error=error_name, text="NVML failed", asked_as=asked_as)
+        assert statuses(check_nvml(seen, is_sampled=True)) == [expected]
+        assert statuses(check_nvml(seen, is_sampled=False)) == [ERROR]
+
+
+def nodes(folder: Path, *names: str, mode: int = 0o666) -> list[str]:
+    for name in names:
+        (folder / name).touch()
+        (folder / name).chmod(mode)
+    return doctor_driver.find_nodes(str(folder))
+
+
+def driver_proc(folder: Path, *minors: int) -> str:
+    for minor in minors:
+        put(folder / f"driver/nvidia/gpus/0000:0{minor}:00.0/information", f"Model: \t X\nDevice Minor: \t {minor}\n")
+    return str(folder)
+
+
+def test_missing_nodes_are_named_with_who_makes_them(tmp_path: Path) -> None:
+    present = nodes(tmp_path, "nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "nvidia-caps", "null")
+    assert [os.path.basename(path) for path in present] == ["nvidia2", "nvidia10", "nvidiactl"]
+    assert doctor_driver.find_nodes(str(tmp_path / "nowhere")) == []
+    expected = doctor_driver.expected_nodes(str(tmp_path), driver_proc(tmp_path, 2, 3))
+    assert [os.path.basename(path) for path in expected] == ["nvidia2", "nvidia3", "nvidiactl"]
+    found = doctor_driver.check_nodes(present, expected, look(error="unknown"), GUA)
+    assert (found.status, found.remedy) == (ERROR, "sudo systemctl enable --now nvidia-persistenced")
+    assert f"{tmp_path}/nvidia3 missing" in found.text
+    assert doctor_driver.check_nodes(present, expected, look(), GUA).status == WARNING
+
+
+def test_no_nodes_at_all_matter_only_if_nvml_does_not_work() -> None:
+    assert doctor_driver.check_nodes([], [], look(), GUA).status == OK
+    found = doctor_driver.check_nodes([], [], look(error="driver_not_loaded"), GUA)
+    assert (found.status, found.remedy) == (ERROR, "sudo nvidia-modprobe -u -c 0")
+    assert doctor_driver.check_nodes([], [], look(error="library_not_found"), GUA).status == WARNING
+
+
+@needs_root
+def test_nodes_that_are_closed_to_the_sampler_are_an_error(open_folder: Path) -> None:
+    somebody = doctor_user.find_user(SOMEBODY)
+    present = nodes(open_folder, "nvidia0", mode=0o666) + nodes(open_folder, "nvidiactl", mode=0o660)[1:]
+    found = doctor_driver.check_nodes(present, [], look(error="no_permission"), somebody)
+    assert (found.status, found.remedy) == (ERROR, f"sudo chmod a+rw {open_folder}/nvidiactl")
+    os.chown(open_folder / "nvidiactl", 0, 4242)
+    found = doctor_driver.check_nodes(present, [], look(error="no_permission"), somebody)
+    assert found.remedy == f"sudo usermod -aG 4242 {SOMEBODY}"
+    # That NVML answered somebody else says nothing; that it answered this user does.
+    assert doctor_driver.check_nodes(present, [], look(), somebody).status == ERROR
+    assert doctor_driver.check_nodes(present, [], look(asked_as=somebody), somebody).status == WARNING
+    (open_folder / "nvidiactl").chmod(0o666)
+    assert doctor_driver.check_nodes(present, [], look(), somebody).status == OK
+
+
+def check_folder(path: str, user: User, units: Units | None) -> Finding:
+    return doctor_data.check_folder(path, user, units, "START")
+
+
+def us() -> User:
+    return doctor_user.find_user(os.geteuid(), os.getegid())
+
+
+def test_a_state_folder_that_is_a_link_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "gua"
+    link.symlink_to(tmp_path / "real")
+    found = check_folder(str(link), us(), units(StateDirectory=str(link)))
+    assert found.status == ERROR
+    assert "238/STATE_DIRECTORY" in found.text
+    typed, _, comment = str(found.remedy).partition("   # ")
+    assert typed == f"sudo rm {link} && sudo mkdir {link} && sudo mount --bind {tmp_path}/real {link}"
+    assert comment.endswith('docs/operations.md "Moving the data"')
+    # Without systemd's refusal it is a folder like any other; and for DynamicUser= systemd makes a link itself.
+    assert check_folder(str(link), us(), units()).status == OK
+    assert check_folder(str(link), us(), None).status == OK
+    link.unlink()
+    (tmp_path / "real").rename(tmp_path / "private")
+    (tmp_path / "private/gua").mkdir()
+    link.symlink_to("private/gua")
+    assert check_folder(str(link), us(), units(StateDirectory=str(link))).status == OK
+
+
+def test_a_folder_below_a_file_or_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
+    file = put(tmp_path / "file", "")
+    found = check_folder(f"{file}/x/y", us(), None)
+    assert (found.status, found.text) == (ERROR, f"{file} is no folder")
+    assert newest(f"{file}/x/y/samples").status == ERROR
+    (tmp_path / "circle").symlink_to("circle")
+    assert check_folder(f"{tmp_path}/circle", us(), None).status == ERROR
+
+
+def test_no_advice_changes_a_folder_such_as_tmp(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    sampler = us()._replace(uid=us().uid + 1)
+    for found in (check_folder(str(tmp_path), sampler, None), *doctor_data.check_writers(str(tmp_path))):
+        assert "for gua alone" in found.text
+        assert found.remedy == "gua doctor --data-dir DIR"
+
+
+def test_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
+    """The sampler makes a folder that is missing, but not in place of a link."""
+    (tmp_path / "link").symlink_to("nowhere")
+    found = check_folder(f"{tmp_path}/link", us(), None)
+    assert (found.status, found.remedy) == (ERROR, f"ls -l {tmp_path}/link")
+    assert "is a link to a folder that does not exist" in found.text
+
+
+@pytest.mark.parametrize(
+    ("owner", "group", "mode", "expected"),
+    [
+        (990, 0, 0o600, True),
+        (990, 0, 0o466, False),  # its owner's bits count, and no others
+        (0, 44, 0o060, True),
+        (0, 44, 0o606, False),
+        (0, 0, 0o006, True),
+        (0, 0, 0o664, False),
+    ],
+)
+def test_access_is_judged_as_the_kernel_does(owner: int, group: int, mode: int, expected: bool) -> None:
+    found = os.stat_result((stat.S_IFCHR | mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
+    assert doctor_user.allows(found, GUA, os.R_OK | os.W_OK) == expected
+
+
+def test_the_command_for_root_names_the_folder_unless_root_would_find_it() -> None:
+    assert as_root("/var/lib/gua") == "sudo gua doctor"
+    assert as_root("/srv/my gua") == "sudo gua doctor --data-dir '/srv/my gua'"
+
+
+def test_findings_can_not_steer_a_terminal() -> None:
+    found = error("x", "a\x1b[31mb\nc", shell("rm", "a\x1b[31m b"))
+    assert (found.text, found.remedy) == (r"a\x1b[31mb\nc", r"rm 'a\x1b[31m b'")
+
+
+def test_sizes_are_spelled_for_people() -> None:
+    assert [size(count) for count in (0, 1023, 1536, 20 * 1024**2, 3 * 1024**5)] == [
+        "0 bytes",
+        "1023 bytes",
+        "1.5 KiB",
+        "20 MiB",
+        "3072 TiB",
+    ]
+
+
+def test_every_line_fits_and_commands_can_be_pasted() -> None:
+    path = "/srv/50% #1? '/samples/2026-11-16.sqlite"
+    remedy = (
+        f"{shell('sqlite3', '-readonly', path, '.recover')} | sqlite3 -safe recovered.sqlite; sudo {shell('rm', path)}"
+    )
+    text = doctor.to_text(
+        [
+            error("partitions", f"{path} " * 5 + "x" * 200, remedy),
+            warning(
+                "processes", "short", "sudo systemctl edit gua-sample   # under [Service]: SupplementaryGroups=proc"
+            ),
+            ok("newest tick", "now"),
+        ]
+    )
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 78
+    start = next(number for number, line in enumerate(lines) if "-> sqlite3" in line)
+    end = next(number for number, line in enumerate(lines) if line.startswith("!"))
+    pasted = "\n".join(line.replace("->", "  ", 1) for line in lines[start:end])
+    assert " ".join(pasted.replace("\\\n", " ").split()) == " ".join(remedy.split())
+    assert lines[end + 1].strip() == "-> sudo systemctl edit gua-sample"
+    assert lines[end + 2].strip() == "# under [Service]: SupplementaryGroups=proc"
+
+
+@pytest.mark.parametrize(
+    ("findings", "expected"),
+    [
+        ([ok("newest tick", "12 s ago")], "all is well: newest tick 12 s ago"),
+        ([ok("newest tick", "x"), warning("a", "x")], "1 warning: sampling works"),
+        ([warning("newest tick", "x"), warning("a", "x")], "2 warnings: nothing found that prevents sampling"),
+        ([error("newest tick", "x"), warning("a", "x")], "1 error, 1 warning: sampling does not work"),
+        ([error("newest tick", "x"), error("a", "x")], "2 errors: sampling does not work"),
+    ],
+)
+def test_the_last_line_sums_up(findings: list[Finding], expected: str) -> None:
+    assert doctor.to_text(findings).splitlines()[-1] == expected
