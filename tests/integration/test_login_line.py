@@ -77,7 +77,7 @@ def told(shell: str, file: Path, path: str | None = None) -> list[str]:
 def test_a_shell_tells_ones_own_lines_and_no_others(shell: str, tmp_path: Path) -> None:
     file = tmp_path / "held"
     others = [line(uid, "you hold the others").replace("1200641", "1") for uid in (UID + 1, UID * 10 + 7)]
-    file.write_text(head(299) + others[0] + line() + others[1] + line(sentence="you hold 1.0 GiB on GPU 2:1"))
+    file.write_text(head(270) + others[0] + line() + others[1] + line(sentence="you hold 1.0 GiB on GPU 2:1"))
     assert told(shell, file) == [f"gua: {SENTENCE}", "gua: you hold 1.0 GiB on GPU 2:1"]
 
 
