@@ -43,8 +43,7 @@ def run(
             stream.reconfigure(errors="backslashreplace")
     try:
         options = parser.parse_args(arguments)
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # None: closed, or kept in memory
-        if encoding.lower() not in ("utf-8", "utf8") and getattr(options, "output", None) is None:
+        if not prints_utf_8() and getattr(options, "output", None) is None:
             options.ascii = True
         return body(options)
     except KeyboardInterrupt:
@@ -102,6 +101,11 @@ def say(prog: str, text: str) -> bool:
             complain(prog, f"warning: standard output can't be written ({error.strerror})")
         return False
     return True
+
+
+def prints_utf_8() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # None: closed, or kept in memory
+    return encoding.lower() in ("utf-8", "utf8")
 
 
 def complain(prog: str, message: str) -> None:

@@ -15,6 +15,7 @@ from gua_sample.errors import GuaError, StoreError
 from gua_sample.partition_names import DAY_MS
 from gua_sample.processes import read_file
 from gua_sample.rights import may_be_emptied, others_on_the_way
+from gua_sample.settings import NOTES_SPOOL
 
 MODE = 0o1733  # of the spool
 MOST_NOTES = 10  # of a user
@@ -102,16 +103,16 @@ def open_spool(path: str) -> Iterator[Spool]:
         raise StoreError(f"{path} can't be opened ({error.strerror}): notes are not used") from error
     try:
         found = os.fstat(folder)
-        make = f"chown root: {path} && chmod {MODE:o} {path}"
+        right = f"[notes] spool names a folder of root's of mode {MODE:o}"
+        if path == NOTES_SPOOL:  # no other folder is ours to change
+            right = f"root says chown root: {path} && chmod {MODE:o} {path}"
         if found.st_uid not in (0, os.geteuid()):
-            raise StoreError(f"{path} is uid {found.st_uid}'s, not root's: notes are not used until root says {make}")
+            raise StoreError(f"{path} is uid {found.st_uid}'s, not root's: notes are not used until {right}")
         # After the stat: a path that only its owner and root can replace stays theirs.
         if problem := others_on_the_way(path, found.st_uid):
             raise StoreError(f"notes are not used: {problem}")
         if may_be_emptied(path, found):
-            raise StoreError(
-                f"everybody may remove others' notes from {path}: they are not used until root says {make}"
-            )
+            raise StoreError(f"everybody may remove others' notes from {path}: they are not used until {right}")
         yield Spool(path, folder, found.st_uid, _mount_of(folder))
     finally:
         os.close(folder)

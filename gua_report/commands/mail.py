@@ -11,6 +11,7 @@ from gua_report.config import SYSTEM_CONFIG, Config, Mail, load_config
 from gua_report.console import terminal
 from gua_report.console.addresses import is_address
 from gua_report.console.arguments import add_place, check_exists
+from gua_report.console.spelling import to_ascii
 from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
 from gua_report.machine.child import ReadingFailed, ask_apart, understanding
 from gua_report.mailing.message import (
@@ -181,16 +182,20 @@ def write_letter(made: MailParts, to: list[str], window: Window, whose: str) -> 
 def post(letter: Letter, mail: Mail, dry_run: bool, seconds_left: float = SENDING_SECONDS) -> int:
     message = build_message(letter, mail.sender)
     if dry_run:
-        console.say(PROG, show_message(message))
+        print_out(show_message(message))
         return 0
     failed = send(message, letter.to, mail, min(SECONDS, max(seconds_left, LEAST_SECONDS)))
     for address, why in failed.items():
         console.complain(PROG, f"error: not sent to {address}: {why}")
     if len(failed) == len(letter.to):
-        console.say(PROG, text_of(message))  # for the journal, or for cron to mail
+        print_out(text_of(message))  # for the journal, or for cron to mail
     elif not failed:
         tell(f"sent to {', '.join(letter.to)}: {letter.subject}")
     return 1 if failed else 0
+
+
+def print_out(text: str) -> None:
+    console.say(PROG, text if console.prints_utf_8() else to_ascii(text))
 
 
 def tell(text: str) -> None:

@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     what.add_argument("--section", metavar="NAME", action="append", help=repeated)
     what.add_argument("--top", metavar="N", type=positive, default=10, help="rows in the longer tables (default 10)")
     what.add_argument("--util-threshold", metavar="PERCENT", type=percent, help="active from this utilization on")
-    what.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this much memory")
+    what.add_argument("--memory-threshold", metavar="MIB", type=mebibytes, help="held above this memory of processes")
     rules = f"what such a rule would free; may be repeated (default {' '.join(RECLAIM_AFTER)})"
     what.add_argument("--reclaim-after", metavar="D", action="append", help=rules)
     whose = parser.add_argument_group("whose", "the report of some people names nobody else")

@@ -122,11 +122,15 @@ class Observer:
 
 
 def take_up(text: str, newest_ms: int | None, tick: Tick, config: Config) -> Carried:
-    """The state now, from that which the sampler left if it is of the newest tick and by our thresholds."""
+    """The state now, from that which the sampler left, if it is of the newest tick.
+
+    By other thresholds than ours it tells only when each card was last used: free cards are in the order of that.
+    """
     known, policy = idle_state.understand(text), config.policy
-    is_same_rule = known is not None and known.policy == policy and not isinstance(policy, OneThreshold)
-    if known is None or not is_same_rule or idle_state.is_outdated(known, newest_ms):
+    if known is None or idle_state.is_outdated(known, newest_ms):
         known = begin(policy)
+    elif known.policy != policy or isinstance(policy, OneThreshold):
+        known = begin(policy)._replace(used_ms=known.used_ms)
     interval_ms = known.interval_ms or typical_gap(known.times_ms)  # a look is no tick, and tells of no interval
     return follow(rename(known, config.people), tick, interval_ms, config.people)
 

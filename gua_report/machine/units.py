@@ -129,7 +129,10 @@ def _show(of_user: bool, seconds: float) -> tuple[Properties, Properties]:
 
 
 def _properties(text: str) -> Properties:
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    found: Properties = {}
+    for name, _, value in (line.partition("=") for line in text.splitlines() if "=" in line):
+        found[name] = f"{found[name]} {value}" if name in found else value  # a line for each calendar of a timer
+    return found
 
 
 def parse_time(text: str) -> int | None:
@@ -141,12 +144,15 @@ def parse_time(text: str) -> int | None:
 def interval_ms(units: Units) -> int | None:
     if units.timer.get("ActiveState") != "active":
         return None
-    # As systemd spells what install.sh, or 'systemctl edit' by our page, has written.
-    calendar = units.timer.get("TimersCalendar", "")
-    seconds = re.search(r"OnCalendar=\*-\*-\* \*:\*:00/(\d{1,2})\b", calendar)
-    minutes = re.search(r"OnCalendar=\*-\*-\* \*:00/(\d{1,2}):00\b", calendar)
-    found = int(seconds[1]) * 1000 if seconds else int(minutes[1]) * 60_000 if minutes else 0
-    return found or None
+    # As systemd spells what install.sh, or 'systemctl edit' by our page, has written: one line, or one for each run
+    # until a run is on the full minute again.
+    calendars = re.findall(r"OnCalendar=\*-\*-\* \*:(\S+)", units.timer.get("TimersCalendar", ""))
+    if calendars == ["00:00"]:
+        return 3_600_000
+    if seconds := re.fullmatch(r"\*:00/(\d{1,2})", " ".join(calendars)):
+        return int(seconds[1]) * 1000
+    minutes = re.match(r"00/(\d{1,2}):00\b", " ".join(sorted(calendars)))
+    return int(minutes[1]) * 60_000 // len(calendars) if minutes else None
 
 
 def next_run_ms(units: Units, newest_ms: int, now_ms: int) -> int | None:

@@ -8,7 +8,8 @@ import pandas as pd
 
 from gua_report.console.fitting import columns, fit
 from gua_report.console.spelling import duration, first_of, to_ascii
-from gua_report.render import MOST_NAMED, STALE_MS, Options, sections
+from gua_report.render import MOST_NAMED, Options, sections
+from gua_report.render.attention import has_stopped
 from gua_report.render.blocks import Section
 from gua_report.render.sections.held import unknown_now
 from gua_report.render.values import clean, count, moment, percent
@@ -59,10 +60,9 @@ def _header(report: Report) -> list[str]:
         lines.append(f"Asked for since {show(report.requested.start_ms, zone)}; the oldest sample is younger.")
     if fleet:
         return [*lines, *_missing_of(fleet)]
-    late_ms = window.end_ms - report.newest_ms
-    if late_ms > STALE_MS:
-        newest = moment(report.newest_ms, zone)
-        lines.append(f"The sampler seems to have stopped: no tick since {newest}, {duration(late_ms / 1000)} earlier.")
+    if has_stopped(report):
+        newest, earlier = moment(report.newest_ms, zone), duration((window.end_ms - report.newest_ms) / 1000)
+        lines.append(f"The sampler seems to have stopped: no tick since {newest}, {earlier} earlier.")
     if why := unknown_now(report):
         lines.append(f"The driver does not work: {why}.")
     return lines

@@ -169,7 +169,8 @@ def _reservation(gpu: str, row: dict[str, str], where: str, zone: tzinfo) -> Res
 def read_folder(folder: str, since_ms: int, zone: tzinfo, book: Book) -> None:
     try:
         if opening := who_may_write(folder, "reserve cards for anybody"):
-            book.give_up(f"reservations are not read from {folder}: {opening}")
+            remedy = "name a folder that only root may change"
+            book.give_up(f"reservations are not read from {folder}: {opening.text}: {remedy}")
             return
         _Folder(folder, since_ms, zone, book).read()
     except OSError as error:

@@ -244,6 +244,10 @@ def test_where_the_output_is_not_utf_8_it_is_ascii(encoding: str, tmp_path: Path
     assert "idle-held" in shown
     assert shown.isascii()
     assert "\\u" not in shown
+    mail = start("gua", "mail", "--dry-run", "--data-dir", str(tmp_path / "lab"), **variables).stdout
+    assert mail.isascii()
+    assert "\\x" not in mail
+    assert "\\u" not in mail
     start("gua-report", *data, "-o", str(file), **variables)  # a file is always UTF-8
     assert not file.read_text(encoding="utf-8").isascii()
 

@@ -29,6 +29,16 @@ def test_free_cards_come_least_recently_used_first_for_a_shell_substitution(mach
     assert "CUDA_VISIBLE_DEVICES=2,0\n" in done.stdout
 
 
+def test_the_order_is_by_the_samplers_thresholds_if_one_gives_others(machine: Machine, sleeper: int) -> None:
+    first, *_ = [machine.scenario.add_card() for _ in range(2)]
+    first.update(compute=[(sleeper, 4000)])
+    machine.tick(clock_ms=MONDAY_MS)
+    first.update(compute=())
+    machine.tick(clock_ms=MONDAY_MS + MINUTE_MS)
+    now_ms = MONDAY_MS + MINUTE_MS + SECOND_MS
+    assert gua(machine, "free", "--memory-threshold", "512", clock_ms=now_ms).stdout == "1,0\n"
+
+
 def test_without_a_history_the_order_is_that_of_the_indices(machine: Machine) -> None:
     for _ in range(3):
         machine.scenario.add_card()

@@ -214,7 +214,7 @@ def test_a_problem_is_told(open_folder: Path) -> None:
     scene = mark_meant(scene_of(open_folder, held(ALICE)), config, said.append)
     assert scene.cards[0].users[0].meant is None
     (line,) = said
-    assert "they are not used until root says chown root: " in line
+    assert "they are not used until [notes] spool names a folder of root's of mode 1733" in line
 
 
 @pytest.mark.parametrize(

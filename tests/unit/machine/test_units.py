@@ -99,11 +99,24 @@ def test_a_timer_is_not_late_until_its_next_run(timer: dict[str, str], age_secon
     assert found == (NOON_MS + 18 * SECOND_MS if due else None)
 
 
-@pytest.mark.parametrize(
-    ("calendar", "expected"),
-    [("*-*-* *:*:00/15", 15_000), ("*-*-* *:00/5:00", 300_000), ("Mon *-*-* 04:00:00", None)],
-)
-def test_the_interval_of_the_timer_is_read_from_its_calendar(calendar: str, expected: int | None) -> None:
-    timer = {"TimersCalendar": f"{{ OnCalendar={calendar} ; next_elapse=n/a }}"}
-    assert doctor_units.interval_ms(units(timer)) == expected
-    assert doctor_units.interval_ms(units({**timer, "ActiveState": "inactive"})) is None
+def test_the_interval_of_the_timer_is_read_from_its_calendar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that make install may write, as systemd spells it."""
+
+    def read(*calendars: str) -> int | None:
+        lines = [f"TimersCalendar={{ OnCalendar=*-*-* *:{one} ; next_elapse=n/a }}" for one in calendars]
+        timer = "\n".join(["LoadState=loaded", "ActiveState=active", *lines])
+        systemctl(tmp_path, monkeypatch, f"echo '{timer}\n\nLoadState=loaded'")
+        found = find_units("/data").units
+        assert found
+        assert doctor_units.interval_ms(found._replace(timer={**found.timer, "ActiveState": "inactive"})) is None
+        return doctor_units.interval_ms(found)
+
+    assert read("*:00/15") == 15_000
+    assert read("00/5:00") == 300_000
+    assert read("00:00") == 3_600_000
+    eighths = [f"{at // 60:02}/2:{at % 60:02}" for at in range(0, 120, 8)]
+    assert read(*eighths) == read(*reversed(eighths)) == 8000
+    assert read("00/3:00", "00/3:45", "01/3:30", "02/3:15") == 45_000
+    assert read("00/15:00", "07/15:30") == 450_000
+    assert read("00/1:00") == 60_000
+    assert read("04:00") is read("15:00") is read() is None

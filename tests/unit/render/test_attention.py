@@ -114,6 +114,13 @@ def test_a_sampler_that_has_stopped_is_something_to_act_on_however_little_is_los
     assert found(tmp_path, told(620, 630, busy())) == []
 
 
+def test_a_sampler_that_runs_once_an_hour_has_not_stopped_for_that(tmp_path: Path) -> None:
+    write(tmp_path, minutes(0, 300, busy(), interval_ms=HOUR_MS))
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 280 * MINUTE_MS)
+    assert reasons(report, HOUR_MS) == []
+    assert "stopped" not in text.render(report)
+
+
 def test_a_young_history_is_nothing_to_act_on(tmp_path: Path) -> None:
     assert found(tmp_path, told(540, 600, busy()), -7 * 24 * 60) == []
     assert found(tmp_path, [], -7 * 24 * 60, 1200) == [

@@ -282,7 +282,9 @@ def test_captions_show_the_thresholds_in_force() -> None:
 def test_a_sampler_that_stopped_is_noticed() -> None:
     report = small_report()
     assert "stopped" not in text_of(report)
-    text = text_of(replace(report, newest_ms=END_MS - 3 * HOUR_MS))
+    newest_ms = END_MS - 3 * HOUR_MS
+    gap = pd.DataFrame([(newest_ms + 30_000, END_MS, "sampler not running")], columns=["start_ms", "end_ms", "kind"])
+    text = text_of(replace(report, newest_ms=newest_ms, gaps=gap))
     assert "The sampler seems to have stopped: no tick since 15 Nov 21:00, 3h earlier." in text
     assert "Held without work at the last tick" in text
     assert "right now" not in text

@@ -117,7 +117,7 @@ def test_a_folder_that_others_may_write_to_is_not_believed(jobs: Jobs, mode: int
     (found,), (line,) = jobs.check(card())
     assert found.kind == "unknown"
     assert f"may write to {jobs.path}, and so reserve cards for anybody: " in line
-    assert ("chmod " in line) == (not mode & 0o1000)  # with that bit it is a folder such as /tmp
+    assert "chmod" not in line  # it may be anybody's folder, such as /tmp
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a link", "a device", "a folder", "huge", "binary", "empty", "no header"])

@@ -275,7 +275,7 @@ def test_a_spool_that_others_may_empty_is_not_used(tmp_path: Path, mode: int) ->
     path = make_spool(tmp_path, mode)
     put(path, f"{ME}.0", fresh())
     if mode in (0o733, 0o777):
-        with pytest.raises(StoreError, match=r"may remove others' notes .*chmod 1733"):
+        with pytest.raises(StoreError, match=r"may remove others' notes .* root's of mode 1733"):
             read(path)
     else:
         assert read(path).note
