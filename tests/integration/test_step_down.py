@@ -116,6 +116,17 @@ def test_a_tick_imports_nothing_either_even_if_others_wait(machine: Machine, his
     assert not list((data_dir / "samples").glob("*.pending")), "the tick that waited was taken in"
 
 
+@pytest.mark.parametrize("words", [["--list"], ["3f2a9c81d0b7"]])
+def test_what_looks_up_containers_imports_nothing_either(
+    machine: Machine, history: Path, open_folder: Path, words: list[str]
+) -> None:
+    data_dir = copy(history, open_folder / "data", SOMEBODY)
+    command = (str(SCRIPTS / "gua-containers"), *words, "--data-dir", str(data_dir))
+    errors, late = run_watched(machine, open_folder / "log", *command)
+    assert late == [], errors
+    assert "this is a bug" not in errors
+
+
 def test_who_cant_reach_the_folder_is_named(machine: Machine, history: Path, open_folder: Path) -> None:
     closed = open_folder / "closed"
     closed.mkdir(0o700)
