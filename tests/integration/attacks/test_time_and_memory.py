@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from gua_report.exporting import parquet as exporting
 from gua_sample import pending, safe_file
 from tests import hostile, verbs
 from tests.integration.attacks.attempts import DAYS, WINDOW, command, execute, lonely, partition
@@ -199,6 +201,28 @@ def test_parquet_is_parsed_with_its_owners_rights(
     done = run("export", *WINDOW, "--format", "parquet", "-o", open_folder / "archive", "--data-dir", folder)
     assert (done.returncode, "something else, not card_ticks" in done.stderr) == (2, True), done
     assert seen.read_text() == str((lonely(),) * 3)
+
+
+@pytest.mark.parametrize("does", ["is stopped", "takes its time"])
+def test_many_parquet_files_take_no_longer_than_one(
+    folder: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
+    for number in range(40):
+        day = open_folder / "archive" / "host=x" / f"day={number}"
+        day.mkdir(parents=True)
+        (day / "part.parquet").touch()
+    give(open_folder / "archive", lonely())
+
+    def look(_: object) -> None:
+        if does == "is stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(0.1)
+        raise pyarrow.ArrowInvalid
+
+    monkeypatch.setattr(parquet, "read_schema", look)
+    monkeypatch.setattr(exporting, "PATIENCE_SECONDS", 1.0)
+    done = run("export", *WINDOW, "--format", "parquet", "-o", open_folder / "archive", "--data-dir", folder)
+    assert (done.returncode, "timed out after" in done.stderr) == (1, True), done
 
 
 # -- long names
