@@ -126,6 +126,7 @@ def tell_facts(held: Held, sight: Sight) -> dict[str, Any]:
         "start_clock_ticks": held.start_clock_ticks,
         "identity": held.who,
         "uid": held.uid,
+        "person_uid": held.person_uid,
         "command": held.command,
         "slurm_job": held.slurm_job,
         "gpu_uuid": held.episode.gpu_uuid,

@@ -39,7 +39,7 @@ def kernel(tmp_path: Path) -> Iterator[int]:
 def facts_of(process: int, **changes: Any) -> dict[str, Any]:
     ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    facts = {"boot_id": boot_id, "pid": process, "start_clock_ticks": ticks, "identity": "ada", "uid": ADA}
+    facts = {"boot_id": boot_id, "pid": process, "start_clock_ticks": ticks, "uid": ADA, "person_uid": ADA}
     return {**facts, "slurm_job": "4711", **changes}
 
 
@@ -186,7 +186,7 @@ def test_a_kernel_is_shut_down_unless_it_is_at_work(tmp_path: Path, kernel: int)
         assert server.asked == [look, look, f"DELETE /api/kernels/{KERNEL}"]
 
 
-@pytest.mark.parametrize("changed", [*CHANGED, {"uid": ADA + 1}, {"identity": "docker:3f2a9c81d0b7"}])
+@pytest.mark.parametrize("changed", [*CHANGED, {"person_uid": ADA + 1}, {"person_uid": None}])
 def test_no_kernel_is_ended_for_another_process_or_user(tmp_path: Path, kernel: int, changed: dict[str, Any]) -> None:
     with shutdown(tmp_path) as (path, server):
         status, said = run(path, facts_of(kernel, **changed))
@@ -227,7 +227,8 @@ def test_the_token_is_not_sent_to_another_user_who_took_the_port(tmp_path: Path,
         os.set_blocking(read, False)
         with pytest.raises(BlockingIOError):
             os.read(read, 100)
-        assert run(path, facts_of(kernel, uid=SOMEBODY))[1] == "left alone: there is no Jupyter server of this user"
+        said = run(path, facts_of(kernel, person_uid=SOMEBODY))[1]
+        assert said == "left alone: there is no Jupyter server of this user"
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

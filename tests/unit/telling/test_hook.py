@@ -76,6 +76,7 @@ def test_it_is_run_once_for_an_episode_with_facts_as_json(desk: Desk, target: Pa
             "start_clock_ticks": 500 * CLOCK_TICKS_PER_SECOND // 100,
             "identity": "alice",
             "uid": 1001,
+            "person_uid": 1001,
             "command": "python",
             "slurm_job": "4711",
             "gpu_uuid": "GPU-0",
@@ -145,6 +146,16 @@ def test_a_process_that_ends_while_the_hook_runs_for_another_is_left_alone(
     monkeypatch.setattr(hook, "run_hook", lambda *some: desk.gone.add(200) or run_hook(*some))  # type: ignore[func-returns-value]
     assert desk.hook().out.endswith("for 1 process\n")
     assert [one["pid"] for one in facts(target)] == [100]
+
+
+@needs_root
+def test_a_container_has_the_uid_of_no_person_whatever_it_is_called(desk: Desk, target: Path) -> None:
+    identity = "docker:3f2a9c81d0b7"
+    desk.configure(f'[people]\n"{identity}" = "bob"\n[hook]\nrun = "{target}"\nidle_after = "2h"')
+    desk.write(held(job("alice", cgroup=f"/docker/{identity[7:]}{'0' * 52}")))  # with the number of alice inside
+    assert desk.hook().status == 0
+    (told,) = facts(target)
+    assert (told["identity"], told["uid"], told["person_uid"]) == ("bob", 1001, None)
 
 
 def test_without_a_hook_there_is_a_line_that_says_so(desk: Desk) -> None:
