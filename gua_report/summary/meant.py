@@ -60,7 +60,7 @@ def find_meant(episodes: pd.DataFrame, known: KnownNotes, moment: Moment) -> Mea
             if identity == UNATTRIBUTED and not note.identity:
                 continue
             near = own[(start[own] < note.end_ms) & (reached[own] > note.start_ms)]
-            for one in near[_is_about(note, episodes, near)].tolist():
+            for one in _find_about(note, episodes, near).tolist():
                 first = max(start[one], note.start_ms)
                 times[one].append(np.array([first, max(first, min(end[one], note.end_ms))]))
                 notes[one] = max(note, notes.get(one, note), key=lambda it: (it.is_in_force(moment.now_ms), it.end_ms))
@@ -76,12 +76,16 @@ def _go_on(episodes: pd.DataFrame, moment: Moment) -> Booleans:
     return np.zeros(len(end), bool) if moment.seen_ms is None else end > moment.seen_ms
 
 
-def _is_about(note: Note, episodes: pd.DataFrame, near: Integers) -> list[bool] | slice:
-    if not note.gpu_uuids and not note.processes:
-        return slice(None)
-    rows = episodes.iloc[near]
-    facts = zip(rows["gpu_uuid"], rows["pid"], rows["start_time_ms"].astype("float64"), strict=True)
-    return [note.is_about(uuid, int(pid), start_ms) for uuid, pid, start_ms in facts]
+def _find_about(note: Note, episodes: pd.DataFrame, near: Integers) -> Integers:
+    """Those of the episodes that the note is about. Few are looked at one by one: either may name very many."""
+    if note.gpu_uuids:
+        near = near[episodes["gpu_uuid"].iloc[near].isin(note.gpu_uuids)]
+    if not note.processes:
+        return near
+    near = near[episodes["pid"].iloc[near].isin([pid for pid, _ in note.processes])]
+    rows, of_any_card = episodes.iloc[near], note._replace(gpu_uuids=())
+    facts = zip(rows["pid"], rows["start_time_ms"].astype("float64"), strict=True)
+    return near[[of_any_card.is_about("", int(pid), start_ms) for pid, start_ms in facts]]
 
 
 def with_meant(episodes: pd.DataFrame, meant: Meant, moment: Moment) -> pd.DataFrame:

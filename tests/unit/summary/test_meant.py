@@ -17,6 +17,7 @@ from gua_report.config import Config, Notes
 from gua_report.people.identities import resolve
 from gua_report.render.attention import reasons
 from gua_sample.errors import NothingToReport
+from gua_sample.notes import Note
 from gua_sample.records import Tick
 from tests.histories import Moment, histories, many, part, span, ticks_of
 from tests.lab import (
@@ -98,6 +99,21 @@ def test_the_part_of_an_episode_inside_a_note_is_meant_and_still_idle_held(tmp_p
     assert episode["meant_until_ms"] == MONDAY_MS + 300 * MINUTE_MS
     assert episode["ongoing"]
     assert not episode["meant_now"]
+
+
+def test_notes_and_episodes_of_very_many_processes_are_not_compared_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person may have thousands of both, and so keep everybody's reports waiting for minutes."""
+    looked, is_about = list[int](), Note.is_about
+    monkeypatch.setattr(Note, "is_about", lambda *given: looked.append(given[2]) or is_about(*given))  # type: ignore[func-returns-value]
+    ticks = [one for pid in range(100, 200) for one in minutes(2 * pid, 2 * pid + 2, held(Job(pid, "alice")))]
+    cards = [*(f"GPU-{number}" for number in range(1000, 1999)), "GPU-0"]
+    others = [{"pid": pid, "start_time_ms": 5} for pid in range(1000, 1999)]
+    about = {"identity": "alice", "gpu_uuids": cards, "processes": [*others, {"pid": 150, "start_time_ms": 5000}]}
+    found = report(tmp_path, ticks, Marked(0, TEN_HOURS, about))
+    marked = found.episodes[found.episodes["meant_seconds"] > 0]
+    assert (len(found.episodes), marked["pid"].tolist(), set(looked)) == (100, [150], {150})
 
 
 BOTH = minutes(0, 120, held(ALICE)) + minutes(120, 240, held(ALICE, BOB)) + minutes(240, TEN_HOURS, held(ALICE))
