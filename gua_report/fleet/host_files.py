@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from gua_report.rollups.index import FILE_NAME, META, open_rollups, read_index, read_meta
 from gua_report.summary.of_hosts import EARLIER, host_of
+from gua_report.ticks.open_partition import has_log
 from gua_report.window import number_of
 from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport, StoreError
-from gua_sample.partition_names import DAY_MS
+from gua_sample.partition_names import DAY_MS, JOURNAL_SUFFIX
 from gua_sample.policy import RULE, Policy
 from gua_sample.processes import printable
 from gua_sample.safe_file import check_regular
@@ -147,7 +148,7 @@ LOOK_TYPES: list[Types] = [
 
 def look_at(file: HostFile, check: bool = False) -> Look | int:
     """Look at a file, with `check` at every page; without any day, returns when it was published. Raises StoreError."""
-    found = check_regular(file.path, MOST_FILE_BYTES)
+    found = check_whole(file.path)
     warnings: list[str] = []
     try:
         index = read_index(file.path, check, warnings)
@@ -185,6 +186,17 @@ def look_at(file: HostFile, check: bool = False) -> Look | int:
         warnings=warnings[:3],
         asked_ms=asked_ms,
     )
+
+
+def check_whole(path: str) -> os.stat_result:
+    """The stat of a host's file. Raises CorruptPartition if it is too large, or does not stand alone.
+
+    SQLite would need a copy of it then, which a host could make outlast its reader, again and again, and fill the disk.
+    """
+    found = check_regular(path, MOST_FILE_BYTES)
+    if has_log(path) or os.path.lexists(path + JOURNAL_SUFFIX):
+        raise CorruptPartition(f"{path} has a log or a journal, as no published file has: collect it again")
+    return found
 
 
 def restore_look(name: str, value: Any) -> Look:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.fleet.host_files import WHOLE, HostFile, Types
+from gua_report.fleet.host_files import WHOLE, HostFile, Types, check_whole
 from gua_report.fleet.sums import ADDED, COLUMNS, KEYS, first_episodes, longest_gaps
 from gua_report.people.identities import NOBODY, UID, is_person
 from gua_report.rollups.hourly_sums import Rollup
@@ -44,6 +44,7 @@ class SumHost:
 
     def __call__(self, file: HostFile) -> list[Any]:
         """The host's frames and notices. Raises GuaError."""
+        check_whole(file.path)
         try:
             with keep_open(file.path):
                 asked = Request(self.window, self.config, self.reclaim_after_ms, None, has_times=False)

@@ -35,7 +35,7 @@ from tests.fleets import (
     make_fleet,
     problems,
 )
-from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, held, hour, hours, report_of, write
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, held, hour, hours, report_of, window, write
 
 
 def details(report: Report, host: str) -> str:
@@ -345,6 +345,22 @@ def test_nothing_to_read_at_all_is_said(tmp_path: Path) -> None:
     add_host(tmp_path, "bad", "small").write_bytes(b"x" * 5000)
     with pytest.raises(StoreError, match="nothing can be used: bad"):
         fleet_report(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-journal"])
+def test_no_hosts_file_is_copied_to_be_read(tmp_path: Path, suffix: str) -> None:
+    """Its reader may be killed, and then a copy of up to a gigabyte would be left: by each report of such a host."""
+    make_fleet(tmp_path, "lab1")
+    path = add_host(tmp_path, "bad", "small")
+    content = path.read_bytes()
+    if suffix:
+        path.with_name(path.name + suffix).write_bytes(b"x" * 1000)
+    else:
+        path.write_bytes(content[:18] + b"\2\2" + content[20:])  # a write-ahead log is announced
+    assert "has a log or a journal" in details(fleet_report(tmp_path), "bad")
+    asked = window(START_MS, END_MS)
+    with pytest.raises(StoreError, match="has a log or a journal"):  # it may have come after the first look
+        SumHost(asked, asked, CONFIG, (), {})(HostFile("bad", "bad", str(path)))
 
 
 class Trouble:
