@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import tzinfo
 from itertools import islice
 
-from gua_report.console.whole_file import NoRegularFile, read_bounded
+from gua_report.console.whole_file import NoRegularFile, read_untrusted
 from gua_report.reservations.reservation import (
     FOREVER_MS,
     JOB,
@@ -47,9 +47,11 @@ BOOT_FILE = ".boot"  # the boot in which a prolog or epilog last ran
 
 def read_file(path: str, zone: tzinfo, book: Book) -> None:
     try:
-        content = read_bounded(path, MOST_BYTES)
+        content = read_untrusted(path, MOST_BYTES)
     except NoRegularFile as error:
         book.give_up(f"reservations can't be read from {path}: {error.strerror}")
+    except StoreError as error:
+        book.give_up(f"reservations can't be read: {error}")
     except OSError as error:
         book.give_up(f"reservations can't be read from {path} ({error.strerror}): check [reservations] in the config")
     else:

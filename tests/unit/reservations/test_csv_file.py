@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import timezone
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gua_report.console import whole_file
 from gua_report.reservations import csv_files
 from gua_report.reservations.reservation import FOREVER_MS, Book, moment_ms
 from tests.bookings import HEADER
 from tests.lab import at
+from tests.users import SOMEBODY, needs_root
 
 Read = Callable[[str], tuple[Book, list[str]]]
 
@@ -30,6 +33,33 @@ def read(tmp_path: Path) -> Read:
         return book, [line.removeprefix(f"{path} ") for line in said]
 
     return write_and_read
+
+
+@needs_root
+@pytest.mark.parametrize("comes", ["first", "after the folder was opened"])
+def test_a_link_of_somebodys_shows_nothing_of_a_file_that_only_the_reader_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    secret, path, said = tmp_path / "secret", tmp_path / "r.csv", list[str]()
+    secret.write_text("a-password\n")
+    open_folder = whole_file.open_folder
+
+    def plant() -> None:
+        path.symlink_to(secret)
+        os.chown(path, SOMEBODY, SOMEBODY, follow_symlinks=False)
+
+    def open_then_plant(path: str) -> tuple[int, str]:
+        found = open_folder(path)
+        plant()
+        return found
+
+    if comes == "first":
+        plant()
+    else:
+        monkeypatch.setattr(whole_file, "open_folder", open_then_plant)
+    book = Book(said.append)
+    csv_files.read_file(str(path), timezone.utc, book)
+    assert (book.is_complete, len(said), "a-password" in said[0]) == (False, 1, False)
 
 
 def test_a_file_is_read_in_the_time_of_the_machine(read: Read) -> None:
