@@ -39,6 +39,7 @@ MOST_CARDS = 1024
 CONVERSATION_SECONDS = 2.0  # from the first look-up of the server's name to the last answer
 MOST_MEMORY_BYTES = 48 << 20  # all answers, of which there are several copies for a moment
 LONGEST_PROBLEM = 200
+LONGEST_TEXT = 1000  # of names and notes, which are shown to everybody as they are
 OPTIONS = ("db", "username", "password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 # Stricter than redis-py, which takes a part of a password with a slash for a host or a port.
 OPTION = f"(?:{'|'.join(OPTIONS)})=[^&#]*"
@@ -153,7 +154,7 @@ def _object(value: object) -> dict[str, Any]:
 
 def _text(state: dict[str, Any], name: str) -> str:
     value = state.get(name)
-    if value is not None and not isinstance(value, str):
+    if value is not None and not (isinstance(value, str) and len(value) <= LONGEST_TEXT):
         raise BadEntry(f"expected a text as {name}, not {shown(value)}")
     return value or ""
 
