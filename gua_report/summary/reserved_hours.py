@@ -31,6 +31,8 @@ SUMS = ["reserved_hours", "used_hours", "idle_hours", "idle_held_hours", "unknow
 SUMS += ["not_used_hours"]
 RESERVATION_COLUMNS = KEYS + SUMS
 
+# Of a person and a card: more than a machine has. Each takes time for each day, and anybody may write to a Redis.
+MOST_PAIRS = 5000
 NOT_THERE = -1
 NO_INTERVALS = np.zeros((0, 2), np.int64)
 Key = tuple[str, str]  # a person, and the uuid of a card
@@ -59,6 +61,9 @@ def reserved_hours(
     """A table of RESERVATION_COLUMNS, and problems. `facts` and `identities`: the cards and people that were seen."""
     window, config, problems = scope.window, scope.config, list(told.problems)
     wanted = [one for one in told.book.reservations if one.end_ms > window.start_ms and one.start_ms < window.end_ms]
+    if len({(one.user, one.gpu) for one in wanted}) > MOST_PAIRS:
+        problems.append(f"reservations are left out: they are of more than {MOST_PAIRS:,} people and cards")
+        wanted, told.book.is_complete = [], False
     known = list(zip(*(facts[name].tolist() for name in ("uuid", "gpu_index", "parent_uuid")), strict=True))
     indexes: Indexes = {uuid: int(index) for uuid, index, _ in known}
     parents: Parents = {uuid: None if pd.isna(parent) else parent for uuid, _, parent in known}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from gua_report.config import Reservations
 from gua_report.render import Options, renderer
 from gua_report.reservations.reservation import Reservation
+from gua_report.summary import reserved_hours
 from gua_report.summary.report import Report
 from gua_report.summary.reserved_hours import RESERVATION_COLUMNS, SUMS
 from gua_report.upkeep.nightly import Upkeep
@@ -82,6 +84,20 @@ def test_hours_by_hand(tmp_path: Path) -> None:
     assert found["bob", "GPU-1"] == pytest.approx([100 / 60, 10 / 60, 30 / 60, 0, 1, 20 / 60], abs=1e-12)
     (overlap,) = report.reservation_problems
     assert overlap.startswith("GPU-1 is reserved twice from ")
+
+
+def test_reservations_for_very_many_names_do_not_hold_a_report_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can write to canhazgpu's Redis could fill it with tens of thousands, which would take hours."""
+    monkeypatch.setattr(reserved_hours, "MOST_PAIRS", 3)
+    write(tmp_path, series(MONDAY_MS, 60, busy(ALICE)))
+    rows = [f"0,{name},{iso(MONDAY_MS)},," for name in ("alice", "bob", "carol", "dave")]
+    for count in (3, 4):
+        report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS, config=configured(tmp_path, *rows[:count]))
+        reserved, *_, unreserved = hours_of(report)["alice", "GPU-0"]
+        assert (reserved, unreserved) == pytest.approx((1, 0) if count == 3 else (0, nan), nan_ok=True)
+    assert report.reservation_problems == ["reservations are left out: they are of more than 3 people and cards"]
 
 
 def test_who_works_where_nobody_is_seen_is_not_known(tmp_path: Path) -> None:
