@@ -9,12 +9,11 @@ from __future__ import annotations
 import gc
 import json
 import os
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from gua_report.fleet.host_files import HostFile
@@ -41,39 +40,18 @@ Executor = Callable[[Sequence[HostFile], Work], Iterator[Outcome]]
 
 def map_in_children(files: Sequence[HostFile], work: Work, workers: int | None = None) -> Iterator[Outcome]:
     """The outcome for each file, in any order. Nothing is kept of those that were taken."""
-    count = min(workers or len(os.sched_getaffinity(0)), len(files)) or 1
-    lanes = [files[number::count] for number in range(count)]
-    found: SimpleQueue[Outcome | Exception] = SimpleQueue()
+    count = workers or len(os.sched_getaffinity(0))
+    lanes = deque(_run_lane(files[number::count], work) for number in range(count))
     gc.freeze()  # else the search for garbage would write to all memory that children share with this process
     try:
-        # A lane only waits for its children, who have limits of their own: it has failed if it outlasts two tries.
-        streams = [stream(partial(_run_lane, lane, work), None, 4 * SECONDS_PER_HOST) for lane in lanes]
-        for messages in streams:
-            next(messages)  # forks here, while there are no other threads
-        for lane, messages in zip(lanes, streams, strict=True):
-            threading.Thread(target=_drain, args=(lane, messages, found), daemon=True).start()
-        for _ in files:
-            outcome = found.get()
-            if isinstance(outcome, Exception):
-                raise outcome
-            yield outcome
+        while lanes:  # in turn: while one is waited for, the children of the others are at work
+            lane = lanes.popleft()
+            for outcome in islice(lane, 1):
+                lanes.append(lane)
+                if outcome is not None:
+                    yield outcome
     finally:
         gc.unfreeze()
-
-
-def _drain(lane: Sequence[HostFile], messages: Iterator[Message], found: SimpleQueue[Any]) -> None:
-    """Put the outcome for each file of the lane into the queue; instead of them, a mistake of ours."""
-    done = 0
-    try:
-        for message in messages:
-            found.put(understand(lane[done], *message))
-            done += 1
-    except GuaError:
-        pass  # the lane was ended: what it has not done is named
-    except Exception as error:  # a mistake of ours: the main thread raises it
-        found.put(error)
-    for file in lane[done:]:
-        found.put(Outcome(file, None, "what reads its file ended early: is memory short?"))
 
 
 def understand(file: HostFile, label: str, content: bytes) -> Outcome:
@@ -88,30 +66,32 @@ def understand(file: HostFile, label: str, content: bytes) -> Outcome:
         return Outcome(file, None, str(error))
 
 
-def _run_lane(files: Sequence[HostFile], work: Work) -> Iterator[Message]:
-    """A message for each file, in order, from one child after another."""
-    yield BEGUN, b""
+def _run_lane(files: Sequence[HostFile], work: Work) -> Iterator[Outcome | None]:
+    """The outcome for each file, in order, from one child after another; None when a child has begun."""
     done, tried = 0, -1  # `tried`: the file that ended a child
     while done < len(files):
         chunk = files[done : done + (1 if tried == done else HOSTS_PER_CHILD)]
         before = done
         try:
             with closing(stream(partial(_work_on, chunk, work), None, SECONDS_PER_HOST)) as messages:
+                next(messages, None)
+                yield None
                 for message in islice(messages, len(chunk)):  # what it sends beyond that is of no file of its own
                     done += 1
-                    yield message
+                    yield understand(files[done - 1], *message)
             if done == before:
                 raise StoreError("what reads its file answers nothing")
         except (GuaError, ReadingFailed) as error:
             if tried == done or isinstance(error, Silent):  # what hangs once would hang again
                 done += 1
-                yield FAILED, f"not readable: {error}".encode("utf-8", "replace")
+                yield understand(files[done - 1], FAILED, f"not readable: {error}".encode("utf-8", "replace"))
             else:
                 tried = done
 
 
 def _work_on(files: Sequence[HostFile], work: Work) -> Iterator[Message]:
     """Do the work in this process, which is a child of its own."""
+    yield BEGUN, b""
     limit_memory(MORE_MEMORY_BYTES)
     for file in files:
         yield work_on(file, work)

@@ -402,6 +402,7 @@ def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypa
 
 def test_what_a_child_answers_is_of_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken_over(files: Sequence[HostFile], work: Any) -> Iterator[Message]:
+        yield in_children.BEGUN, b""
         for file in files:
             yield from [work_on(file, work)] * (4 if file.host == "b" else 1)
 
