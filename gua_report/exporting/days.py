@@ -12,14 +12,12 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, islice
-from operator import itemgetter
 from typing import TypeAlias
 
 from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
 from gua_report.console.terminal import Progress, tracked
-from gua_report.exporting.rows import TABLES, TEXT, Row, find_rules, read_rows
+from gua_report.exporting.rows import TABLES, TEXT, Row, batches, find_rules, read_rows
 from gua_report.render.csv import no_formula
 from gua_report.rollups.index import Stored, find_current, is_closed, path_of, read_index
 from gua_report.summary.report import nothing
@@ -29,7 +27,7 @@ from gua_sample.errors import CorruptPartition, EmptyPartition, NothingToReport,
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.processes import printable
 
-Encode: TypeAlias = Callable[[Iterable[Iterator[Row]]], Iterator[bytes]]  # turns days into the content of a file
+Encode: TypeAlias = Callable[[Iterable[list[Row]]], Iterator[bytes]]  # turns days into the content of a file
 
 
 class Days:
@@ -71,11 +69,11 @@ class Days:
         if by_day:
             yield from ((day, b"".join(encode([rows]))) for day, rows in days)
         else:
-            yield from (("", part) for part in encode(map(itemgetter(1), days)))
+            yield from (("", part) for part in encode(rows for _, rows in days))
         self.problems += [self._missing()] if self.due else []
 
-    def _read(self, progress: Progress | None) -> Iterator[tuple[str, Iterator[Row]]]:
-        """The days that have rows. Only one of them is in memory at a time if its rows are taken first."""
+    def _read(self, progress: Progress | None) -> Iterator[tuple[str, list[Row]]]:
+        """The days that have rows: one of them is in memory at a time."""
         found = False
         for day in tracked(self.days, progress):
             start_ms = midnight_ms(day)
@@ -88,9 +86,9 @@ class Days:
             except StoreError as error:
                 self.problems.append(f"skipped: {error}")
                 continue
-            if (first := next(rows, None)) is not None:
+            if rows:
                 found = True
-                yield day, chain([first], rows)
+                yield day, rows
         if not found:
             raise StoreError("nothing was exported") if self.problems else self._nothing()
 
@@ -151,7 +149,7 @@ def whole_days(window: Window) -> Window:
 BATCH_ROWS = 200  # encoded at once: names in them may be long
 
 
-def csv_file(columns: tuple[str, ...], days: Iterable[Iterator[Row]]) -> Iterator[bytes]:
+def csv_file(columns: tuple[str, ...], days: Iterable[list[Row]]) -> Iterator[bytes]:
     """CSV with one line for each row, whatever a name contains; an unknown value is an empty field.
 
     The names of the columns come before the first day, and without days nothing does.
@@ -160,7 +158,7 @@ def csv_file(columns: tuple[str, ...], days: Iterable[Iterator[Row]]) -> Iterato
     for rows in days:
         yield _lines(header)
         header = []
-        while batch := list(islice(rows, BATCH_ROWS)):
+        for batch in batches(rows, BATCH_ROWS):
             values = zip(columns, zip(*batch, strict=True), strict=True)
             yield _lines(zip(*(map(cell, column) if name in TEXT else column for name, column in values), strict=True))
 
@@ -176,10 +174,9 @@ def cell(text: str | None) -> str | None:
     return None if text is None else no_formula(printable(text))
 
 
-def json_file(columns: tuple[str, ...], days: Iterable[Iterator[Row]]) -> Iterator[bytes]:
+def json_file(columns: tuple[str, ...], days: Iterable[list[Row]]) -> Iterator[bytes]:
     """One JSON object a line. ASCII preserves names exactly, and keeps them from steering a terminal on the way."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     for rows in days:
-        while batch := list(islice(rows, BATCH_ROWS)):
-            lines = [f"{encode(dict(zip(columns, row, strict=True)))}\n" for row in batch]
-            yield "".join(lines).encode("ascii")
+        for batch in batches(rows, BATCH_ROWS):
+            yield "".join(f"{encode(dict(zip(columns, row, strict=True)))}\n" for row in batch).encode("ascii")

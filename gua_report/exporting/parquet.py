@@ -9,10 +9,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import islice
 from urllib.parse import quote
 
-from gua_report.exporting.rows import Row, kind_of
+from gua_report.exporting.rows import Row, batches, kind_of
 from gua_report.machine.child import Silent, answer_of
 from gua_sample.errors import GuaError, StoreError, UsageError
 from gua_sample.safe_file import MOST_DATABASE_BYTES, open_regular
@@ -34,7 +33,7 @@ TABLE_KEY = b"gua.table"  # metadata key for the name of a file's table
 TYPES = {str: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), int: pyarrow.int64(), float: pyarrow.float64()}
 
 
-def parquet_file(table: str, columns: tuple[str, ...], days: Iterable[Iterator[Row]]) -> Iterator[bytes]:
+def parquet_file(table: str, columns: tuple[str, ...], days: Iterable[list[Row]]) -> Iterator[bytes]:
     """The content of one file with all the days, part by part; nothing if there are no days.
 
     The types are the same for every day, whatever the day's values.
@@ -43,7 +42,7 @@ def parquet_file(table: str, columns: tuple[str, ...], days: Iterable[Iterator[R
     sink, writer = Sink(), None
     for rows in days:
         writer = writer or parquet.ParquetWriter(sink, schema, compression="zstd", store_schema=False)
-        while batch := list(islice(rows, BATCH_ROWS)):
+        for batch in batches(rows, BATCH_ROWS):
             values = zip(zip(*batch, strict=True), schema.types, strict=True)
             writer.write_table(pyarrow.table([pyarrow.array(*column) for column in values], schema=schema))
             yield sink.take()

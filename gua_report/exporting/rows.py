@@ -103,11 +103,9 @@ def find_rules(data_dir: str, config: Config) -> Rules:
     return Rules(config.policy, config.people, find_people(data_dir, config.people))
 
 
-def read_rows(path: str, name: str, bounds: Bounds, rules: Rules) -> Iterator[Row]:
-    """A table's rows within the bounds: of a day at most, as all are read before the first is handed out.
-
-    So the file is closed by then: the consumer may be slow, and a writer of the file must not wait for it. Raises
-    StoreError, if a value is not of its column's type, too.
+def read_rows(path: str, name: str, bounds: Bounds, rules: Rules) -> list[Row]:
+    """A table's rows within the bounds: of a day at most, as all of them are read, so that no writer waits for whoever
+    takes them. Raises StoreError, if a value is not of its column's type, too.
     """
     table = TABLES[name]
     kind = ROLLUPS if table.is_of_rollups else PARTITION
@@ -120,7 +118,11 @@ def read_rows(path: str, name: str, bounds: Bounds, rules: Rules) -> Iterator[Ro
         for column, values in zip(table.columns, zip(*rows, strict=True), strict=False):
             if not set(map(type, values)) <= {kind_of(column), type(None)}:
                 raise TypeError(f"{column} is no {kind_of(column).__name__}")
-    return iter(rows)
+    return rows
+
+
+def batches(rows: list[Row], size: int) -> Iterator[list[Row]]:
+    return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def kind_of(column: str) -> type[str] | type[float] | type[int]:
