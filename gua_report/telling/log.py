@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import tzinfo
@@ -46,14 +45,12 @@ SHOWN_PIDS = 3
 OUTCOMES = {BEGUN: "interrupted, so it may have been done", UNSURE: "not known whether it was done"}
 REMIND, HOOK = "remind", "hook"  # in gua doctor
 
-TABLES = (
-    "CREATE TABLE act (number INTEGER PRIMARY KEY, id TEXT NOT NULL, ts_ms INTEGER NOT NULL, who TEXT NOT NULL,"
-    " address TEXT, is_trial INTEGER NOT NULL, outcome TEXT NOT NULL, text TEXT) STRICT",
-    "CREATE TABLE episode (act_id TEXT NOT NULL, boot_id TEXT NOT NULL, gpu_uuid TEXT NOT NULL, pid INTEGER NOT NULL,"
-    " start_time_ms INTEGER NOT NULL) STRICT",
+TABLE = (
+    "CREATE TABLE act (id TEXT PRIMARY KEY, ts_ms INTEGER NOT NULL, who TEXT NOT NULL, address TEXT, episodes TEXT NOT"
+    " NULL, is_trial INTEGER NOT NULL, outcome TEXT NOT NULL, text TEXT) STRICT"
 )
-NAMES = {"act": ("id", "who", "address", "outcome", "text"), "episode": ("act_id", "boot_id", "gpu_uuid")}
-KIND = Kind("a log of gua's", 0x6775616C, 1, ("act", "episode"), (), NAMES, {})  # "gual"
+NAMES = {"act": ("id", "who", "address", "outcome", "text")}
+KIND = Kind("a log of gua's", 0x6775616C, 1, ("act",), (), NAMES, {})  # "gual"
 
 
 class Act(NamedTuple):
@@ -94,21 +91,8 @@ def _read(path: str) -> list[Act]:
 
 
 def _acts(connection: sqlite3.Connection) -> list[Act]:
-    episodes = defaultdict[str, list[Any]](list)
-    for act_id, *one in connection.execute("SELECT act_id, boot_id, gpu_uuid, pid, start_time_ms FROM episode"):
-        episodes[act_id].append(one)
-    rows = connection.execute("SELECT id, ts_ms, who, address, is_trial, outcome, text FROM act ORDER BY number")
-    return [_check(*row[:4], episodes[row[0]], *row[4:]) for row in rows]
-
-
-def _check(*values: Any) -> Act:
-    act = Act(*values)
-    check_types(act, str, int, str, (str, None), object, int, str, (str, None))
-    f"{act.id}{act.who}{act.to}{act.text}".encode()  # half a surrogate pair has no encoding
-    if not 0 <= act.ts_ms <= LATEST_MS or act.outcome not in (BEGUN, DONE, FAILED, UNSURE):
-        raise ValueError("no act")
-    episodes = (Episode(*check_types(tuple(one), str, str, int, int)) for one in act.episodes)
-    return act._replace(episodes=tuple(episodes), is_trial=bool(act.is_trial))
+    rows = connection.execute("SELECT * FROM act ORDER BY rowid")
+    return [_check(*row[:4], json.loads(row[4]), *row[5:]) for row in rows]
 
 
 def _former_acts(path: str) -> list[Act]:
@@ -119,9 +103,20 @@ def _former_acts(path: str) -> list[Act]:
         with errors_of(former):
             for line in read_regular(former, MOST_FORMER_BYTES).split(b"\n")[:-1]:
                 values = json.loads(line)
-                act = Act(**{**values, "episodes": tuple(Episode(**one) for one in values["episodes"])})
+                episodes = tuple(Episode(**one) for one in values.pop("episodes"))
+                act = Act(**values, episodes=episodes)
                 acts[act.id] = _check(*act)
     return list(acts.values())
+
+
+def _check(*values: Any) -> Act:
+    act = Act(*values)
+    check_types(act, str, int, str, (str, None), object, int, str, (str, None))
+    f"{act.id}{act.who}{act.to}{act.text}".encode()  # half a surrogate pair has no encoding
+    if not 0 <= act.ts_ms <= LATEST_MS or act.outcome not in (BEGUN, DONE, FAILED, UNSURE):
+        raise ValueError("no act")
+    episodes = (Episode(*check_types(tuple(one), str, str, int, int)) for one in act.episodes)
+    return act._replace(episodes=tuple(episodes), is_trial=bool(act.is_trial))
 
 
 class Log:
@@ -159,12 +154,10 @@ def _make(path: str) -> None:
         ) from error
     with _writing(path) as connection:
         if not is_begun(connection, path, KIND.name, KIND.application_id, KIND.version):
-            former = _former_acts(path)
-            for statement in TABLES:
-                connection.execute(statement)
+            connection.execute(TABLE)
             connection.execute(f"PRAGMA application_id = {KIND.application_id}")
             connection.execute(f"PRAGMA user_version = {KIND.version}")
-            for act in former:
+            for act in _former_acts(path):
                 _insert(connection, act)
 
 
@@ -176,11 +169,8 @@ def _add(path: str, act: Act, count: int) -> None:
 
 
 def _insert(connection: sqlite3.Connection, act: Act) -> None:
-    connection.execute(
-        "INSERT INTO act (id, ts_ms, who, address, is_trial, outcome, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (*act[:4], *act[5:]),
-    )
-    connection.executemany("INSERT INTO episode VALUES (?, ?, ?, ?, ?)", [(act.id, *one) for one in act.episodes])
+    row = act._replace(episodes=json.dumps(act.episodes))  # type: ignore[arg-type] # as the table has it
+    connection.execute("INSERT INTO act VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _finish(path: str, id_: str, outcome: str, text: str | None) -> None:
