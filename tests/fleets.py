@@ -16,7 +16,7 @@ from typing import Any
 from gua_report.config import Config
 from gua_report.fleet.asked import AskedFleet
 from gua_report.fleet.build import FleetRequest, build_fleet_report
-from gua_report.fleet.in_children import Executor, map_in_children
+from gua_report.fleet.executors import Executor, map_in_children
 from gua_report.rollups.index import CREATE_META, META
 from gua_report.summary.report import Report
 from gua_sample import __version__

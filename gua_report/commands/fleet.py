@@ -99,8 +99,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(new: str, last: str | None) -> int:
+    from gua_report.fleet.executors import map_in_children
     from gua_report.fleet.host_files import HostFile, Listed, look_at
-    from gua_report.fleet.in_children import map_in_children
 
     files = [HostFile("", path, path) for path in (new, last) if path]
     work = partial(look_at, check=True)

@@ -61,7 +61,7 @@ def ask_fleet(
     request = FleetRequest(asked, window, config, reclaim_after_ms or RECLAIM_AFTER_MS, progress)
     if asked.scheduler is None:
         return build_fleet_report(request)
-    from gua_report.fleet.on_cluster import Cluster
+    from gua_report.fleet.executors import Cluster
 
     with closing(Cluster(asked.scheduler, asked.wait_ms / 1000)) as cluster:
         return build_fleet_report(request, cluster.map)

@@ -14,6 +14,7 @@ from gua_report.console.spelling import first_of
 from gua_report.console.terminal import tracked
 from gua_report.fleet import suspicions
 from gua_report.fleet.asked import AskedFleet
+from gua_report.fleet.executors import Executor, map_in_children, restore
 from gua_report.fleet.fleet_tables import (
     Frames,
     add_hosts_facts,
@@ -25,11 +26,8 @@ from gua_report.fleet.fleet_tables import (
     same_cards,
 )
 from gua_report.fleet.host_files import Look, expected_hosts, list_hosts
-from gua_report.fleet.in_children import Executor, map_in_children
-from gua_report.fleet.one_host import SumHost
-from gua_report.fleet.sums import Total, restore_frames, restore_notices
+from gua_report.fleet.sums import SumHost, Total, restore_host
 from gua_report.fleet.suspicions import MOST_SHOWN, Looked, Problem, due_ms, end_ms, look_at_hosts
-from gua_report.machine.child import understanding
 from gua_report.people.groups import find_memberships
 from gua_report.summary import tables
 from gua_report.summary.build import LEAST_OBSERVED_BEFORE, RECLAIM_AFTER_MS
@@ -98,23 +96,18 @@ def map_fleet(request: FleetRequest, executor: Executor = map_in_children) -> Ma
     of_hosts = Config(config.policy, *config[1:4], people, exempt=exempt, notes=Notes(spool=""))
     newest_days = {name: look.newest_day for name, look in looked.looks.items()}
     work = SumHost(window, common, of_hosts, request.reclaim_after_ms, newest_days)
-    total = Total({file.host for file in looked.files if is_earlier(file.name)})
+    total = Total()
     problems, notices = looked.problems[:], Counter[Notice]()
-    for _, outcome in zip(tracked(looked.files, progress), executor(looked.files, work), strict=True):
-        name, problem = outcome.file.name, outcome.problem
-        try:
-            with understanding():
-                if not problem:
-                    frames, told = outcome.value
-                    columns, of_host = restore_frames(frames), restore_notices(told)
-                    total.add(name, columns)
-                    left_out = [notice for notice in of_host if notice.kind == LEFT_OUT]
-                    problems += [Problem(name, suspicions.DAYS, spell_published(one), True) for one in left_out]
-                    notices.update(notice for notice in of_host if notice.kind != LEFT_OUT)
-        except StoreError as error:
-            problem = str(error)
-        if problem:
-            problems.append(Problem(name, suspicions.UNUSABLE, problem, True))
+    outcomes = restore(executor(looked.files, work), restore_host)
+    for _, (file, of_host, problem) in zip(tracked(looked.files, progress), outcomes, strict=True):
+        if problem is not None:
+            problems.append(Problem(file.name, suspicions.UNUSABLE, problem, True))
+            continue
+        columns, told = of_host
+        total.add(file.name, columns)
+        left_out = [notice for notice in told if notice.kind == LEFT_OUT]
+        problems += [Problem(file.name, suspicions.DAYS, spell_published(one), True) for one in left_out]
+        notices.update(notice for notice in told if notice.kind != LEFT_OUT)
     found = total.frames()
     problems += same_cards(found["claims"])
     notes = [f"{plural(hosts, 'host')}: {spell_published(notice)}" for notice, hosts in notices.items()]

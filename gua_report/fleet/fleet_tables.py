@@ -10,7 +10,7 @@ import pandas as pd
 
 from gua_report.console.spelling import first_of
 from gua_report.fleet.host_files import GroupsOfHosts, Look, groups_of
-from gua_report.fleet.sums import HOURS_A_WEEK
+from gua_report.fleet.sums import HOURS_A_WEEK, PERSON_HOURS
 from gua_report.fleet.suspicions import MOST_SHOWN, SAME_CARD, Problem
 from gua_report.people.groups import NO_GROUP
 from gua_report.summary import tables
@@ -82,9 +82,8 @@ def presences_of(people: pd.DataFrame) -> pd.DataFrame:
 
 def heatmap(week: pd.DataFrame) -> pd.DataFrame:
     """The hours of the week. A reinstalled host's free cards are its mean over all its files."""
-    own = week["idle_ms"] / week["observed_ms"].where(week["observed_ms"] > 0)
-    free = week["free_gpus"].where(week["host"] == "", own.fillna(0.0))
-    found = week.assign(free_gpus=free).drop(columns="host").groupby("slot").sum()
+    free = week["idle_ms"] / week["observed_ms"].where(week["observed_ms"] > 0)
+    found = week.drop(columns="host").assign(free_gpus=free.fillna(0.0)).groupby("slot").sum()
     found = found.reindex(range(HOURS_A_WEEK)).astype("float64")
     active = found["active_ms"] / found["known_ms"].where(found["known_ms"] > 0)
     return tables.week_of(active, found["free_gpus"].where(found["observed_ms"] > 0))
@@ -93,17 +92,17 @@ def heatmap(week: pd.DataFrame) -> pd.DataFrame:
 def break_down(by: str, hosts: pd.DataFrame, frames: Frames, groups: GroupsOfHosts) -> pd.DataFrame:
     """Hours by group, person or model; the table of hosts has those by host."""
     if by == GROUP:
-        frame = _by_group(hosts, groups)
+        found = _by_group(hosts, groups)
     elif by == MODEL:
-        frame = _by_model(frames["gpus"])
+        found = _by_model(frames["gpus"])
     elif by == PERSON:
-        frame = _by_person(frames["people"])
+        found = _by_person(frames["people"])
     else:
         return pd.DataFrame(columns=BREAKDOWN_COLUMNS)
-    used = frame["gpu_hours"] if by != PERSON else frame[AT_WORK] + frame[HELD]
-    frame = frame.assign(idle_held_share=frame[HELD] / used.where(used > 0))
+    used = found["gpu_hours"] if by != PERSON else found[AT_WORK] + found[HELD]
+    found = found.assign(idle_held_share=found[HELD] / used.where(used > 0)).rename_axis("name").reset_index()
     order = [HELD, "gpu_hours", "name"]
-    return frame.sort_values(order, ascending=[False, False, True], ignore_index=True)[BREAKDOWN_COLUMNS]
+    return found.sort_values(order, ascending=[False, False, True], ignore_index=True)[BREAKDOWN_COLUMNS]
 
 
 def _by_group(hosts: pd.DataFrame, groups: GroupsOfHosts) -> pd.DataFrame:
@@ -111,18 +110,16 @@ def _by_group(hosts: pd.DataFrame, groups: GroupsOfHosts) -> pd.DataFrame:
     member = [groups_of(name, groups) or [NO_GROUP] for name in hosts["host"].tolist()]
     found = hosts.assign(name=pd.Series(member, hosts.index, dtype=object)).explode("name").groupby("name")
     names = [*groups, *([NO_GROUP] if [NO_GROUP] in member else [])]
-    return found[SUMS].sum().assign(hosts=found.size()).reindex(names, fill_value=0).rename_axis("name").reset_index()
+    return found[SUMS].sum().assign(hosts=found.size()).reindex(names, fill_value=0)
 
 
 def _by_model(gpus: pd.DataFrame) -> pd.DataFrame:
-    found = gpus.assign(name=gpus["name"].fillna("unknown")).groupby("name")
-    cards = gpus.assign(name=gpus["name"].fillna("unknown")).drop_duplicates(["name", "host", "index"])
-    sums = found[["gpu_hours", *HOURS]].sum()
-    return sums.assign(hosts=found["host"].nunique(), cards=cards.groupby("name").size()).reset_index()
+    named = gpus.assign(name=gpus["name"].fillna("unknown"))
+    found, cards = named.groupby("name"), named.drop_duplicates(["name", "host", "index"])
+    return found[SUMS[1:]].sum().assign(hosts=found["host"].nunique(), cards=cards.groupby("name").size())
 
 
 def _by_person(people: pd.DataFrame) -> pd.DataFrame:
-    hours = people[PERSON_SUMS[:3]] / HOUR_MS
-    active, idle, unknown = (hours[name] for name in PERSON_SUMS[:3])
-    columns = {"name": people["identity"], "hosts": people["hosts"], "cards": np.nan, "gpu_hours": hours.sum(axis=1)}
-    return pd.DataFrame({**columns, **dict(zip(HOURS, (active, idle, np.nan, unknown), strict=True))})
+    hours = people.set_index("identity")[PERSON_SUMS[:3]] / HOUR_MS
+    named = hours.set_axis(PERSON_HOURS, axis=1).reindex(columns=HOURS)
+    return named.assign(hosts=people["hosts"].to_numpy(), cards=np.nan, gpu_hours=hours.sum(axis=1))

@@ -10,7 +10,7 @@ import fnmatch
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -33,13 +33,10 @@ GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such
 MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
 ASKED = ".before"  # left by contrib/fleet/gua-collect beside the file
 MOST = 1 << 46  # no figure of one host is as large: 128 cards for 17 years, in milliseconds
-Types = tuple[type | None, ...]  # of a column's values, which may be missing if None is among them
-TEXT: Types = (str,)
-TEXT_OR_NONE: Types = (str, None)
-WHOLE: Types = (int,)
-NUMBER: Types = (int, float)
-NUMBER_OR_NONE: Types = (int, float, None)
-YES_OR_NO: Types = (bool,)
+Types = tuple[type, ...]  # of a column's values
+NONE = type(None)
+TEXT, TEXT_OR_NONE, YES_OR_NO, YES_NO_OR_NONE = (str,), (str, NONE), (bool,), (bool, NONE)
+WHOLE, WHOLE_OR_NONE, NUMBER = (int,), (int, NONE), (int, float, NONE)
 
 
 class HostFile(NamedTuple):
@@ -141,8 +138,8 @@ class Look(NamedTuple):
 
 
 LOOK_TYPES: list[Types] = [
-    *(TEXT, TEXT_OR_NONE, TEXT_OR_NONE, (int, None), (int, None), WHOLE, WHOLE, WHOLE, TEXT, TEXT),
-    *((list,), WHOLE, YES_OR_NO, (list,), (int, None)),
+    *(TEXT, TEXT_OR_NONE, TEXT_OR_NONE, WHOLE_OR_NONE, WHOLE_OR_NONE, WHOLE, WHOLE, WHOLE, TEXT, TEXT),
+    *((list,), WHOLE, YES_OR_NO, (list,), WHOLE_OR_NONE),
 ]
 
 
@@ -199,29 +196,31 @@ def check_whole(path: str) -> os.stat_result:
     return found
 
 
-def restore_look(name: str, value: Any) -> Look:
+def restore_look(file: HostFile, value: Any) -> Look | int:
+    if type(value) is int:
+        check([value], WHOLE)
+        return value
     for one, types in zip(value, LOOK_TYPES, strict=True):
         check([one], types)
     look = Look(*value)
     check(look.warnings, TEXT)
-    if look.name != name:
+    if look.name != file.name:
         raise ValueError("another file")
     number_of(look.first_day), number_of(look.newest_day)
     thresholds = []
     for policy, days in look.thresholds:
-        check(policy, NUMBER)
+        check(policy, (int, float))
         check([days], WHOLE)
         thresholds.append((Policy(*policy), days))
     return look._replace(thresholds=thresholds)
 
 
-def check(values: Sequence[Any], types: Types) -> None:
-    """Raise TypeError or ValueError unless each value has one of these types and a sensible size."""
-    if not {type(value) for value in values} <= {type(None) if one is None else one for one in types}:
-        raise TypeError("no such value")
+def check(values: Any, types: Types) -> None:
+    """Raise TypeError or ValueError unless it is a list of values of these types, and of a sensible size."""
+    if not isinstance(values, list) or not set(map(type, values)) <= set(types):
+        raise TypeError("no such values")
+    known = [value for value in values if value is not None]
     if str in types:
-        "".join(value for value in values if value is not None).encode()  # no report could show half a character
-    elif int in types:
-        numbers = [value for value in values if value is not None]
-        if not all(0 <= number < MOST for number in numbers):  # so not for NaN either
-            raise ValueError("no such number")
+        "".join(known).encode()  # no report could show half a character
+    elif int in types and not all(0 <= number < MOST for number in known):  # so not for NaN either
+        raise ValueError("no such number")

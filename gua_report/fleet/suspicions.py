@@ -9,13 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gua_report.console.spelling import duration, first_of
-from gua_report.fleet.host_files import WHOLE, HostFile, Listed, Look, check, look_at, restore_look
-from gua_report.fleet.in_children import Executor
-from gua_report.machine.child import understanding
+from gua_report.fleet.executors import Executor, restore
+from gua_report.fleet.host_files import HostFile, Listed, Look, look_at, restore_look
 from gua_report.summary.of_hosts import STOPPED, host_of, is_earlier
 from gua_report.window import midnight_ms
 from gua_sample.console import plural
-from gua_sample.errors import StoreError
 from gua_sample.partition_names import DAY_MS
 
 # Hosts roll up at 00:20 to 00:40 UTC, and then are collected. By six o'clock, yesterday has to be there.
@@ -49,19 +47,13 @@ class Looked(NamedTuple):
 def look_at_hosts(listed: Listed, executor: Executor, now_ms: int) -> Looked:
     problems = [Problem(host, UNUSABLE, why, True) for host, why in listed.unusable.items()]
     looks: dict[str, Look] = {}
-    for outcome in executor(listed.files, look_at):
-        name, problem = outcome.file.name, outcome.problem
-        try:
-            with understanding():
-                if problem is None and type(outcome.value) is int:
-                    check([outcome.value], WHOLE)
-                    problems.append(without_days(name, outcome.value, now_ms))
-                    continue
-                looks |= {} if problem else {name: restore_look(name, outcome.value)}
-        except StoreError as error:
-            problem = str(error)
-        if problem:
-            problems.append(Problem(name, UNUSABLE, problem, True))
+    for file, look, problem in restore(executor(listed.files, look_at), restore_look):
+        if problem is not None:
+            problems.append(Problem(file.name, UNUSABLE, problem, True))
+        elif isinstance(look, Look):
+            looks[file.name] = look
+        else:
+            problems.append(without_days(file.name, look, now_ms))
     files = [file for file in listed.files if file.name in looks]
     hosts = {file.name: file.host for file in listed.files}
     problems += suspect([looks[file.name] for file in files], now_ms)

@@ -16,7 +16,7 @@ import pytest
 
 from gua_report.commands.report import main
 from gua_report.fleet.host_files import HostFile
-from gua_report.fleet.on_cluster import Cluster
+from gua_report.fleet.executors import Cluster
 from gua_report.render.json import render
 from gua_sample.errors import GuaError
 from tests.dask_cluster import EatMemory, TellPid, dask_cluster
@@ -98,7 +98,7 @@ def test_when_the_last_worker_has_gone_the_rest_is_not_waited_for(tmp_path: Path
 
 
 def test_without_the_right_certificate_there_is_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gua_report.fleet.on_cluster.CONNECT_SECONDS", "3s")
+    monkeypatch.setattr("gua_report.fleet.executors.CONNECT_SECONDS", "3s")
     with dask_cluster(tmp_path, workers=1) as scheduler:
         elsewhere = {f"{COMM}.tls.client.cert": str(ELSEWHERE[0]), f"{COMM}.tls.client.key": str(ELSEWHERE[1])}
         with dask.config.set(elsewhere), pytest.raises(GuaError, match="no Dask scheduler"):
@@ -106,6 +106,6 @@ def test_without_the_right_certificate_there_is_no_cluster(tmp_path: Path, monke
 
 
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gua_report.fleet.on_cluster.CONNECT_SECONDS", "1s")
+    monkeypatch.setattr("gua_report.fleet.executors.CONNECT_SECONDS", "1s")
     with pytest.raises(GuaError, match=r"no Dask scheduler at tls://127\.0\.0\.1"):
         Cluster(f"tls://127.0.0.1:{free_port()}")

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from gua_report.fleet import sums
+from gua_report.fleet.executors import Outcome, Work, map_in_children
 from gua_report.fleet.host_files import HostFile
-from gua_report.fleet.in_children import Outcome, Work, map_in_children
 from gua_report.fleet.sums import MOST_LISTED
 from gua_report.render import Options, renderer
 from gua_report.summary.report import Report

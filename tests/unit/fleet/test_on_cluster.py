@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from gua_report.fleet import on_cluster
+from gua_report.fleet import executors
 from gua_report.fleet.host_files import HostFile
 
 
 def test_two_threads_of_a_worker_leave_its_limit_as_it_was() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
-    tasks = [
-        threading.Thread(target=on_cluster._work_on, args=(HostFile("a", "a", "a"), lambda _, s=seconds: time.sleep(s)))
-        for seconds in (0.2, 0.4)
-    ]
+    naps = (lambda _: time.sleep(0.2), lambda _: time.sleep(0.4))
+    tasks = [threading.Thread(target=executors._work_on_cluster, args=(HostFile("a", "a", "a"), nap)) for nap in naps]
     try:
         for task in tasks:
             task.start()
@@ -43,10 +41,10 @@ class Task:
 def test_a_cancelled_task_and_a_lost_result_cost_their_hosts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [HostFile(host, host, host) for host in ("cancelled", "finished")]
     monkeypatch.setattr(
-        on_cluster.Cluster, "_run", lambda _, some, *args, **more: ((one, Task(one.host)) for one in some)
+        executors.Cluster, "_run", lambda _, some, *args, **more: ((one, Task(one.host)) for one in some)
     )
-    monkeypatch.setattr(on_cluster.Cluster, "_wait_seconds", 1.0, raising=False)
-    found = {one.file.host: one.problem for one in on_cluster.Cluster.__new__(on_cluster.Cluster).map(files, str)}
+    monkeypatch.setattr(executors.Cluster, "_wait_seconds", 1.0, raising=False)
+    found = {one.file.host: one.problem for one in executors.Cluster.__new__(executors.Cluster).map(files, str)}
     assert found == {
         "cancelled": "not readable: its task was cancelled on the cluster",
         "finished": "not readable: ArithmeticError on the cluster: killed",

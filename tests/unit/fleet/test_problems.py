@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from gua_report.fleet import in_children
+from gua_report.fleet import executors
+from gua_report.fleet.executors import Outcome, map_in_children, work_on
 from gua_report.fleet.host_files import MOST_FILES, HostFile, look_at, restore_look
-from gua_report.fleet.in_children import Outcome, map_in_children, work_on
-from gua_report.fleet.one_host import SumHost
-from gua_report.fleet.sums import restore_frames, restore_notices
+from gua_report.fleet.sums import SumHost, restore_host
 from gua_report.machine import child
 from gua_report.machine.child import Message
 from gua_report.render import Options, renderer
@@ -384,7 +383,7 @@ class Trouble:
 
 
 def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_children, "SECONDS_PER_HOST", 0.5)
+    monkeypatch.setattr(executors, "SECONDS_PER_HOST", 0.5)
     monkeypatch.setattr(child, "STALLED_SECONDS", 0.1)  # of a child that has all the time it needs
     hosts = ["a", "kill", "b", "once", "c", "hang", "d", "eat", "e", "bug", "f"]
     files = [HostFile(host, host, str(tmp_path / host)) for host in hosts]
@@ -397,23 +396,23 @@ def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypa
     assert "timed out" in str(found["hang"].problem)
     assert "memory" in str(found["eat"].problem)
     assert "RecursionError" in str(found["bug"].problem)
-    assert len(str(found["bug"].problem)) == in_children.MOST_PROBLEM_BYTES  # it may quote any name
+    assert len(str(found["bug"].problem)) == executors.MOST_PROBLEM_BYTES  # it may quote any name
 
 
 def test_what_a_child_answers_is_of_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken_over(files: Sequence[HostFile], work: Any) -> Iterator[Message]:
-        yield in_children.BEGUN, b""
+        yield executors.BEGUN, b""
         for file in files:
             yield from [work_on(file, work)] * (4 if file.host == "b" else 1)
 
-    monkeypatch.setattr(in_children, "HOSTS_PER_CHILD", 2)
-    monkeypatch.setattr(in_children, "_work_on", taken_over)
+    monkeypatch.setattr(executors, "HOSTS_PER_CHILD", 2)
+    monkeypatch.setattr(executors, "_work_on", taken_over)
     found = map_in_children([HostFile(host, host, host) for host in ("a", "b", "c", "mute", "d")], Trouble(), 1)
     assert {one.file.host: one.value for one in found} == {"a": "a", "b": "b", "c": "c", "mute": None, "d": "d"}
 
 
 def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_children, "MOST_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(executors, "MOST_ANSWER_BYTES", 1000)
     with pytest.raises(StoreError, match="more people and cards than any host"):
         fleet_report(make_fleet(tmp_path, "small"))
 
@@ -455,12 +454,8 @@ def with_junk(value: Any) -> Iterator[Any]:
         value[key] = item
 
 
-def restore_frames_of(_: str, value: Any) -> None:
-    restore_frames(value[0]), restore_notices(value[1])
-
-
 @pytest.mark.parametrize(
-    ("work", "restore"), [(look_at, restore_look), pytest.param(SumHost, restore_frames_of, marks=pytest.mark.real)]
+    ("work", "restore"), [(look_at, restore_look), pytest.param(SumHost, restore_host, marks=pytest.mark.real)]
 )
 def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, restore: Any) -> None:
     """Whatever it is, the report is built and shown, with that host or without it."""
@@ -483,7 +478,7 @@ def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, res
     tried, shown = list(with_junk(honest)), 0
     for value in tried:
         try:
-            restore("small", copy.deepcopy(value))
+            restore(HostFile("small", "small", ""), copy.deepcopy(value))
         except (AttributeError, LookupError, TypeError, ValueError):
             continue
         sent[work.__name__, "small"] = value
