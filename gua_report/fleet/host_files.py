@@ -91,20 +91,18 @@ def _add(listed: Listed, folder: str, host: str) -> None:
         listed.unusable[host] = "its folder is a link, which is not followed: put the folder itself there"
         return
     try:
-        found = sorted(name for name in os.listdir(path) if FILE.fullmatch(name))
+        found = {match[0]: match[1] for match in map(FILE.fullmatch, sorted(os.listdir(path))) if match}
     except OSError as error:
         listed.unusable[host] = f"its folder can't be read: {error.strerror}"
         return
     if not found:
         listed.unusable[host] = "nothing was collected yet"
-    if len(found) > MOST_FILES:
+    elif len(found) > MOST_FILES:
         listed.unusable[host] = f"its folder has {len(found):,} files, and may have {MOST_FILES}: move some elsewhere"
         return
-    if found and FILE_NAME not in found:
+    elif FILE_NAME not in found:
         listed.unusable[host] = f"only files from before it was reinstalled, and no {FILE_NAME}"
-    for name in found:
-        label = FILE.fullmatch(name)
-        earlier = label.group(1) if label else None
+    for name, earlier in found.items():
         shown = host if earlier is None else f"{host}{EARLIER}{earlier}"
         listed.files.append(HostFile(host, shown, os.path.join(path, name)))
 

@@ -62,17 +62,15 @@ def parse(path: str, data: bytes, is_whole: bool, zone: tzinfo, book: Book) -> N
     # A truncated row may say something else than the whole one.
     data = data if is_whole else data[: data.rfind(b"\n") + 1]
     try:
-        data.decode()  # all of it, before any row counts
+        text = data.decode("utf-8-sig")  # all of it, before any row counts
     except UnicodeDecodeError:
         book.give_up(f"{path}: expected a CSV file in UTF-8")
     else:
-        _read_rows(path, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""), is_whole, zone, book)
+        _read_rows(path, io.StringIO(text, newline=""), is_whole, zone, book)
 
 
 def _read_rows(path: str, file: Iterator[str], is_whole: bool, zone: tzinfo, book: Book) -> None:
-    names: list[str] = []
-    bad: list[str] = []
-    count = 0
+    names, bad, count = list[str](), list[str](), 0
     for where, fields in _split(path, file, bad):
         if fields is None:
             book.is_complete = False

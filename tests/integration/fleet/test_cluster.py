@@ -15,8 +15,8 @@ import distributed  # noqa: F401 # its own settings must be there before any is 
 import pytest
 
 from gua_report.commands.report import main
-from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.executors import Cluster
+from gua_report.fleet.host_files import HostFile
 from gua_report.render.json import render
 from gua_sample.errors import GuaError
 from tests.dask_cluster import EatMemory, TellPid, dask_cluster

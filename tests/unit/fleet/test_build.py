@@ -16,8 +16,7 @@ from gua_report.fleet.sums import MOST_LISTED
 from gua_report.render import Options, renderer
 from gua_report.summary.report import Report
 from gua_sample.policy import STATES
-from gua_sample.simulate import Laboratory
-from tests.fleets import END_MS, HOSTS, START_MS, change, fleet_report, is_complete, make_fleet, record_host
+from tests.fleets import END_MS, HOSTS, START_MS, change, fleet_report, make_fleet
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, Job, held, report_of, series, write
 from tests.rolling import roll_up_days
 
@@ -150,20 +149,6 @@ def test_an_open_window_ends_with_the_newest_whole_day(folder: Path) -> None:
     assert stale.window.end_ms == END_MS + 3 * DAY_MS
     assert stale.fleet is not None
     assert stale.fleet.late == sorted(HOSTS)
-
-
-def test_a_host_whose_ticks_are_late_at_midnight_is_in_the_report(tmp_path: Path) -> None:
-    """Every real host's are: the last tick of a day then reaches into the next one, of which there is no tick."""
-    for seed, delay_ms in enumerate((0, 1, 700)):
-        ticks = Laboratory(seed, 2).history(START_MS, END_MS + HOUR_MS, 5 * MINUTE_MS, latest_ms=0)
-        late = [tick._replace(ts_ms=tick.ts_ms + delay_ms) for tick in ticks]
-        path = record_host(tmp_path, f"late{delay_ms}", late)
-        change(path, "DELETE FROM day WHERE day = '2026-11-18'")
-    report = fleet_report(tmp_path)
-    assert is_complete(report)
-    assert set(report.gpus["host"]) == {"late0", "late1", "late700"}
-    reboots = 5 / 60  # of an hour that nothing was observed
-    assert report.headline["gpu_hours"].sum() == pytest.approx(3 * 2 * (48 - reboots), abs=0.001)
 
 
 def test_hosts_may_be_added_in_any_order_and_some_at_a_time(
