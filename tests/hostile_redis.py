@@ -80,26 +80,26 @@ def drip_at_login(server: HostileServer, connection: socket.socket) -> None:
         time.sleep(1)
 
 
-def flood(server: HostileServer, connection: socket.socket) -> None:
-    """Send one value of 2 GB."""
+def send_for_ever(server: HostileServer, connection: socket.socket, begin: bytes, part: bytes) -> None:
+    """Send 2 GB in parts of a megabyte."""
     log_in(server, connection)
-    server.send(connection, b"$2000000000\r\n")
+    server.send(connection, begin)
     for _ in range(2000):
-        server.send(connection, b"x" * 1_000_000)
+        server.send(connection, part)
+
+
+def flood(server: HostileServer, connection: socket.socket) -> None:
+    """Send one value."""
+    send_for_ever(server, connection, b"$2000000000\r\n", b"x" * 1_000_000)
 
 
 def flood_in_parts(server: HostileServer, connection: socket.socket) -> None:
-    """Send a list of 2,000 parts, each of which is small enough."""
-    log_in(server, connection)
-    server.send(connection, b"*2000\r\n")
-    for _ in range(2000):
-        server.send(connection, b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
+    """Send a list, each part of which is small enough."""
+    send_for_ever(server, connection, b"*2000\r\n", b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
 
 
 def flood_without_lines(server: HostileServer, connection: socket.socket) -> None:
-    log_in(server, connection)
-    for _ in range(2000):
-        server.send(connection, b"+" * 1_000_000)
+    send_for_ever(server, connection, b"", b"+" * 1_000_000)
 
 
 def nest(server: HostileServer, connection: socket.socket) -> None:

@@ -47,7 +47,7 @@ def test_a_label_comes_before_a_mount() -> None:
 
 
 @pytest.mark.parametrize(
-    "label", ["root", "postgres", "nobody", "nobody-here", "1001", "a\0b", "", " ", "ada ", "\udcff"]
+    "label", ["root", "postgres", "nobody", "nobody-here", "1001", "a\0b", "", " ", "ada ", "\udcff", "cy\x1b[2k"]
 )
 def test_a_label_counts_only_for_people(label: str) -> None:
     assert find_owner(Traces(label, [])) is None
@@ -90,7 +90,3 @@ def test_no_path_of_a_mount_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("stat", "lstat", "open", "readlink", "listdir", "scandir", "access"):
         monkeypatch.setattr(os, name, look)
     assert find_owner(Traces(None, ["/home/ada/x"])) == ("ada", MOUNT)
-
-
-def test_a_name_that_would_steer_a_terminal_is_nobodys() -> None:
-    assert find_owner(Traces("cy\x1b[2k", [])) is None

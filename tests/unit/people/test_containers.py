@@ -143,19 +143,15 @@ MAKES_NO_SENSE = [
 ]
 
 
-@pytest.mark.parametrize("value", MAKES_NO_SENSE, ids=repr)
-def test_an_entry_that_makes_no_sense_is_passed_over(tmp_path: Path, value: Any) -> None:
-    write(tmp_path, {ID: value, "0123456789ab": entry(), "../x": entry(), "F" * 12: entry()})
-    assert read_containers(str(tmp_path)).containers == {"0123456789ab": HINTED}
+NO_IDS = ["", ID[:-1], ID.upper(), f"{ID}g", f"../{ID[:9]}", "ada", "1000/", f"1000/{ID}", f"x/{ID}", "0" * 65]
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["", "3f2a9c81d0b", "3F2A9C81D0B7", ID + "g", "../" + ID[:9], "ada", "1000/", f"1000/{ID}", f"x/{ID}", "0" * 65],
+    "entries", [*({ID: value} for value in MAKES_NO_SENSE), *({key: entry()} for key in NO_IDS)], ids=repr
 )
-def test_a_key_that_is_no_id_is_passed_over(tmp_path: Path, key: str) -> None:
-    write(tmp_path, {key: entry()})
-    assert read_containers(str(tmp_path)) == NOTHING
+def test_an_entry_that_makes_no_sense_is_passed_over(tmp_path: Path, entries: Any) -> None:
+    write(tmp_path, {**entries, "0123456789ab": entry()})
+    assert read_containers(str(tmp_path)).containers == {"0123456789ab": HINTED}
 
 
 @pytest.mark.parametrize("value", [1, "x", [], {ID: 1}, float("nan")])
@@ -164,22 +160,15 @@ def test_a_table_of_another_type_is_empty(tmp_path: Path, value: Any) -> None:
     assert read_containers(str(tmp_path)) == NOTHING
 
 
-@pytest.mark.parametrize(
-    "owner",
-    [
-        *("(unattributed)", "unknown", "root", "docker:3f2a9c81d0b7", "uid:1000", "ada? (docker: x)", "ada?", " ada"),
-        *("", "\x1b[31mada", "ada\n", "a" * (LONGEST_NAME + 1), 1000, ["ada"], None, float("nan"), {"ada": 1}),
-    ],
-    ids=repr,
-)
-def test_nobody_is_called_what_is_no_name_of_a_user(tmp_path: Path, owner: Any) -> None:
-    write(tmp_path, {ID: entry(owner=owner)})
-    assert read_containers(str(tmp_path)).containers[ID] == NAMELESS
+NO_USERS = ["(unattributed)", "unknown", "root", "docker:3f2a9c81d0b7", "uid:1000", "ada? (docker: x)", "ada?", " ada"]
+NO_USERS += ["", "\x1b[31mada", "ada\n", "a" * (LONGEST_NAME + 1)]
+NO_HINTS = [{"owner": owner} for owner in [*NO_USERS, 1000, ["ada"], None, float("nan"), {"ada": 1}]]
+NO_HINTS += [{"how": how} for how in ("socket", "word", 1, None)]
 
 
-@pytest.mark.parametrize("how", ["socket", "word", 1, None])
-def test_an_owner_counts_only_if_it_is_said_how_it_was_found(tmp_path: Path, how: Any) -> None:
-    write(tmp_path, {ID: entry(how=how)})
+@pytest.mark.parametrize("changes", NO_HINTS, ids=repr)
+def test_an_owner_is_a_user_by_name_and_it_is_said_how_it_was_found(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write(tmp_path, {ID: entry(**changes)})
     assert read_containers(str(tmp_path)).containers[ID] == NAMELESS
 
 
