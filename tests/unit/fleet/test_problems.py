@@ -502,5 +502,5 @@ def test_an_earlier_file_of_a_host_may_be_of_the_same_machine(tmp_path: Path) ->
     add_host(tmp_path, "other", "small", machine=f"{1:032x}")
     report = fleet_report(tmp_path)
     assert problems(report) == {name: ["same machine"] for name in ("gpu07", "gpu07~2025", "other")}
-    assert details(report, "other") == "the same machine as gpu07, gpu07~2025"
+    assert details(report, "other") == "the same machine as gpu07~2025, gpu07"
     assert is_complete(report)
