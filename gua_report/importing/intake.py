@@ -39,7 +39,7 @@ OTHER_HOST = (
 )
 STRANGE_CARDS = "none of these cards is known in {folder}: is this the same host? a data folder is one host's history"
 TICKS_THERE = """
-    SELECT t.ts_ms, n.boot_id, t.pending_key, t.interval_ms FROM tick t JOIN session n ON n.id = t.session_id
+    SELECT t.ts_ms, n.boot_id, t.interval_ms FROM tick t JOIN session n ON n.id = t.session_id
 """
 
 
@@ -47,15 +47,11 @@ class There(NamedTuple):
     """The ticks and cards that a partition of the data folder already holds."""
 
     ticks: set[tuple[int, str]]  # time and boot
-    keys: set[int]
     interval_ms: float
     uuids: set[str]
 
-    def has(self, tick: Tick) -> bool:
-        return key_of(tick) in self.keys or (tick.ts_ms, tick.boot.id) in self.ticks
 
-
-NOTHING = There(set(), set(), 0, set())
+NOTHING = There(set(), 0, set())
 
 
 class Intake:
@@ -86,7 +82,7 @@ class Intake:
         try:
             self._compare_cards(ticks)
             there = _read_there(path)
-            fresh = [tick for tick in ticks if not there.has(tick)]
+            fresh = [tick for tick in ticks if (tick.ts_ms, tick.boot.id) not in there.ticks]
             wanted = self._pass_over_recorded(fresh, ticks, there)
             if wanted and not self._dry_run:
                 self._write(path, wanted)
@@ -168,11 +164,11 @@ def _read_there(path: str) -> There:
         with open_partition(path) as connection:
             rows = connection.execute(TICKS_THERE).fetchall()
             uuids = {row[0] for row in connection.execute("SELECT DISTINCT uuid FROM card")}
-            told = next((row[3] for row in rows if row[3] is not None), None)
+            told = next((row[2] for row in rows if row[2] is not None), None)
             interval = _interval(sorted(row[0] for row in rows), told)
     except EmptyPartition:
         return NOTHING
-    return There({row[:2] for row in rows}, {row[2] for row in rows} - {None}, interval, uuids)
+    return There({row[:2] for row in rows}, interval, uuids)
 
 
 def _interval(times_ms: list[int], told_ms: int | None) -> float:

@@ -49,17 +49,6 @@ def test_cards_on_average_are_the_sum_of_the_hosts(fleet: Report, own: dict[str,
         assert fleet.capacity["equivalent_gpus"][state] == pytest.approx(total, abs=1e-6)
 
 
-def test_a_person_is_one_person_and_a_uid_is_of_its_host(fleet: Report, own: dict[str, Report]) -> None:
-    hours = dict(zip(fleet.identities["identity"], fleet.identities["gpu_hours"], strict=True))
-    everybody = {who for report in own.values() for who in report.identities["identity"]}
-    for who in everybody:
-        total = sum(report.identities.set_index("identity")["gpu_hours"].get(who, 0.0) for report in own.values())
-        names = [name for name in hours if name == who or name.startswith(f"{who}@")]
-        assert sum(hours[name] for name in names) == pytest.approx(total, abs=len(own) * MS)
-        assert (who in hours) == (":" not in who)
-    assert "uid:4711@small" in hours
-
-
 def test_of_thousands_of_containers_the_first_keep_their_names(tmp_path: Path) -> None:
     jobs = [Job(number, None, uid=4000 + number, memory_mib=1000) for number in range(14)]
     for number in range(14):  # the first one is there for longest

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import resource
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -357,6 +359,20 @@ def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypa
     assert "memory" in str(found["eat"].problem)
     assert "RecursionError" in str(found["bug"].problem)
     assert len(str(found["bug"].problem)) == executors.MOST_PROBLEM_BYTES  # it may quote any name
+
+
+def test_two_threads_of_a_worker_leave_its_limit_as_it_was() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    naps = (lambda _: time.sleep(0.2), lambda _: time.sleep(0.4))
+    tasks = [threading.Thread(target=executors._work_on_cluster, args=(HostFile("a", "a", "a"), nap)) for nap in naps]
+    try:
+        for task in tasks:
+            task.start()
+        for task in tasks:
+            task.join()
+        assert resource.getrlimit(resource.RLIMIT_AS) == before
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_what_a_child_answers_is_of_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
