@@ -29,6 +29,7 @@ FILE = re.compile(r"rollups(?:-([A-Za-z0-9._-]{1,40}))?\.sqlite", re.ASCII)
 LONGEST_HOST = 100
 MOST_HOSTS = 100_000
 MOST_FILES = 10  # of one host
+NO_DAY = "1970-01-01"
 GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
 MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
 ASKED = ".before"  # left by contrib/fleet/gua-collect beside the file
@@ -124,7 +125,7 @@ class Look(NamedTuple):
     published_ms: int | None
     newest_tick_ms: int | None
     changed_ms: int  # when the file was last changed
-    days: int
+    days: int  # 0: none is over yet, and the following are of no meaning
     first_ms: int  # the beginning of the oldest day's time
     first_day: str
     newest_day: str
@@ -141,8 +142,8 @@ LOOK_TYPES: list[Types] = [
 ]
 
 
-def look_at(file: HostFile, check: bool = False) -> Look | int:
-    """Look at a file, with `check` at every page; without any day, returns when it was published. Raises StoreError."""
+def look_at(file: HostFile, check: bool = False) -> Look:
+    """Look at a file, with `check` at every page. Raises StoreError."""
     found = check_whole(file.path)
     warnings: list[str] = []
     try:
@@ -153,11 +154,9 @@ def look_at(file: HostFile, check: bool = False) -> Look | int:
         raise CorruptPartition(warnings[0])
     with open_rollups(file.path) as connection:
         is_published = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (META,)).fetchone()
-        query, first = "SELECT min(start_ms) FROM span WHERE day_id = ?", min(index, default="1970-01-01")
+        query, first = "SELECT min(start_ms) FROM span WHERE day_id = ?", min(index, default=NO_DAY)
         start_ms = connection.execute(query, (number_of(first),)).fetchone()[0] or 0
     meta = read_meta(file.path) if is_published else None  # None: a plain copy, which does not say
-    if not index:
-        return meta.published_ms if meta else found.st_mtime_ns // 1_000_000
     if not 0 <= start_ms <= DAY_MS:
         raise CorruptPartition(f"{file.path} holds what no gua writes")
     asked_ms = None
@@ -174,7 +173,7 @@ def look_at(file: HostFile, check: bool = False) -> Look | int:
         days=len(index),
         first_ms=number_of(first) * DAY_MS + start_ms,
         first_day=first,
-        newest_day=max(index),
+        newest_day=max(index, default=NO_DAY),
         thresholds=policies.most_common(),
         other_rule_days=sum(stored.rule != RULE for stored in index.values()),
         has_meta=meta is not None,
@@ -194,10 +193,7 @@ def check_whole(path: str) -> os.stat_result:
     return found
 
 
-def restore_look(file: HostFile, value: Any) -> Look | int:
-    if type(value) is int:
-        check([value], WHOLE)
-        return value
+def restore_look(file: HostFile, value: Any) -> Look:
     for one, types in zip(value, LOOK_TYPES, strict=True):
         check([one], types)
     look = Look(*value)

@@ -50,10 +50,11 @@ def look_at_hosts(listed: Listed, executor: Executor, now_ms: int) -> Looked:
     for file, look, problem in restore(executor(listed.files, look_at), restore_look):
         if problem is not None:
             problems.append(Problem(file.name, UNUSABLE, problem, True))
-        elif isinstance(look, Look):
+        elif look.days:
             looks[file.name] = look
         else:
-            problems.append(without_days(file.name, look, now_ms))
+            published_ms = look.changed_ms if look.published_ms is None else look.published_ms
+            problems.append(without_days(file.name, published_ms, now_ms))
     files = [file for file in listed.files if file.name in looks]
     hosts = {file.name: file.host for file in listed.files}
     problems += suspect([looks[file.name] for file in files], now_ms)

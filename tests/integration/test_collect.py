@@ -538,9 +538,7 @@ def test_what_a_connection_leaves_in_the_background_does_not_hold_up_the_next_ru
 
 
 def look(collector: Collector) -> Look:
-    found = look_at(HostFile("lab1", "lab1", str(collector.fleet / CURRENT)))
-    assert isinstance(found, Look)
-    return found
+    return look_at(HostFile("lab1", "lab1", str(collector.fleet / CURRENT)))
 
 
 @pytest.mark.needs("rsync")
