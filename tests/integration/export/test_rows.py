@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +44,11 @@ def test_every_format_has_the_rows_of_the_view(rolled_up: Path, tmp_path: Path, 
 
 def test_states_and_identities_are_those_of_the_report(data_dir: Path) -> None:
     frames = gua_report.load(start=DAYS[0], end="2026-11-19", tz="UTC", data_dir=str(data_dir))
-    cards = map(json.loads, exported(data_dir, "--format", "jsonl", *ALL).splitlines())
+    cards = lines(exported(data_dir, "--format", "jsonl", *ALL))
     expected = {(row.ts_ms, row.gpu_uuid, row.state) for row in frames.cards.itertuples()}
     assert {(row["ts_ms"], row["gpu_uuid"], row["state"]) for row in cards} == expected
     assert {state for *_, state in expected} == {"active", "idle-held", "truly-idle", "unknown"}
-    processes = map(json.loads, exported(data_dir, "--what", "process_ticks", "--format", "jsonl", *ALL).splitlines())
+    processes = lines(exported(data_dir, "--what", "process_ticks", "--format", "jsonl", *ALL))
     expected = {(row.ts_ms, row.pid, row.identity) for row in frames.processes.itertuples()}
     assert {(row["ts_ms"], row["pid"], row["identity"]) for row in processes} == expected
 
@@ -76,10 +75,8 @@ def test_thresholds_and_people_of_the_configuration_apply(data_dir: Path, tmp_pa
 @pytest.mark.parametrize("name", ["ticks", "card_ticks", "process_ticks"])
 def test_a_window_cuts_days_where_it_starts_and_ends(data_dir: Path, name: str) -> None:
     start_ms, end_ms = MONDAY_MS + 9 * HOUR_MS, MONDAY_MS + 2 * DAY_MS + 9 * HOUR_MS
-    text = exported(
-        data_dir, "--what", name, "--format", "jsonl", "--from", "2026-11-16T09:00Z", "--to", "2026-11-18T09:00Z"
-    )
-    times = [json.loads(line)["ts_ms"] for line in text.splitlines()]
+    options = ("--what", name, "--format", "jsonl", "--from", "2026-11-16T09:00Z", "--to", "2026-11-18T09:00Z")
+    times = [row["ts_ms"] for row in lines(exported(data_dir, *options))]
     expected = [row["ts_ms"] for row in view(data_dir, name, f"ts_ms >= {start_ms} AND ts_ms < {end_ms}")]
     assert times == expected
     assert (times[0], times[-1]) == (start_ms, end_ms - 1_800_000)
@@ -96,10 +93,7 @@ def test_the_daily_csv_of_a_window_is_the_daily_csvs_in_a_row(data_dir: Path) ->
 def test_hostile_names_arrive(open_folder: Path) -> None:
     jobs = [Job(number, name, command=name, cgroup=name) for number, name in enumerate(HOSTILE, 1)]
     write(open_folder, [tick(MONDAY_MS, held(*jobs))])
-    rows = [
-        json.loads(line)
-        for line in exported(open_folder, "--what", "process_ticks", "--format", "jsonl", *ALL).splitlines()
-    ]
+    rows = lines(exported(open_folder, "--what", "process_ticks", "--format", "jsonl", *ALL))
     for column in ("user", "command", "cgroup"):
         assert [row[column] for row in rows] == HOSTILE
     text = exported(open_folder, "--what", "process_ticks", *ALL)
@@ -116,7 +110,7 @@ def test_a_day_that_can_not_be_read_is_named_and_the_others_are_written(data_dir
     done = export(data_dir, "--what", "ticks", "-o", str(target), *ALL)
     complaint(done, 1)
     assert done.stderr.startswith(f"gua export: warning: skipped: {broken} is not usable")
-    days = {json.loads(line)["ts_ms"] // DAY_MS for line in target.read_text().splitlines()}
+    days = {row["ts_ms"] // DAY_MS for row in lines(target.read_text())}
     assert days == {MONDAY_MS // DAY_MS, MONDAY_MS // DAY_MS + 2}
     for day in (DAYS[0], DAYS[2]):
         (data_dir / "samples" / f"{day}.sqlite").unlink()

@@ -67,6 +67,13 @@ def status(machine: Machine, config: str, since_seconds: float = 0) -> Status:
     return Status({index: card for index, card in found.items() if card is not None}, complaints)
 
 
+def by_redis(machine: Machine, url: str, cards: int = 0, since_seconds: float = 0) -> Status:
+    """With so many more cards that nobody uses."""
+    for _ in range(cards):
+        machine.scenario.add_card()
+    return status(machine, f'[reservations]\nredis = "{url}"', since_seconds)
+
+
 def reserve_by_file(machine: Machine, *rows: str, header: str = "gpu,user,from,to,note", people: str = "") -> str:
     path = machine.folder / "reservations.csv"
     path.write_text("\n".join([header, *rows]) + "\n")

@@ -14,6 +14,7 @@ from tests.integration.reservations.reserving import (
     HOUR,
     ME,
     PID,
+    by_redis,
     gua,
     now,
     report,
@@ -36,7 +37,7 @@ def test_the_states_from_canhazgpu(machine: Machine, server: Canhazgpu) -> None:
     machine.scenario.add_card(utilization_percent=80, compute=[(PID, 1024)])
     machine.scenario.add_card()
     machine.scenario.add_card().error(None, GPU_IS_LOST)
-    found = status(machine, f'[reservations]\nredis = "{server.url}"', since_seconds=9 * HOUR)
+    found = by_redis(machine, server.url, since_seconds=9 * HOUR)
     assert found.kinds() == [AVAILABLE, CONFIRMED, UNRESERVED, UNUSED, UNKNOWN]
     assert set(found.kinds()) | {SEVERAL_USERS} == set(KINDS)
     assert [card["text"] for card in found.cards.values()][:2] == [
@@ -77,9 +78,7 @@ def test_a_run_ends_with_its_heartbeats_and_a_manual_one_by_its_expiry(machine: 
     server.beat(1, "daemon", now() - 2 * HOUR, now() - 14 * 60)
     server.reserve(2, "daemon", now() - 2 * HOUR, now() - 1)
     server.reserve(3, "daemon", now() - 2 * HOUR)
-    for _ in range(4):
-        machine.scenario.add_card()
-    found = status(machine, f'[reservations]\nredis = "{server.url}"')
+    found = by_redis(machine, server.url, 4)
     assert found.kinds() == [AVAILABLE, UNUSED, AVAILABLE, UNUSED]
 
 
@@ -88,7 +87,7 @@ def test_the_account_counts_not_the_name_that_somebody_gave(machine: Machine, se
     server.admin(1)
     server.reserve(0, "the CI", now() - HOUR, now() + HOUR, account=ME)
     machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
-    found = status(machine, f'[reservations]\nredis = "{server.url}"')
+    found = by_redis(machine, server.url)
     assert (found.kinds(), found.complaints) == ([CONFIRMED], [])
 
 
@@ -98,9 +97,7 @@ def test_what_the_version_in_python_writes_is_understood(machine: Machine, serve
     server.client.set("canhazgpu:gpu:0", json.dumps({"last_released": now() - 600}))
     server.client.set("canhazgpu:gpu:1", json.dumps({"user": "daemon", "start_time": now(), "last_heartbeat": now()}))
     server.client.set("canhazgpu:gpu:2", "{}")
-    for _ in range(3):
-        machine.scenario.add_card()
-    found = status(machine, f'[reservations]\nredis = "{server.url}"', since_seconds=HOUR)
+    found = by_redis(machine, server.url, 3, HOUR)
     assert found.kinds() == [AVAILABLE, UNUSED, AVAILABLE]
     assert found.cards[0]["text"] == "available, free for 10m"
     assert found.cards[2]["text"] == "available, free for ≥ 1h"
@@ -118,7 +115,7 @@ def test_foreign_values_take_one_line_each_and_cost_only_their_card(machine: Mac
     server.run(5, ME, now() - 60, now())
     for _ in range(6):
         machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
-    found = status(machine, f'[reservations]\nredis = "{server.url}"')
+    found = by_redis(machine, server.url)
     assert found.kinds() == [UNKNOWN] * 5 + [CONFIRMED]
     assert found.cards[0]["text"] == f"unknown: in use by {ME}, but reservations can't be read"
     for index, (line, said) in enumerate(
@@ -157,7 +154,7 @@ def test_a_redis_that_is_not_canhazgpus_is_named(
     if count is not None:
         server.client.set("canhazgpu:gpu_count", count)
     machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
-    found = status(machine, f'[reservations]\nredis = "{server.url}"')
+    found = by_redis(machine, server.url)
     assert found.kinds() == [UNKNOWN]
     (line,) = found.complaints
     assert said in line

@@ -9,7 +9,7 @@ import pytest
 
 from gua_report.reservations.reservation import AVAILABLE, UNUSED
 from gua_sample.policy import UNKNOWN
-from tests.integration.reservations.reserving import ME, gua, now, report, status
+from tests.integration.reservations.reserving import ME, by_redis, gua, now, report, status
 from tests.machine import Machine
 from tests.redis_server import CERTIFICATE, KEY, Canhazgpu, needs_redis
 from tests.repository import ROOT
@@ -19,8 +19,7 @@ def test_without_the_package_one_line_says_what_to_install(machine: Machine, mon
     (machine.folder / "library").mkdir()
     (machine.folder / "library" / "redis.py").write_text("raise ImportError('No module named redis')")
     monkeypatch.setenv("PYTHONPATH", str(machine.folder / "library"))
-    machine.scenario.add_card()
-    found = status(machine, '[reservations]\nredis = "redis://:hunter2@localhost/0"')
+    found = by_redis(machine, "redis://:hunter2@localhost/0", 1)
     assert found.kinds() == [UNKNOWN]
     (line,) = found.complaints
     assert "sudo make install EXTRAS=redis, or python3 -m pip --python " in line
@@ -49,7 +48,7 @@ def test_nothing_but_reading_is_sent(machine: Machine, server: Canhazgpu) -> Non
     machine.scenario.add_card()
     machine.tick()
     with server.client.monitor() as monitor:
-        status(machine, f'[reservations]\nredis = "{server.url}"')
+        by_redis(machine, server.url)
         report(machine, "--section", "reservations")
         server.client.ping()
         sent = []
@@ -82,15 +81,14 @@ def test_a_redis_is_reached_by_tls_by_a_unix_socket_and_in_another_database(
         server.url.removesuffix("0"): [UNUSED],
     }
     for url, expected in kinds.items():
-        found = status(machine, f'[reservations]\nredis = "{url}"')
+        found = by_redis(machine, url)
         assert (found.kinds(), found.complaints) == (expected, []), url
 
 
 @needs_redis
 def test_a_server_whose_certificate_nobody_vouches_for_is_not_believed(machine: Machine, server: Canhazgpu) -> None:
     server.admin(1)
-    machine.scenario.add_card()
-    found = status(machine, f'[reservations]\nredis = "{server.tls_url}"')
+    found = by_redis(machine, server.tls_url, 1)
     assert found.kinds() == [UNKNOWN]
     (line,) = found.complaints
     assert "CERTIFICATE_VERIFY_FAILED" in line
@@ -104,7 +102,7 @@ def test_a_password_may_hold_any_character(machine: Machine, server: Canhazgpu) 
     place = f"127.0.0.1:{server.port}/0"
     for login in ("odd:{}@" + place, place + "?username=odd&password={}"):
         url = "redis://" + login.format(quote("a/b?c#d@e:f g%h", safe=""))
-        found = status(machine, f'[reservations]\nredis = "{url}"')
+        found = by_redis(machine, url)
         assert (found.kinds(), found.complaints) == ([AVAILABLE], []), url
 
 
