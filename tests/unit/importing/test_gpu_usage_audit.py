@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.gpu_usage_audit import FIRST_SEEN_MS, NOON_MS, PeerDatabase, Seen, text_of, times
 from tests.import_target import Target, left_out
-from tests.lab import HOUR_MS, MINUTE_MS, SECOND_MS, at
+from tests.lab import HOUR_MS, MINUTE_MS, at
 
 
 def test_a_database_of_1_8_0_tells_cards_and_processes(new: PeerDatabase, target: Target) -> None:
@@ -197,60 +194,6 @@ def test_rows_whose_time_makes_no_sense_are_left_out(new: PeerDatabase, target: 
     }
     future = next(left for left in said["left_out"] if left["reason"] == "of the future")
     assert future["examples"] == ["2999-01-01 00:00:00 UTC"]
-
-
-def laboratory(database: PeerDatabase) -> list[tuple[str, int, dict[str, int]]]:
-    """Two hours of four cards; returns a row for each card and tick: card, utilization, memory by login user.
-
-    Each card has one owner, and work on it ends once: what begins, or is shared, is judged by another rule there.
-    """
-    rows = []
-    for number, moment in enumerate(times(NOON_MS, 240)):
-        part = number // 30
-        cards = (
-            Seen(95 if part < 4 else 4, ((100 + part, 20_000, "alice", "alice"), (200, 700, "alice", "alice")), 21_200),
-            Seen(9, ((300, 8000, "bob", "bob"), (301, 60, "bob", "bob")), 8600),
-            Seen(10, ((400, 40_000, None, None),), 40_500) if part < 3 else Seen(0),
-            Seen(0),
-        )
-        database.add([moment], *cards)
-        for index, card in enumerate(cards):
-            memory: dict[str, int] = {}
-            for _, mib, user, *_ in card.processes:
-                memory[user or "unknown"] = memory.get(user or "unknown", 0) + mib
-            rows.append((f"GPU-{index}", card.utilization, memory))
-    return rows
-
-
-def shares(rows: list[tuple[str, int, dict[str, int]]]) -> dict[str, float]:
-    """Of each state, by its own rules."""
-    states = [
-        "active" if use >= 10 else "idle-held" if sum(held.values()) > 100 else "truly-idle" for _, use, held in rows
-    ]
-    return {state: states.count(state) / len(states) for state in ("active", "idle-held", "truly-idle", "unknown")}
-
-
-@pytest.mark.parametrize("is_old", [True, False])
-def test_the_report_gives_the_figures_that_its_own_rules_give(tmp_path: Path, target: Target, is_old: bool) -> None:
-    database = PeerDatabase(tmp_path / "gua.db", is_old)
-    if not is_old:
-        database.start(NOON_MS)
-    rows = laboratory(database)
-    target.imports(database.path)
-    report = target.report(NOON_MS, NOON_MS + 240 * 30 * SECOND_MS)
-
-    def told(of: dict[str, Any]) -> dict[str, float]:
-        return {state: value["share"] for state, value in of["states"].items()}
-
-    assert told(report["headline"]) == pytest.approx(shares(rows), abs=1e-4)
-    for gpu in report["gpus"]:
-        assert told(gpu) == pytest.approx(shares([row for row in rows if row[0] == gpu["uuid"]]), abs=1e-4)
-    mine = {one["identity"]: [one["gpu_hours"], one["idle_held_share"]] for one in report["identities"]}
-    assert mine.keys() == {"alice", "bob", "unknown"}
-    for user, figures in mine.items():
-        present = [(use, held[user]) for _, use, held in rows if user in held]
-        idle = sum(use < 10 and memory > 100 for use, memory in present)
-        assert figures == pytest.approx([len(present) * 30 / 3600, idle / len(present)], abs=1e-3), user
 
 
 def test_processes_without_their_card_are_left_out(new: PeerDatabase, target: Target) -> None:
