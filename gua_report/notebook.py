@@ -67,8 +67,8 @@ def report(
         built = build_report(find_folder(data_dir), window, load_config(config), now_ms=now_ms)
     else:
         refuse_root()
-        asked = AskedFleet(fleet, hosts, choose(by, "by", KEYS), scheduler, since, start, end)
-        built = ask_fleet(asked, window, load_config(config))
+        by = choose(by, "by", KEYS)
+        built = ask_fleet(AskedFleet(fleet, window, load_config(config), hosts, by, scheduler, since, start, end))
     return ShownReport(**{field.name: getattr(built, field.name) for field in fields(built)})
 
 

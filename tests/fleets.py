@@ -15,7 +15,7 @@ from typing import Any
 
 from gua_report.config import Config
 from gua_report.fleet.asked import AskedFleet
-from gua_report.fleet.build import FleetRequest, build_fleet_report
+from gua_report.fleet.build import build_fleet_report
 from gua_report.fleet.executors import Executor, map_in_children
 from gua_report.rollups.index import CREATE_META, META
 from gua_report.summary.report import Report
@@ -85,7 +85,7 @@ def fleet_report(
     **asked: Any,
 ) -> Report:
     """The report of the fleet's two days."""
-    request = FleetRequest(AskedFleet(str(folder), **asked), window(start_ms, end_ms), config, now_ms=now_ms)
+    request = AskedFleet(str(folder), window(start_ms, end_ms), config, now_ms=now_ms, **asked)
     return build_fleet_report(request, executor)
 
 

@@ -89,11 +89,10 @@ def run(options: argparse.Namespace) -> int:
     window = parse_window(options.since, None, None, None)
 
     # Imported late: pandas takes longer than all the rest.
-    from gua_report.fleet.build import FleetRequest, map_fleet
+    from gua_report.fleet.build import map_fleet
 
-    asked = AskedFleet(options.path, options.hosts, since=options.since)
-    request = FleetRequest(asked, window, config, progress=progress_bar())
-    found = find_statuses(map_fleet(request), config.policy, window.end_ms)
+    asked = AskedFleet(options.path, window, config, options.hosts, since=options.since, progress=progress_bar())
+    found = find_statuses(map_fleet(asked), config.policy, window.end_ms)
     console.say(PROG, json.dumps(to_document(options.path, found), indent=2) if options.json else show(found))
     return int(any(status.is_bad for status in found))
 

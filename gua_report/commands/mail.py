@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         if options.fleet is not None:
             from gua_report.render.mail import MailRequest, make_mails_of
 
-            report = ask_fleet(AskedFleet(options.fleet, since=options.since), window, config)
+            report = ask_fleet(AskedFleet(options.fleet, window, config, since=options.since))
             made = make_mails_of(report, MailRequest("", config, window, longest_ms, None, tuple(heads)))
         else:
             made = make(data_dir, config, window, longest_ms, tuple(heads))

@@ -184,8 +184,10 @@ def find_question(
         if options.wait is not None and options.scheduler is None:
             raise UsageError("--wait is for a Dask cluster: give --scheduler ADDRESS too")
         wait_ms = settings.duration_ms(options.wait or WAIT)
-        asked = AskedFleet(options.fleet, options.hosts, by, options.scheduler, *times, wait_ms)
-        return lambda make: make(ask_fleet(asked, window, config, reclaim, terminal.progress_bar()))
+        asked = AskedFleet(
+            options.fleet, window, config, options.hosts, by, options.scheduler, *times, wait_ms, reclaim
+        )
+        return lambda make: make(ask_fleet(asked._replace(progress=terminal.progress_bar())))
     if given := [name for name in ("hosts", "by", "scheduler", "wait") if getattr(options, name) is not None]:
         raise UsageError(f"--{given[0]} is for many hosts: give --fleet DIR too")
     data_dir = find_history(PROG, options.data_dir)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 class AskedFleet(NamedTuple):
     folder: str
+    window: Window
+    config: Config
     pattern: str | None = None  # of hosts' names
     by: str = HOST
     scheduler: str | None = None  # of a Dask cluster: its address, or its file
@@ -25,6 +27,9 @@ class AskedFleet(NamedTuple):
     start: str | None = None
     end: str | None = None
     wait_ms: int = 60_000  # for a worker of the cluster
+    reclaim_after_ms: tuple[int, ...] | None = None  # None: as a host's report has it
+    progress: Progress | None = None
+    now_ms: int | None = None  # for tests
 
     @property
     def is_open(self) -> bool:
@@ -47,21 +52,13 @@ def refuse_root() -> None:
         )
 
 
-def ask_fleet(
-    asked: AskedFleet,
-    window: Window,
-    config: Config,
-    reclaim_after_ms: tuple[int, ...] | None = None,
-    progress: Progress | None = None,
-) -> Report:
+def ask_fleet(asked: AskedFleet) -> Report:
     """Build the report, in children of this process or on an existing Dask cluster."""
-    from gua_report.fleet.build import FleetRequest, build_fleet_report
-    from gua_report.summary.build import RECLAIM_AFTER_MS
+    from gua_report.fleet.build import build_fleet_report
 
-    request = FleetRequest(asked, window, config, reclaim_after_ms or RECLAIM_AFTER_MS, progress)
     if asked.scheduler is None:
-        return build_fleet_report(request)
+        return build_fleet_report(asked)
     from gua_report.fleet.executors import Cluster
 
     with closing(Cluster(asked.scheduler, asked.wait_ms / 1000)) as cluster:
-        return build_fleet_report(request, cluster.map)
+        return build_fleet_report(asked, cluster.map)

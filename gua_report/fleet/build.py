@@ -31,7 +31,6 @@ from gua_report.fleet.suspicions import MOST_SHOWN, Looked, Problem, due_ms, end
 from gua_report.people.groups import find_memberships
 from gua_report.summary import tables
 from gua_report.summary.build import LEAST_OBSERVED_BEFORE, RECLAIM_AFTER_MS
-from gua_report.summary.gather import Progress
 from gua_report.summary.groups import sum_groups
 from gua_report.summary.names import add_columns
 from gua_report.summary.of_hosts import (
@@ -51,15 +50,6 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD
 
 
-class FleetRequest(NamedTuple):
-    asked: AskedFleet
-    window: Window
-    config: Config
-    reclaim_after_ms: tuple[int, ...] = RECLAIM_AFTER_MS
-    progress: Progress | None = None
-    now_ms: int | None = None  # for tests
-
-
 class Mapped(NamedTuple):
     window: Window
     common: Window  # begins with the oldest tick of all hosts
@@ -69,24 +59,24 @@ class Mapped(NamedTuple):
     problems: list[Problem]  # all that is left out, or doubtful
 
 
-def build_fleet_report(request: FleetRequest, executor: Executor = map_in_children) -> Report:
+def build_fleet_report(asked: AskedFleet, executor: Executor = map_in_children) -> Report:
     """Build the report. Raises NothingToReport or StoreError if nothing is in the window."""
-    mapped = map_fleet(request, executor)
+    mapped = map_fleet(asked, executor)
     if not len(mapped.frames["hosts"]):
         raise _why_none(mapped)
-    return _put_together(request, mapped)
+    return _put_together(asked, mapped)
 
 
-def map_fleet(request: FleetRequest, executor: Executor = map_in_children) -> Mapped:
+def map_fleet(asked: AskedFleet, executor: Executor = map_in_children) -> Mapped:
     """Add up the frames of all hosts, and find what is left out or doubtful: for reports and gua fleet status.
 
     Raises NothingToReport if there is no host, or the window has no whole day.
     """
-    now_ms = request.now_ms or time.time_ns() // 1_000_000
-    config, progress = request.config, request.progress
-    listed = list_hosts(request.asked.folder, request.asked.pattern, expected_hosts(config.hosts))
+    now_ms = asked.now_ms or time.time_ns() // 1_000_000
+    config, progress = asked.config, asked.progress
+    listed = list_hosts(asked.folder, asked.pattern, expected_hosts(config.hosts))
     looked = look_at_hosts(listed, executor, now_ms)
-    window = _choose_window(request, looked.looks.values(), now_ms) if looked.files else request.window
+    window = _choose_window(asked, looked.looks.values(), now_ms) if looked.files else asked.window
     late = suspicions.find_late(looked.looks.values(), min(window.end_ms, now_ms // DAY_MS * DAY_MS))
     looked = _leave_others(looked._replace(problems=[*looked.problems, *late]), window)
     first_ms = min((looked.looks[file.name].first_ms for file in looked.files), default=window.start_ms)
@@ -95,7 +85,7 @@ def map_fleet(request: FleetRequest, executor: Executor = map_in_children) -> Ma
     people, exempt = dict(config.people), dict(config.exempt)
     of_hosts = Config(config.policy, *config[1:4], people, exempt=exempt, notes=Notes(spool=""))
     newest_days = {name: look.newest_day for name, look in looked.looks.items()}
-    work = SumHost(window, common, of_hosts, request.reclaim_after_ms, newest_days)
+    work = SumHost(window, common, of_hosts, asked.reclaim_after_ms or RECLAIM_AFTER_MS, newest_days)
     total = Total()
     problems, notices = looked.problems[:], Counter[Notice]()
     outcomes = restore(executor(looked.files, work), restore_host)
@@ -124,14 +114,14 @@ def _why_none(mapped: Mapped) -> NothingToReport | StoreError:
     return kind(f"nothing of any host {spell_window(mapped.window)}: {_spell(problems)}")
 
 
-def _choose_window(request: FleetRequest, looks: Iterable[Look], now_ms: int) -> Window:
+def _choose_window(asked: AskedFleet, looks: Iterable[Look], now_ms: int) -> Window:
     """The window that was asked for; one that ends now ends with the newest day that is due, or that all hosts have."""
-    window, midnight = request.window, now_ms // DAY_MS * DAY_MS
-    if not request.asked.is_open or window.end_ms <= midnight:
+    window, midnight = asked.window, now_ms // DAY_MS * DAY_MS
+    if not asked.is_open or window.end_ms <= midnight:
         return window
     everywhere = min((end_ms(look) for look in looks if not is_earlier(look.name)), default=midnight)
     end = max(due_ms(now_ms), min(everywhere, midnight))
-    start = window.start_ms - (window.end_ms - end if request.asked.keeps_length else 0)
+    start = window.start_ms - (window.end_ms - end if asked.keeps_length else 0)
     if start >= end:
         raise NothingToReport(f"hosts publish whole days, and none is over {spell_window(window)}: give --since 2d")
     return window._replace(start_ms=start, end_ms=end)
@@ -154,9 +144,9 @@ def _spell(problems: Sequence[Problem]) -> str:
     return first_of(sorted(f"{problem.host}: {problem.detail}" for problem in problems), MOST_SHOWN)
 
 
-def _put_together(request: FleetRequest, mapped: Mapped) -> Report:
+def _put_together(asked: AskedFleet, mapped: Mapped) -> Report:
     window, common, frames, notes, looked, problems = mapped
-    config, people, trend = request.config, frames["people"], frames["trend"]
+    config, people, trend = asked.config, frames["people"], frames["trend"]
     hosts = add_hosts_facts(frames, looked.looks, config.hosts, common.end_ms)
     names = people["identity"].tolist()
     memberships = find_memberships(config.groups, names, config.people) if config.groups else None
@@ -167,7 +157,7 @@ def _put_together(request: FleetRequest, mapped: Mapped) -> Report:
     return Report(
         host=plural(len(hosts), "host"),
         driver_versions=sorted(frames["drivers"]["driver_version"]),
-        requested=request.window,
+        requested=asked.window,
         window=common,
         timezone=zone_name(window.zone, window.end_ms),
         newest_ms=int(hosts["newest_ms"].max()),
@@ -202,7 +192,7 @@ def _put_together(request: FleetRequest, mapped: Mapped) -> Report:
         meant_gpu_hours=min(float(hosts["meant_gpu_hours"].sum()), float(headline["gpu_hours"][IDLE_HELD])),
         groups=sum_groups(people.set_index("identity"), memberships, config) if memberships else None,
         memberships=memberships,
-        fleet=_describe(request, frames, hosts, looked, problems),
+        fleet=_describe(asked, frames, hosts, looked, problems),
     )
 
 
@@ -224,19 +214,17 @@ def _sum_before(hosts: pd.DataFrame) -> tuple[pd.DataFrame | None, pd.DataFrame,
     return (before if len(known) and share >= LEAST_OBSERVED_BEFORE else None), compared, share
 
 
-def _describe(
-    request: FleetRequest, frames: Frames, hosts: pd.DataFrame, looked: Looked, problems: list[Problem]
-) -> Fleet:
+def _describe(asked: AskedFleet, frames: Frames, hosts: pd.DataFrame, looked: Looked, problems: list[Problem]) -> Fleet:
     people, used = frames["people"], {host_of(name) for name in hosts["host"].tolist()}
     rows = sorted(problems, key=lambda problem: (not problem.is_left_out, problem.host, problem.kind))
     return Fleet(
-        request.asked.folder,
+        asked.folder,
         len(looked.hosts),
         [host for host in looked.hosts if host not in used],
         sorted(problem.host for problem in problems if problem.kind == suspicions.LATE),
         hosts[HOST_COLUMNS],
-        request.asked.by,
-        break_down(request.asked.by, hosts, frames, request.config.hosts),
+        asked.by,
+        break_down(asked.by, hosts, frames, asked.config.hosts),
         pd.DataFrame(rows, columns=PROBLEM_COLUMNS),
         frames["gap_totals"][GAP_COLUMNS],
         dict(zip(people["identity"].tolist(), people["episodes"].tolist(), strict=True)),

@@ -9,7 +9,7 @@ import pytest
 
 from gua_report.commands.fleet import HostStatus, find_statuses, show
 from gua_report.fleet.asked import AskedFleet
-from gua_report.fleet.build import FleetRequest, map_fleet
+from gua_report.fleet.build import map_fleet
 from gua_report.people.identities import Wanted
 from gua_report.render import Options, renderer
 from gua_report.render.attention import reasons
@@ -54,8 +54,8 @@ TICKS_A_DAY = DAY_MS // EVERY_MS
 
 def statuses(folder: Path, policy: Policy = DEFAULT) -> dict[str, HostStatus]:
     config = CONFIG._replace(policy=policy)
-    request = FleetRequest(AskedFleet(str(folder)), window(START_MS, END_MS), config, now_ms=NOW_MS)
-    return {status.host: status for status in find_statuses(map_fleet(request), policy, NOW_MS)}
+    asked = AskedFleet(str(folder), window(START_MS, END_MS), config, now_ms=NOW_MS)
+    return {status.host: status for status in find_statuses(map_fleet(asked), policy, NOW_MS)}
 
 
 def text(report: Report, *sections: str) -> str:
