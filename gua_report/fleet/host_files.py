@@ -63,23 +63,20 @@ def list_hosts(folder: str, pattern: str | None, expected: Iterable[str]) -> Lis
     except OSError as error:
         raise StoreError(f"{folder} can't be read ({error.strerror}): run this as the user who collects") from error
     names = [name for name in names if not name.startswith(".") and os.path.isdir(os.path.join(folder, name))]
-    wanted = [name for name in names if _matches(name, pattern)]
+    glob = "*" if pattern is None else pattern
+    wanted = [name for name in names if fnmatch.fnmatchcase(name, glob)]
     if len(wanted) > MOST_HOSTS:
         raise StoreError(f"{folder} has {len(wanted):,} folders, more than {MOST_HOSTS:,}: give --hosts GLOB")
     listed = Listed([], {})
     for name in wanted:
         _add(listed, folder, name)
     for host in sorted(set(expected).difference(wanted)):
-        if _matches(host, pattern):
+        if fnmatch.fnmatchcase(host, glob):
             listed.unusable[host] = "in [hosts], and nothing of it was collected"
     if not listed.files and not listed.unusable:
         like = f" like {pattern}" if pattern else ""
         raise NothingToReport(f"no host{like} in {folder}: collect FOLDER/<host>/rollups.sqlite first (docs/fleet.md)")
     return listed
-
-
-def _matches(name: str, pattern: str | None) -> bool:
-    return pattern is None or fnmatch.fnmatchcase(name, pattern)
 
 
 def _add(listed: Listed, folder: str, host: str) -> None:
