@@ -15,7 +15,6 @@ import pandas as pd
 from gua_report.config import Config
 from gua_report.console.spelling import state_columns
 from gua_report.fleet.host_files import (
-    check_whole,
     NUMBER,
     TEXT,
     TEXT_OR_NONE,
@@ -25,6 +24,7 @@ from gua_report.fleet.host_files import (
     HostFile,
     Types,
     check,
+    check_whole,
 )
 from gua_report.people.identities import NOBODY, UID, is_person
 from gua_report.rollups.hourly_sums import Rollup
