@@ -35,7 +35,6 @@ from gua_sample.policy import (
 from gua_sample.records import Card, Process, Tick
 
 REMEMBER_USE_MS = 7 * 86_400_000
-NOBODY: Mapping[str, str] = {}
 
 # A process on a card: the card's uuid, the pid, and the process's start, because pids are reused. Or a card: only that.
 Key = tuple[str, int | None, int | None]
@@ -95,14 +94,14 @@ def begin(policy: Policy = DEFAULT, errors: int = 0) -> Carried:
     return Carried(policy, "", [], None, None, None, errors, {}, {}, None, {})
 
 
-def see_card(card: Card, processes: Mapping[int, Process], policy: Policy, people: Mapping[str, str]) -> CardSight:
+def see_card(card: Card, processes: Mapping[int, Process], policy: Policy) -> CardSight:
     uuid, found = card.facts.uuid, []
     for usage, holds in zip(card.usages, holding(card, policy), strict=True):
         who = processes[usage.pid]
         identity = resolve(who.uid, who.login_uid, who.user, who.login_user, who.cgroup)
         percent = NAN if usage.sm_percent is None else usage.sm_percent
         key = uuid, usage.pid, who.start_time_ms
-        found.append(ProcessSight(key, people.get(identity, identity), holds, percent))
+        found.append(ProcessSight(key, identity, holds, percent))
     used_mib = NAN if card.memory_used_mib is None else card.memory_used_mib
     hides = is_unattributed(used_mib, sum(memories_mib(card)), policy)
     return CardSight((uuid, None, None), card.facts.status, end_of(card, policy), hides, tuple(found))
@@ -137,9 +136,7 @@ def judge(at: CardSight, after: CardSight | None, interval_ms: float, policy: Po
     return tuple(found)
 
 
-def follow(
-    before: Carried, tick: Tick, interval_ms: float | None = None, people: Mapping[str, str] = NOBODY
-) -> Carried:
+def follow(before: Carried, tick: Tick, interval_ms: float | None = None) -> Carried:
     """The state to carry on. `interval_ms`: if this tick must have no part in finding it."""
     times_ms = [*before.times_ms, tick.ts_ms][-TICKS_AROUND - 1 :]
     length_ms = interval_ms or before.interval_ms or typical_gap(times_ms)
@@ -148,7 +145,7 @@ def follow(
     def joins(earlier_ms: int) -> bool:
         return is_same_boot and 0 < tick.ts_ms - earlier_ms <= LONGEST_GAP_INTERVALS * length_ms
 
-    cards = {card.facts.uuid: see_card(card, tick.processes, before.policy, people) for card in tick.cards}
+    cards = {card.facts.uuid: see_card(card, tick.processes, before.policy) for card in tick.cards}
     traces = {key: trace for key, trace in before.traces.items() if joins(trace.at_0_ms)}
     unbroken_ms = before.unbroken_ms if is_same_boot else None
     after = before._replace(boot_id=tick.boot.id, times_ms=times_ms, unbroken_ms=unbroken_ms, traces=traces)
@@ -220,6 +217,7 @@ def _judge_last(carried: Carried, after: dict[str, CardSight], interval_ms: floa
 
 
 def rename(carried: Carried, people: Mapping[str, str]) -> Carried:
+    """With identities that belong to one person taken for one, as whoever shares a card is judged differently."""
     cards = {
         uuid: card._replace(
             processes=tuple(one._replace(identity=people.get(one.identity, one.identity)) for one in card.processes)

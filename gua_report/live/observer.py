@@ -132,7 +132,7 @@ def take_up(text: str, newest_ms: int | None, tick: Tick, config: Config) -> Car
     elif known.policy != policy or isinstance(policy, OneThreshold):
         known = begin(policy)._replace(used_ms=known.used_ms)
     interval_ms = known.interval_ms or typical_gap(known.times_ms)  # a look is no tick, and tells of no interval
-    return follow(rename(known, config.people), tick, interval_ms, config.people)
+    return rename(follow(known, tick, interval_ms), config.people)
 
 
 NOT_INSTALLED = "not installed"
