@@ -18,32 +18,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from gua_sample import simulate_plan as plans
 from gua_sample.containers import LABEL, MOUNT, Container, Known
 from gua_sample.errors import UsageError
 from gua_sample.identity import find_container
 from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Reading, Source, Tick, Usage
-from gua_sample.simulate_plan import (
-    A100,
-    A6000,
-    FIRST_REBOOT_MS,
-    FOR_BOOT,
-    FOR_CARD,
-    FOR_DELAY,
-    FOR_NOISE,
-    MASK,
-    MINUTE_MS,
-    MOST_CARDS,
-    NAMES,
-    WEEK_MS,
-    Hardware,
-    Model,
-    Plan,
-    Segment,
-    Week,
-    make_uuid,
-    mix,
-    role,
-)
+from gua_sample.simulate_plan import A100, A6000, NAMES, Hardware, Model, Plan, Segment, Week, make_uuid, mix
 
 DRIVER_VERSION = "570.133.20"
 LATEST_MS = 1000  # how late a timer's tick may be
@@ -60,7 +40,7 @@ CONTAINERS = (
 def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -> Card:
     if segment.lost:
         return Card(CardFacts(hardware.facts.uuid, hardware.facts.gpu_index, status="gpu_is_lost"))
-    noise = (noise ^ hardware.noise_key) * 0xBF58476D1CE4E5B9 & MASK
+    noise = (noise ^ hardware.noise_key) * 0xBF58476D1CE4E5B9 & plans.MASK
     joules = int(segment.joules + segment.watts * (ts_ms - segment.begin_ms) / 1000)
     milliwatts = segment.watts * 1000 + (noise >> 52) - 2048
     used_mib = segment.memory_used_mib
@@ -74,7 +54,7 @@ def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -
     for usage, share in zip(segment.usages, segment.shares, strict=True):
         if share:
             pid, kind, memory_mib, _ = usage
-            if memory_mib and not (ts_ms // (10 * MINUTE_MS) * 40503 + pid * 69069) >> 11 & 7:
+            if memory_mib and not (ts_ms // (10 * plans.MINUTE_MS) * 40503 + pid * 69069) >> 11 & 7:
                 used_mib += memory_mib >> 6  # now and then the process needs a little more
                 memory_mib += memory_mib >> 6
             usage = Usage(pid, kind, memory_mib, int(percent * share + 0.5))
@@ -90,8 +70,8 @@ class Laboratory:
     def __init__(
         self, seed: int = 0, cards: int = 8, models: tuple[Model, Model] = (A100, A6000), people: Sequence[str] = NAMES
     ) -> None:
-        if not 1 <= cards <= MOST_CARDS:
-            raise UsageError(f"a laboratory has 1 to {MOST_CARDS} cards, not {cards}")
+        if not 1 <= cards <= plans.MOST_CARDS:
+            raise UsageError(f"a laboratory has 1 to {plans.MOST_CARDS} cards, not {cards}")
         self.seed, self.models, self.people = seed, models, people
         self.hardware = [self._install(index) for index in range(cards)]
         self._plan = lru_cache(maxsize=4)(self._plan_week)  # a year of history must not fill the memory
@@ -112,12 +92,12 @@ class Laboratory:
         """A tick at every interval, up to `latest_ms` late, but none while the host is down."""
         latest_ms = min(latest_ms, interval_ms // 4)
         for due_ms in range(start_ms, end_ms, interval_ms):
-            ts_ms = due_ms + (mix(FOR_DELAY, due_ms, self.seed) % (latest_ms + 1) if due_ms > start_ms else 0)
+            ts_ms = due_ms + (mix(plans.FOR_DELAY, due_ms, self.seed) % (latest_ms + 1) if due_ms > start_ms else 0)
             week = self._plan(self._number(ts_ms))
             if ts_ms >= week.boot.time_ms:
                 driver_version, cards, cursors = self._look(week, ts_ms)
                 processes = {usage.pid: week.processes[usage.pid] for card in cards for usage in card.usages}
-                nvml_ms = 4 + mix(FOR_NOISE, ts_ms, self.seed) % 17
+                nvml_ms = 4 + mix(plans.FOR_NOISE, ts_ms, self.seed) % 17
                 yield Tick(ts_ms, interval_ms, week.boot, driver_version, nvml_ms, None, cards, processes, cursors)
 
     def containers(self, start_ms: int, end_ms: int) -> Known:
@@ -133,24 +113,26 @@ class Laboratory:
 
     def _install(self, index: int) -> Hardware:
         larger, smaller = self.models
-        name, total_mib, reserved_mib, idle_watts, watts_per_percent = smaller if role(index) in (0, 4) else larger
-        uuid = "GPU-" + make_uuid(FOR_CARD, self.seed, index)
+        name, total_mib, reserved_mib, idle_watts, watts_per_percent = (
+            smaller if plans.role(index) in (0, 4) else larger
+        )
+        uuid = "GPU-" + make_uuid(plans.FOR_CARD, self.seed, index)
         facts = CardFacts(uuid, index, None, name, None, total_mib, reserved_mib, 1)
-        return Hardware(facts, idle_watts, watts_per_percent, mix(FOR_NOISE, self.seed, index))
+        return Hardware(facts, idle_watts, watts_per_percent, mix(plans.FOR_NOISE, self.seed, index))
 
     def _number(self, ts_ms: int) -> int:
-        return (ts_ms - FIRST_REBOOT_MS) // WEEK_MS
+        return (ts_ms - plans.FIRST_REBOOT_MS) // plans.WEEK_MS
 
     def _plan_week(self, number: int) -> Week:
         last = len(self.hardware) - 1
-        plans = [Plan(self.seed, number, index, index == last, self.people) for index in range(last + 1)]
-        weeks = [plan.segments(hardware) for plan, hardware in zip(plans, self.hardware, strict=True)]
+        planned = [Plan(self.seed, number, index, index == last, self.people) for index in range(last + 1)]
+        weeks = [plan.segments(hardware) for plan, hardware in zip(planned, self.hardware, strict=True)]
         timelines = [([segment.begin_ms for segment in week], week) for week in weeks]
-        processes = {session.process.pid: session.process for plan in plans for session in plan.sessions}
-        return Week(Boot(make_uuid(FOR_BOOT, self.seed, number), plans[0].boot_ms), timelines, processes)
+        processes = {session.process.pid: session.process for plan in planned for session in plan.sessions}
+        return Week(Boot(make_uuid(plans.FOR_BOOT, self.seed, number), planned[0].boot_ms), timelines, processes)
 
     def _look(self, week: Week, ts_ms: int) -> Reading:
-        noise = mix(FOR_NOISE, self.seed, ts_ms)
+        noise = mix(plans.FOR_NOISE, self.seed, ts_ms)
         ts_us, uptime_ms = ts_ms * 1000, ts_ms - week.boot.time_ms
         cards = []
         cursors = []
