@@ -30,53 +30,7 @@ def mean(records: Records, seconds: float = 30, now: int = NOW) -> float | None:
     return None if percent is None else round(percent, 2)
 
 
-def of_processes(
-    *records: tuple[int, float, int], seconds: float = 30, card: float | None = None
-) -> dict[int, int | None]:
-    """The means of records that are given as pid, seconds before now, percent."""
-    rows = [(NOW - round(age * SECOND), pid, percent) for pid, age, percent in records]
-    return process_means(rows, NOW, round(seconds * SECOND), card)
-
-
 # --- a card ---
-
-
-@pytest.mark.parametrize(
-    ("first", "last"),
-    [
-        pytest.param(5 - 1 / 6, 0, id="at work now"),
-        pytest.param(9 - 1 / 6, 4, id="idle for four seconds"),
-        pytest.param(16 - 1 / 6, 11, id="idle for eleven seconds"),
-    ],
-)
-def test_time_without_records_is_idle(first: float, last: float) -> None:
-    assert mean(stretch(first, last, 80)) == 25  # five of the sixteen seconds that a buffer holds
-
-
-def test_each_record_after_a_hole_stands_for_one_period() -> None:
-    bursts = [record for age in (0, 4, 8, 12) for record in stretch(age + 0.5, age, 90)]  # four records each
-    assert mean(bursts) == 15  # 90 % of 16/6 of 16 s
-
-
-def test_records_that_are_further_apart_than_any_period_stand_for_a_sixth_of_a_second() -> None:
-    assert mean([(NOW - 3 * SECOND, 96)]) == 1
-    assert mean(stretch(15, 0, 96, rate=1 / 3)) == 6
-
-
-def test_an_older_record_shows_that_the_buffer_reaches_back_beyond_the_window() -> None:
-    assert mean([(NOW - 3600 * SECOND, 100), *stretch(6 - 1 / 6, 0, 80)]) == 16  # six of thirty seconds
-
-
-@pytest.mark.parametrize("count", [72, 100])
-def test_a_full_buffer_says_nothing_about_the_time_before_its_oldest_record(count: int) -> None:
-    assert mean(stretch((count - 1) / 6, 0, 60)) == 60
-
-
-def test_the_window_begins_at_the_last_tick() -> None:
-    records = stretch(40, 20, 0, rate=1) + stretch(19, 0, 50, rate=1)
-    assert mean(records, seconds=20) == 50
-    assert mean(records, seconds=30) == 33.33
-    assert mean(records, seconds=19.5) == 50  # a record that the last tick cuts counts for what is left of it
 
 
 def test_a_run_right_after_a_tick_is_over_fifteen_seconds() -> None:
@@ -86,28 +40,45 @@ def test_a_run_right_after_a_tick_is_over_fifteen_seconds() -> None:
     assert card_mean(records, NOW, window_us(1000)) == pytest.approx(6)
 
 
-def test_records_that_come_a_second_late_are_not_taken_for_idle_time() -> None:
-    assert mean(stretch(18, 0.9, 70)) == 70
-    assert mean(stretch(17, 2, 70), seconds=16) == 61.25  # fourteen of sixteen seconds
+LATEST = 2**63 - 1
+UNEVEN = [(time_us + (number % 3 - 1) * 40_000, 80) for number, (time_us, _) in enumerate(stretch(16, 0, 80))]
+TWO_STEPS = stretch(40, 20, 0, rate=1) + stretch(19, 0, 50, rate=1)
+OF_A_CARD: dict[str, tuple[float | None, Records, float]] = {  # the mean, of records, over so many seconds
+    "at work now, for five of the sixteen seconds that a buffer holds": (25, stretch(5 - 1 / 6, 0, 80), 30),
+    "time without records is idle": (25, stretch(9 - 1 / 6, 4, 80), 30),
+    "idle for eleven seconds": (25, stretch(16 - 1 / 6, 11, 80), 30),
+    "a record after a hole stands for one period": (
+        15,  # 90 % of 16/6 of 16 s
+        [record for age in (0, 4, 8, 12) for record in stretch(age + 0.5, age, 90)],
+        30,
+    ),
+    "a single record stands for a sixth of a second": (1, [(NOW - 3 * SECOND, 96)], 30),
+    "so does one further apart than any period": (6, stretch(15, 0, 96, rate=1 / 3), 30),
+    "an older record shows that the buffer reaches back": (
+        16,  # six of thirty seconds
+        [(NOW - 3600 * SECOND, 100), *stretch(6 - 1 / 6, 0, 80)],
+        30,
+    ),
+    "a full buffer says nothing about the time before": (60, stretch(71 / 6, 0, 60), 30),
+    "nor does a larger one": (60, stretch(99 / 6, 0, 60), 30),
+    "the window begins at the last tick": (50, TWO_STEPS, 20),
+    "a longer window": (33.33, TWO_STEPS, 30),
+    "a record that the last tick cuts counts for what is left of it": (50, TWO_STEPS, 19.5),
+    "records that come a second late": (70, stretch(18, 0.9, 70), 30),
+    "fourteen of sixteen seconds": (61.25, stretch(17, 2, 70), 16),
+    "the time of implausible records is unknown": (80, stretch(20, 10, 80) + stretch(10 - 1 / 6, 0, 333_000), 15),
+    "all are implausible": (None, stretch(20, 0, 101), 15),
+    "uneven gaps lose no time": (80, UNEVEN, 15),
+    "before the machine booted it was not idle": (50, [(number * SECOND, 50) for number in range(1, 6)], 30),
+    "the largest times": (40, [(LATEST - number * SECOND, 40) for number in range(20)], 15),
+}
 
 
-def test_the_time_of_implausible_records_is_unknown_not_idle() -> None:
-    assert mean(stretch(20, 10, 80) + stretch(10 - 1 / 6, 0, 333_000), seconds=15) == 80
-    assert mean(stretch(20, 0, 101), seconds=15) is None
-
-
-def test_uneven_gaps_between_records_lose_no_time() -> None:
-    records = [(time_us + (number % 3 - 1) * 40_000, 80) for number, (time_us, _) in enumerate(stretch(16, 0, 80))]
-    assert mean(records, seconds=15) == 80
-
-
-def test_time_before_the_machine_booted_is_not_idle() -> None:
-    assert mean([(number * SECOND, 50) for number in range(1, 6)], now=5 * SECOND) == 50
-
-
-def test_the_largest_times_are_understood() -> None:
-    newest = 2**63 - 1
-    assert mean([(newest - number * SECOND, 40) for number in range(20)], now=newest, seconds=15) == 40
+@pytest.mark.parametrize("name", OF_A_CARD)
+def test_the_mean_of_a_card(name: str) -> None:
+    expected, records, seconds = OF_A_CARD[name]
+    newest = max(records)[0]
+    assert mean(records, seconds, now=NOW if abs(newest - NOW) < 60 * SECOND else newest) == expected
 
 
 @given(
@@ -147,28 +118,30 @@ def test_records_outside_of_the_window_have_no_clock(seconds: int) -> None:
 # --- processes ---
 
 
-def test_a_process_that_worked_all_the_time_has_the_mean_of_its_records() -> None:
-    assert of_processes(*((ONE, age, 30 + age % 2 * 20) for age in range(30))) == {ONE: 40}
+FORTY, TWENTY = [(ONE, age, 40) for age in range(16)], [(OTHER, age, 20) for age in range(8)]
 
 
-@pytest.mark.parametrize("apart", [0, 0.4])
-def test_processes_are_counted_each_by_itself(apart: float) -> None:
-    ones = [(ONE, age, 40) for age in range(16)]
-    others = [(OTHER, age + apart, 20) for age in range(8)]
-    assert of_processes(*ones, *others, seconds=16) == {ONE: 40, OTHER: 10}
-
-
-def test_a_process_without_a_record_in_the_window_is_not_listed() -> None:
-    assert of_processes((ONE, 20, 40), (OTHER, 0, 30), (OTHER, 1, 30), seconds=15) == {OTHER: 4}
-
-
-def test_a_single_record_of_each_process_is_a_mean_already() -> None:
-    assert of_processes((ONE, 1, 25), (OTHER, 9, 3)) == {ONE: 25, OTHER: 3}
-    assert of_processes((ONE, 1, 25), (ONE, 1, 25)) == {ONE: 25}  # given twice
-    assert of_processes((ONE, 1, 37_100), card=50) == {ONE: None}
-
-
-def test_a_process_with_a_single_record_works_no_longer_than_its_card() -> None:
-    assert of_processes((ONE, 1, 100), (OTHER, 1, 3), card=6.25) == {ONE: 7, OTHER: 3}
-    assert of_processes((ONE, 1, 100), card=0) == {ONE: 1}  # but it did work
-    assert of_processes((ONE, 1, 0), card=50) == {ONE: 0}
+@pytest.mark.parametrize(
+    ("records", "seconds", "card", "means"),
+    [
+        ([(ONE, age, 30 + age % 2 * 20) for age in range(30)], 30, None, {ONE: 40}),
+        # Each by itself.
+        (FORTY + TWENTY, 16, None, {ONE: 40, OTHER: 10}),
+        (FORTY + [(pid, age + 0.4, percent) for pid, age, percent in TWENTY], 16, None, {ONE: 40, OTHER: 10}),
+        # Who has no record in the window is not listed.
+        ([(ONE, 20, 40), (OTHER, 0, 30), (OTHER, 1, 30)], 15, None, {OTHER: 4}),
+        # A single record of each process is a mean already, also one that is given twice.
+        ([(ONE, 1, 25), (OTHER, 9, 3)], 30, None, {ONE: 25, OTHER: 3}),
+        ([(ONE, 1, 25), (ONE, 1, 25)], 30, None, {ONE: 25}),
+        ([(ONE, 1, 37_100)], 30, 50, {ONE: None}),
+        # With a single record it works no longer than its card.
+        ([(ONE, 1, 100), (OTHER, 1, 3)], 30, 6.25, {ONE: 7, OTHER: 3}),
+        ([(ONE, 1, 100)], 30, 0, {ONE: 1}),  # but it did work
+        ([(ONE, 1, 0)], 30, 50, {ONE: 0}),
+    ],
+)
+def test_the_means_of_processes(
+    records: list[tuple[int, float, int]], seconds: float, card: float | None, means: dict[int, int | None]
+) -> None:
+    rows = [(NOW - round(age * SECOND), pid, percent) for pid, age, percent in records]
+    assert process_means(rows, NOW, round(seconds * SECOND), card) == means

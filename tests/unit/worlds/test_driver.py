@@ -105,10 +105,3 @@ def test_a_lost_card_fails_alone() -> None:
         ("MIG", "ok"),
         ("MIG", "ok"),
     ]
-
-
-def test_pynvml_and_the_clock_are_themselves_again_afterwards() -> None:
-    with at(make(), 50):
-        pass
-    assert pynvml.nvmlInit.__module__ == "pynvml"
-    assert uptime_ms() != 86_450_000

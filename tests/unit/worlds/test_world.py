@@ -12,7 +12,6 @@ from benchmarks.worlds import laboratory
 from benchmarks.worlds.world import HZ, World, load, save
 
 TWO_HOURS = 7200
-EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +43,6 @@ def test_a_world_is_read_as_it_was_written(world: World, path: Path) -> None:
         assert np.array_equal(one.load, other.load)
 
 
-def test_a_seed_makes_one_world_and_another_seed_another(world: World) -> None:
-    same, other = (laboratory.make(seed, TWO_HOURS) for seed in (3, 4))
-    assert world.outages == same.outages != other.outages
-    assert [one.first for one in world.processes] == [one.first for one in same.processes]
-
-
-def test_names_that_could_steer_a_terminal_are_escaped(path: Path) -> None:
-    change(path, process_user=lambda users: np.array(["\x1b[31m" + user for user in users]))
-    assert load(path).processes[0].user.startswith("\\x1b[31m")
-
-
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -72,20 +60,6 @@ def test_names_that_could_steer_a_terminal_are_escaped(path: Path) -> None:
 def test_what_can_not_be_is_refused(path: Path, name: str, value: Any, words: str) -> None:
     change(path, **{name: value})
     with pytest.raises(ValueError, match=words):
-        load(path)
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    for content in (b"", b"no zip", EMPTY_ZIP):
-        (tmp_path / "file").write_bytes(content)
-        with pytest.raises(ValueError, match="is no world"):
-            load(tmp_path / "file")
-
-
-def test_a_file_without_an_array_is_refused_and_says_which(path: Path) -> None:
-    with np.load(path) as file:
-        np.savez_compressed(path, **{name: file[name] for name in file if name != "losses"})
-    with pytest.raises(ValueError, match="losses"):
         load(path)
 
 
