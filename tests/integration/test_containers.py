@@ -20,7 +20,7 @@ from gua_report.people.identities import FIRST_UID
 from gua_sample.containers import LABEL, MOST_WANTED, MOUNT, NOTHING, Container, Known
 from gua_sample.processes import ANSWER_SECONDS
 from tests.integration.containers import ID, KEY, ContainerHost, container_host
-from tests.machine import one_line
+from tests.machine import complaint, one_line
 from tests.repository import ROOT
 from tests.runtimes import SECRET, inspection
 from tests.users import SOMEBODY, needs_root
@@ -72,11 +72,6 @@ def test_neither_environment_nor_command_is_stored_or_said(host: ContainerHost) 
     text = (host.data / "containers.json").read_text()
     assert SECRET not in text + done.stdout + done.stderr
     assert set(json.loads(text)["containers"][KEY]) == set(Container._fields)
-
-
-def test_without_a_note_there_is_nothing_to_do(host: ContainerHost) -> None:
-    assert host.ask() == (0, "", "")
-    assert os.listdir(host.data) == []
 
 
 def test_a_known_container_is_not_asked_for_again(host: ContainerHost) -> None:
@@ -186,46 +181,36 @@ def test_an_id_is_asked_for_at_once_and_shown(host: ContainerHost, spelling: str
 
 
 def test_an_id_that_nobody_knows_is_an_error_of_one_line(host: ContainerHost) -> None:
-    done = host.ask(f"pod:{POD}")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert one_line(done.stderr)
-    assert f"nobody knows {POD.replace('-', '')}" in done.stderr
+    assert f"nobody knows {POD.replace('-', '')}" in complaint(host.ask(f"pod:{POD}"), 1)
 
 
 @pytest.mark.parametrize("text", ["3f2a9c81d0b", "docker:", "train-resnet", "f" * 65, "../../x"])
 def test_what_is_no_id_is_wrong_usage(host: ContainerHost, text: str) -> None:
-    done = host.ask(text)
-    assert done.returncode == 2
-    assert one_line(done.stderr)
+    complaint(host.ask(text), 2)
 
 
 def test_what_is_known_is_listed_within_78_columns_the_newest_first(host: ContainerHost) -> None:
+    pod = POD.replace("-", "")
     containers = {
         KEY: Container("docker", "train" * 20, "registry.example.com/pytorch:2.9", "ada", LABEL, 1),
         "f" * 12: Container("podman", "serve", None, "somebody", MOUNT, 2),
-        POD.replace("-", ""): Container("pod", "vision/train-7", None, None, None, 3),
+        pod: Container("pod", "vision/train-7", None, None, None, 3),
     }
     write_containers(str(host.data), Known(containers))
-    done = host.ask("--list")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
+    assert host.ask("--list").stdout.splitlines() == [
         "container                name                      image           owner",
         "pod:0a1b2c3d1111         vision/train-7",
         "podman:ffffffffffff      serve                                     somebody? …",
         "docker:3f2a9c81d0b7      traintraintraintraintra…  registry.exam…  ada? label",
     ]
-    assert max(map(len, done.stdout.splitlines())) <= 78
-
-
-def test_the_page_shows_what_the_list_prints(host: ContainerHost) -> None:
-    page = (ROOT / "docs" / "people.md").read_text()
-    shown = page.split("    $ gua-containers --list\n")[1].split("\n\n")[0]
+    # And as docs/people.md shows it.
     containers = {
         "3f2a9c81d0b7": Container("docker", "train-resnet", "pytorch:2.9", "ada", LABEL, 3),
         "91be07c2d4f8": Container("podman", "notebook", "localhost/jupyter:latest", None, None, 2),
-        POD.replace("-", ""): Container("pod", "vision/serve-llama-0", None, None, None, 1),
+        pod: Container("pod", "vision/serve-llama-0", None, None, None, 1),
     }
     write_containers(str(host.data), Known(containers))
+    shown = (ROOT / "docs" / "people.md").read_text().split("    $ gua-containers --list\n")[1].split("\n\n")[0]
     assert host.ask("--list").stdout.splitlines() == [line.removeprefix("    ") for line in shown.splitlines()]
 
 
@@ -244,13 +229,10 @@ def test_the_pages_tell_the_limits() -> None:
     assert Containers().owner_label == "gua.owner"
 
 
-def test_an_empty_list_says_how_to_fill_it(host: ContainerHost) -> None:
+def test_an_empty_list_says_how_to_fill_it_and_a_missing_folder_is_said(host: ContainerHost) -> None:
     done = host.ask("--list")
     assert (done.returncode, done.stdout) == (3, "")
     assert "CONTAINERS=yes" in done.stderr
-
-
-def test_a_folder_that_is_missing_is_said(host: ContainerHost) -> None:
     host.data.rmdir()
     host.note(KEY)
     assert host.ask().returncode == 3

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gua_sample.processes import describe, printable, read_boot
+from gua_sample.processes import describe, read_boot
 from tests.cgroups import be_root, start
-from tests.machine import Machine
+from tests.machine import Machine, call
 from tests.processes import process_named
 from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
 
@@ -81,6 +81,24 @@ def test_a_process_that_has_ended_is_recorded_as_far_as_known(machine: Machine) 
     assert {row[key] for key in unknown} == {None}
 
 
+@pytest.fixture
+def unprivileged(machine: Machine, open_folder: Path) -> list[str]:
+    """The sampler as somebody else runs it, on a card with a process of ours."""
+    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
+    machine.data_dir.mkdir()
+    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
+    return [*sampler_for_others(open_folder), "--data-dir", str(machine.data_dir)]
+
+
+@needs_root
+def test_others_are_described_to_an_unprivileged_sampler(machine: Machine, unprivileged: list[str]) -> None:
+    assert run_as_somebody(unprivileged, machine.environment()).returncode == 0
+    (row,) = machine.processes()
+    assert (row["uid"], row["user"]) == (0, "root")
+    assert row["start_time_ms"] is not None
+    assert row["cgroup"] is not None
+
+
 @needs_root
 def test_a_user_without_a_passwd_entry_is_recorded_by_number(machine: Machine) -> None:
     with subprocess.Popen(["/bin/sleep", "60"], user=SOMEBODY, cwd="/") as process:
@@ -92,32 +110,17 @@ def test_a_user_without_a_passwd_entry_is_recorded_by_number(machine: Machine) -
 
 
 @needs_mounts
-def test_processes_hidden_by_hidepid_are_recorded_as_the_driver_tells(machine: Machine, open_folder: Path) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
-    machine.data_dir.mkdir()
-    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
-    sampler = [*sampler_for_others(open_folder), "--data-dir", str(machine.data_dir)]
+def test_processes_hidden_by_hidepid_are_recorded_as_the_driver_tells(
+    machine: Machine, unprivileged: list[str]
+) -> None:
     become = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]
     script = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", *become, *sampler]
-    done = subprocess.run(command, env=machine.environment(), cwd="/", capture_output=True, text=True, check=False)
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", *become, *unprivileged]
+    done = call(command, env=machine.environment(), cwd="/")
     assert (done.returncode, done.stderr) == (0, "")
     (row,) = machine.processes()
     assert (row["pid"], row["memory_mib"]) == (os.getpid(), 8192)
     assert (row["uid"], row["command"], row["start_time_ms"]) == (None, None, None)
-
-
-@needs_root
-def test_others_are_described_to_an_unprivileged_sampler(machine: Machine, open_folder: Path) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
-    machine.data_dir.mkdir()
-    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
-    sampler = [*sampler_for_others(open_folder), "--data-dir", str(machine.data_dir)]
-    assert run_as_somebody(sampler, machine.environment()).returncode == 0
-    (row,) = machine.processes()
-    assert (row["uid"], row["user"]) == (0, "root")
-    assert row["start_time_ms"] is not None
-    assert row["cgroup"] is not None
 
 
 def fake_proc(folder: Path, **files: str | bytes) -> str:
@@ -127,25 +130,23 @@ def fake_proc(folder: Path, **files: str | bytes) -> str:
     return str(folder)
 
 
-def cgroup_of(folder: Path, lines: str | bytes, patch: pytest.MonkeyPatch) -> str | None:
-    be_root(patch)
-    start(folder / "proc", 42, lines)
-    return describe(42, read_boot(), str(folder / "proc")).cgroup
-
-
-def test_all_distinct_cgroup_paths_of_a_v1_host_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cgroup = (
-        "9:memory:/slurm/uid_1000/job_7/step_0/task_0\n8:cpu,cpuacct:/\n1:name=systemd:/system.slice/slurmd.service\n"
-    )
-    found = cgroup_of(tmp_path, cgroup, monkeypatch)
-    assert found == "/slurm/uid_1000/job_7/step_0/task_0;/system.slice/slurmd.service"
-
-
-def test_a_colon_in_a_cgroup_path_is_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        cgroup_of(tmp_path, "0::/kubepods/pod1/cri-containerd:abc\n", monkeypatch)
-        == "/kubepods/pod1/cri-containerd:abc"
-    )
+@pytest.mark.parametrize(
+    ("lines", "stored"),
+    [
+        (
+            b"9:memory:/slurm/uid_1000/job_7/step_0\n8:cpu,cpuacct:/\n1:name=systemd:/system.slice/slurmd.service\n",
+            "/slurm/uid_1000/job_7/step_0;/system.slice/slurmd.service",
+        ),
+        (b"0::/kubepods/pod1/cri-containerd:abc\n", "/kubepods/pod1/cri-containerd:abc"),
+        (b"0::/user.slice/\x1b[31m\xff\n", r"/user.slice/\x1b[31m\xff"),
+    ],
+)
+def test_all_distinct_cgroup_paths_are_kept_printably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes, stored: str
+) -> None:
+    be_root(monkeypatch)
+    start(tmp_path / "proc", 42, lines)
+    assert describe(42, read_boot(), str(tmp_path / "proc")).cgroup == stored
 
 
 def test_the_login_user_is_told_apart_from_an_unset_one(tmp_path: Path) -> None:
@@ -160,12 +161,3 @@ def test_truncated_proc_files_are_unknown_not_a_crash(tmp_path: Path) -> None:
     proc = fake_proc(tmp_path, stat="42 (x) R 1", loginuid="", status="", comm="", cgroup="0:")
     found = describe(42, read_boot(), proc)
     assert (found.start_time_ms, found.login_uid, found.cgroup) == (None, None, None)
-
-
-def test_hostile_cgroup_names_are_made_printable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cgroup_of(tmp_path, b"0::/user.slice/\x1b[31m\xff\n", monkeypatch) == r"/user.slice/\x1b[31m\xff"
-
-
-def test_printable_keeps_what_is_printable() -> None:
-    assert printable("python3 [x]\\n") == "python3 [x]\\n"
-    assert printable(b"") == ""

@@ -70,6 +70,7 @@ OF_A_CARD: dict[str, tuple[float | None, Records, float]] = {  # the mean, of re
     "all are implausible": (None, stretch(20, 0, 101), 15),
     "uneven gaps lose no time": (80, UNEVEN, 15),
     "before the machine booted it was not idle": (50, [(number * SECOND, 50) for number in range(1, 6)], 30),
+    "records given twice": (25, [*stretch(9 - 1 / 6, 4, 80), *stretch(5, 4, 80)], 30),
     "the largest times": (40, [(LATEST - number * SECOND, 40) for number in range(20)], 15),
 }
 
