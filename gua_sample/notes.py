@@ -199,7 +199,7 @@ def parse_note(data: bytes, changed_ms: int, uid: int, is_owners: bool) -> Note:
     if not isinstance(content, dict):
         raise NoNote("it is no JSON object")
     from_ms, until_ms = (_time(content.get(name), name) for name in ("from_ms", "until_ms"))
-    reason, identity = _text(content.get("reason"), "reason", LONGEST_REASON), content.get("identity")
+    reason, identity = check_text(content.get("reason"), "reason", LONGEST_REASON), content.get("identity")
     written_ms = from_ms if is_owners else changed_ms
     start_ms = max(from_ms, written_ms)
     if until_ms > written_ms + LONGEST_MS + CLOCK_MS:
@@ -209,8 +209,10 @@ def parse_note(data: bytes, changed_ms: int, uid: int, is_owners: bool) -> Note:
     if identity is not None:
         if not is_owners:
             raise NoNote("only the owner of the spool may name an identity")
-        identity = _text(identity, "identity", LONGEST_NAME)
-    gpu_uuids = tuple(_text(uuid, "gpu_uuids", LONGEST_NAME) for uuid in _list(content.get("gpu_uuids"), "gpu_uuids"))
+        identity = check_text(identity, "identity", LONGEST_NAME)
+    gpu_uuids = tuple(
+        check_text(uuid, "gpu_uuids", LONGEST_NAME) for uuid in _list(content.get("gpu_uuids"), "gpu_uuids")
+    )
     processes = tuple(_process(entry) for entry in _list(content.get("processes"), "processes"))
     if identity is None and not gpu_uuids and not processes:
         raise NoNote("it is about nothing")
@@ -223,7 +225,8 @@ def _time(value: Any, name: str) -> int:
     return value
 
 
-def _text(value: Any, name: str, longest: int) -> str:
+def check_text(value: Any, name: str, longest: int) -> str:
+    """The text, if a note may have it. Raises NoNote."""
     if not isinstance(value, str) or not value.isprintable() or not value.strip() or len(value) > longest:
         raise NoNote(f"{name} is no text of 1 to {longest} printable characters")
     return value
@@ -242,11 +245,6 @@ def _process(entry: Any) -> tuple[int, int]:
     if type(pid) is not int or not 0 < pid < 1 << 31:
         raise NoNote("an entry of processes has no pid")
     return pid, _time(entry.get("start_time_ms"), "start_time_ms")
-
-
-def check_reason(reason: str) -> str:
-    """The reason, if a note may have it. Raises NoNote."""
-    return _text(reason, "the reason", LONGEST_REASON)
 
 
 def spell_note(note: Note) -> dict[str, Any]:

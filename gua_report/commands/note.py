@@ -22,11 +22,12 @@ from gua_sample import console
 from gua_sample.errors import GuaError, UsageError
 from gua_sample.notes import (
     LONGEST_DAYS,
+    LONGEST_REASON,
     Entry,
     NoNote,
     Note,
     Spool,
-    check_reason,
+    check_text,
     open_spool,
     put_note,
     remove_note,
@@ -103,7 +104,7 @@ def write(spool: Spool, config: Config, options: argparse.Namespace) -> str:
     if not reason or options.until is None:
         raise UsageError('say until when, and why: gua note --until friday "serving the demo"')
     try:
-        check_reason(reason)
+        check_text(reason, "the reason", LONGEST_REASON)
     except NoNote as error:
         raise UsageError(f"bad reason {reason[:60]!r}: {error}") from error
     zone = parse_zone(options.tz)
