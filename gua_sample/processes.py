@@ -113,9 +113,11 @@ def ask_directory(
 ) -> dict[Key, Value | None]:
     """What the directory of users says of each key; None of an impossible or unknown one.
 
-    Keys without an answer before the timeout are absent.
+    A directory such as LDAP may hang for minutes, so a thread asks it (which waits without the interpreter's lock). A
+    thread that hangs is abandoned: the process exits without waiting for it. Keys without an answer in time are absent.
     """
     found: dict[Key, Value | None] = {}
+    pending = _thread.allocate_lock()
 
     def ask() -> None:
         for key in sorted(keys):
@@ -123,29 +125,13 @@ def ask_directory(
                 found[key] = look_up(key)
             except (KeyError, ValueError, OverflowError):  # the last: out of range for this C library
                 found[key] = None
-
-    ends_within(seconds, ask)
-    return found
-
-
-def ends_within(seconds: float, ask: Callable[[], None]) -> bool:
-    """Whether questions to the directory of users are answered before the timeout.
-
-    A directory such as LDAP may hang for minutes, so a thread asks it (which waits without the interpreter's lock). A
-    thread that hangs is abandoned: the process exits without waiting for it.
-    """
-    pending = _thread.allocate_lock()
-
-    def ask_and_tell() -> None:
-        ask()
         pending.release()
 
     pending.acquire()
-    try:
-        _thread.start_new_thread(ask_and_tell, ())
-    except RuntimeError:  # no thread can be started: nothing is asked
-        return False
-    return pending.acquire(timeout=seconds)
+    with suppress(RuntimeError):  # no thread can be started: nothing is asked
+        _thread.start_new_thread(ask, ())
+        pending.acquire(timeout=seconds)
+    return found
 
 
 def printable(name: bytes | str) -> str:
