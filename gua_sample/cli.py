@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         if service.folder_of_runs() is None:
             raise UsageError("--record-timeout is for the unit alone: it says that the unit's run was killed")
         started_ms = service.read_start_ms(ts_ms)
-        source = unusable(DriverError(TIMEOUT, "a run had to be killed at its start timeout"))
+        source = unusable(TIMEOUT, "a run had to be killed at its start timeout")
         killed = take(data_dir, source, None, started_ms, nvml_ms=ts_ms - started_ms)
         for problem in publish(files, data_dir, policy, killed):
             warn(str(problem))
@@ -204,8 +204,7 @@ def machine() -> Source:
         from gua_sample import nvml
     except ModuleNotFoundError as error:
         name = "nvidia_ml_py_missing"
-        text = f"NVML failed ({name}): {error}; run 'pip install nvidia-ml-py' for this Python"
-        return unusable(DriverError(name, text))
+        return unusable(name, f"NVML failed ({name}): {error}; run 'pip install nvidia-ml-py' for this Python")
 
     def read(previous: Previous | None) -> Reading:
         if service.folder_of_runs() is not None and service.find_hanging_run() is not None:
@@ -215,10 +214,9 @@ def machine() -> Source:
     return Source(processes.read_boot, read, processes.describe, processes.user_names)
 
 
-def unusable(error: DriverError) -> Source:
-
+def unusable(name: str, message: str) -> Source:
     def read(previous: Previous | None) -> Reading:
-        raise error
+        raise DriverError(name, message)
 
     return Source(processes.read_boot, read, processes.describe, processes.user_names)
 

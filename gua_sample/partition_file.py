@@ -96,13 +96,11 @@ class Writer:
         if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise storage_error(error, self._path) from error
 
-    def roll_back(self) -> None:
-        """Roll back a killed writer's transaction. Any first read does that, if there is a hot journal."""
-        with self._reading():
-            self._execute("SELECT count(*) FROM sqlite_master").fetchone()
-
     def check(self) -> None:
-        """Raise NewerPartition or CorruptPartition if no tick can be added to this file."""
+        """Raise NewerPartition or CorruptPartition if no tick can be added to this file.
+
+        As any first read does, it rolls back the transaction of a killed writer.
+        """
         with self._reading():
             self._is_begun()
 

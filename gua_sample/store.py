@@ -69,9 +69,9 @@ def heal(folder: str, warn: Warn) -> None:
             identity = _identity(path)
             try:
                 with Writer(path) as writer:
-                    writer.roll_back()
-            except PartitionBusy:
-                pass  # the journal of a live writer
+                    writer.check()
+            except (NewerPartition, PartitionBusy):  # the latter: the journal of a live writer
+                pass
             except CorruptPartition as error:
                 try:
                     _set_aside(path, identity, error, warn)
