@@ -59,18 +59,6 @@ def test_the_machines_containers_are_noted_one_a_line_pods_without_dashes(runs: 
     assert sorted(take(runs)) == ["docker:3f2a9c81d0b7", "pod:0a1b2c3d111122223333444455556666", "podman:abcdefabcdef"]
 
 
-def test_without_containers_there_is_no_note(runs: Path, data_dir: Path) -> None:
-    service.ask_for_names([SESSION, LXC], str(data_dir))
-    assert not (runs / WANTED).exists()
-
-
-def test_without_a_runtime_folder_nothing_is_noted(runs: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RUNTIME_DIRECTORY")
-    service.ask_for_names([DOCKER], str(data_dir))
-    assert os.listdir(runs) == []
-    assert os.listdir(data_dir) == []
-
-
 def test_an_unknown_container_is_noted_once_an_hour(
     runs: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,17 +71,30 @@ def test_an_unknown_container_is_noted_once_an_hour(
     assert take(runs) == ["docker:3f2a9c81d0b7"]
 
 
-def test_a_new_container_is_noted_at_once_and_alone(runs: Path, data_dir: Path) -> None:
+def test_without_a_runtime_folder_that_can_be_used_nothing_is_noted(
+    runs: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.ask_for_names([SESSION, LXC], str(data_dir))  # nor without containers
+    assert not (runs / WANTED).exists()
+    (runs / LOOKED_AT).unlink()
+    for folder in ("", str(runs / "nowhere")):
+        monkeypatch.setenv("RUNTIME_DIRECTORY", folder)
+        service.ask_for_names([DOCKER], str(data_dir))
+    assert [os.listdir(runs), os.listdir(data_dir)] == [[], []]
+
+
+@pytest.mark.parametrize("plant", [None, odd_files.fifo, odd_files.endless, odd_files.folder])
+def test_a_container_whose_name_is_known_is_not_noted(
+    runs: Path, data_dir: Path, plant: Callable[[Path], None] | None
+) -> None:
+    """An odd file of names is as none."""
+    if plant is None:
+        write_containers(str(data_dir), Known({"3f2a9c81d0b7": Container("docker", "train", None, None, None, 1)}))
+    else:
+        plant(data_dir / "containers.json")
     service.ask_for_names([DOCKER], str(data_dir))
-    take(runs)
-    service.ask_for_names([DOCKER, PODMAN], str(data_dir))
-    assert take(runs) == ["podman:abcdefabcdef"]
-
-
-def test_a_container_whose_name_is_known_is_not_noted(runs: Path, data_dir: Path) -> None:
-    named = Container("docker", "train", None, None, None, 1)
-    write_containers(str(data_dir), Known({"3f2a9c81d0b7": named}))
-    service.ask_for_names([DOCKER, PODMAN], str(data_dir))
+    assert take(runs) == ([] if plant is None else ["docker:3f2a9c81d0b7"])
+    service.ask_for_names([DOCKER, PODMAN], str(data_dir))  # a new one at once, and alone
     assert take(runs) == ["podman:abcdefabcdef"]
 
 
@@ -147,13 +148,6 @@ def test_odd_files_cost_at_most_the_note(runs: Path, data_dir: Path, name: str, 
     assert {path.name for path in runs.iterdir()} <= {LOOKED_AT, WANTED}
 
 
-@pytest.mark.parametrize("put", [odd_files.fifo, odd_files.endless, odd_files.folder])
-def test_an_odd_file_of_names_is_as_none(runs: Path, data_dir: Path, put: Callable[[Path], None]) -> None:
-    put(data_dir / "containers.json")
-    service.ask_for_names([DOCKER], str(data_dir))
-    assert take(runs) == ["docker:3f2a9c81d0b7"]
-
-
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"\0" * 100, b"9" * 5000 + b" /x", b"\n\n \n", "² /x\n".encode()])
 def test_nonsense_is_as_if_nothing_was_looked_at(runs: Path, data_dir: Path, content: bytes) -> None:
     (runs / LOOKED_AT).write_bytes(content)
@@ -161,13 +155,6 @@ def test_nonsense_is_as_if_nothing_was_looked_at(runs: Path, data_dir: Path, con
     assert take(runs) == ["docker:3f2a9c81d0b7"]
     service.ask_for_names([DOCKER], str(data_dir))
     assert take(runs) == []
-
-
-def test_a_folder_that_is_closed_costs_nothing_else(
-    runs: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RUNTIME_DIRECTORY", str(runs / "nowhere"))
-    service.ask_for_names([DOCKER], str(data_dir))
 
 
 def test_no_note_is_left_that_could_not_be_remembered(runs: Path, data_dir: Path) -> None:

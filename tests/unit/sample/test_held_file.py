@@ -81,19 +81,13 @@ def test_what_begins_after_an_unknown_state_was_not_seen_to_begin() -> None:
     assert " since at least 00:06 " in held_file.describe(ticks[-1], carried)
 
 
-def test_mig_instances_are_called_as_the_drivers_tools_call_them() -> None:
+def test_mig_instances_and_memory_that_is_not_known_are_spelled_and_a_failed_tick_tells_nothing() -> None:
     assert " on GPU 2:1 " in lines_of(mig(2, 1, 0.0, (ALICE,)))[1]
-
-
-def test_memory_that_is_not_known_is_no_number() -> None:
     _, line = lines_of(Gpu(0, 0.0, (ALICE._replace(memory_mib=None),), used_mib=5000))
     assert line.split()[3] == "-"
     assert "you hold memory on GPU 0" in line
-
-
-def test_a_tick_without_cards_tells_nothing() -> None:
-    _, carried = at_the_end(held(ALICE))
     failed = tick(MONDAY_MS + 11 * MINUTE_MS, error="driver_not_loaded")
+    _, carried = at_the_end(held(ALICE))
     assert len(held_file.describe(failed, follow(carried, failed)).splitlines()) == 1
 
 
@@ -149,17 +143,14 @@ def test_ones_own_note_is_about_ones_own_processes(tmp_path: Path, monkeypatch: 
     assert len(lines_of(held(Job(100, uid=SOMEBODY)), start_ms=later_ms, spool=spool)) == 2
 
 
-def test_there_are_no_more_lines_than_a_shell_reads_at_once() -> None:
-    many = [
-        held(*(Job(100 * card + pid, memory_mib=200, uid=1000 + 50 * card + pid) for pid in range(50)), index=card)
-        for card in range(9)
-    ]
-    assert len(lines_of(*many)) == 1 + held_file.MOST_LINES
+def test_there_are_few_lines_and_nobodys_processes_crowd_out_a_colleagues() -> None:
+    def many(uid: int) -> list[Gpu]:
+        """Of as many users, or of one."""
+        jobs = [Job(number, memory_mib=200, uid=1000 + uid * number) for number in range(450)]
+        return [held(*jobs[50 * card : 50 * card + 50], index=card) for card in range(9)]
 
-
-def test_nobodys_processes_crowd_out_a_colleagues_line() -> None:
-    many = [held(*(Job(100 * card + pid, memory_mib=200) for pid in range(50)), index=card) for card in range(9)]
-    _, *lines = lines_of(*many, held(Job(9000, "zoe", uid=1001), index=9))
+    assert len(lines_of(*many(1))) == 1 + held_file.MOST_LINES
+    _, *lines = lines_of(*many(0), held(Job(9000, "zoe", uid=1001), index=9))
     assert [line.split()[0] for line in lines] == ["1000"] * held_file.MOST_OF_ONE + ["1001"]
 
 

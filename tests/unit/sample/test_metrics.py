@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,12 +74,6 @@ def test_a_page_of_all_that_may_be_on_cards() -> None:
     if os.environ.get("GUA_REWRITE_GOLDEN"):
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
-
-
-def test_nobody_is_idle_at_the_first_tick() -> None:
-    text = page_of(held(ALICE), ticks=1)
-    assert list(values(text, "gpu_idle_process_idle_seconds").values()) == [0]
-    assert list(values(text, "gpu_idle_memory_total_bytes").values()) == [0]
 
 
 def test_names_and_namespaces_become_labels_of_every_series() -> None:
@@ -189,32 +182,23 @@ def test_no_name_of_a_container_breaks_the_file() -> None:
     assert sum(line.startswith("gua_tick_success") for line in lines) == 1
 
 
-def test_names_are_read_only_if_a_process_is_in_a_container(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text("{")
-    lines: list[str] = []
-    for one in (None, tick(MONDAY_MS, held(ALICE)), tick(MONDAY_MS, error="timeout")):
-        assert read_known(str(tmp_path), one, lines.append) is None
-    assert lines == []
-    assert read_known(str(tmp_path), tick(MONDAY_MS, held(docker(ID, 1))), lines.append) is None
-    assert len(lines) == 1
-    assert "names of containers are missing" in lines[0]
+def test_a_file_of_names_is_read_only_if_a_process_is_in_a_container_and_costs_no_metric(tmp_path: Path) -> None:
+    path, said = tmp_path / FILE_NAME, list[str]()
 
+    def publish(one: Tick) -> str:
+        known = read_known(str(tmp_path), one, said.append)
+        return describe(one, carry_on(str(tmp_path), DEFAULT, one, None, said.append), {}, known)
 
-def publish(data_dir: str, one: Tick, warn: Callable[[str], None]) -> str:
-    """The metrics of a tick, as the sampler writes them."""
-    return describe(one, carry_on(data_dir, DEFAULT, one, None, warn), {}, read_known(data_dir, one, warn))
-
-
-def test_a_file_of_names_that_cant_be_used_costs_no_metric(tmp_path: Path) -> None:
-    (tmp_path / "samples").mkdir()
-    (tmp_path / FILE_NAME).symlink_to("/etc/passwd")
-    lines: list[str] = []
-    text = publish(str(tmp_path), tick(MONDAY_MS, held(docker(ID, 1))), lines.append)
-    assert len(lines) == 1
+    path.symlink_to("/etc/passwd")
+    publish(tick(MONDAY_MS, held(ALICE)))
+    publish(tick(MONDAY_MS + 1, error="timeout"))
+    assert said == []
+    text = publish(tick(MONDAY_MS + EVERY_MS, held(docker(ID, 1))))
+    (line,) = said
+    assert "names of containers are missing" in line
     assert values(text, "gua_tick_success") == {"": 1}
     assert list(values(text, "gua_holder")) == [f'gpu="0",uuid="GPU-0",identity="docker:{ID}",state="idle-held"']
-    (tmp_path / FILE_NAME).unlink()
-    (tmp_path / FILE_NAME).write_text(json.dumps({"version": 1, "containers": {ID: HINTED._asdict()}}))
-    text = publish(str(tmp_path), tick(MONDAY_MS + EVERY_MS, held(docker(ID, 1))), lines.append)
-    assert len(lines) == 1
-    assert len(values(text, "gua_container_info")) == 1
+    path.unlink()
+    path.write_text(json.dumps({"version": 1, "containers": {ID: HINTED._asdict()}}))
+    text = publish(tick(MONDAY_MS + 2 * EVERY_MS, held(docker(ID, 1))))
+    assert (len(said), len(values(text, "gua_container_info"))) == (1, 1)

@@ -139,11 +139,9 @@ def folder(tmp_path: Path) -> str:
 def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_last_day(folder: str) -> None:
     warnings: list[str] = []
     assert store.read_previous(folder, MONDAY_MS, "boot", warnings.append) is None
-    facts = CardFacts("GPU-0", 0, None, None, None, None, None, None, "ok", None)
-    card = Card(facts, None, None, None, None, None, None, [])
     cursor = Cursor("GPU-0", 0, None, None, 11, 22, 33)
     boot = Boot("boot", 5)
-    store.append(folder, Tick(MONDAY_MS - DAY_MS, None, boot, "580", 1, None, [card], {}, [cursor]), pytest.fail)
+    store.append(folder, make_tick(MONDAY_MS - DAY_MS)._replace(boot=boot, cursors=[cursor]), pytest.fail)
     # A driver error after it leaves the cursors as they were.
     failed = Tick(MONDAY_MS - 1, None, boot, None, 1, "driver_not_loaded", [], {}, [])
     store.append(folder, failed, pytest.fail)
@@ -155,37 +153,20 @@ def test_the_previous_tick_is_found_in_the_partition_of_today_or_else_of_the_las
     assert store.read_previous(folder, MONDAY_MS, "another boot", warnings.append) is None
 
 
-def test_a_partition_says_what_it_is_and_its_tables_are_strict(folder: str) -> None:
-    store.append(folder, Tick(MONDAY_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
+def test_a_partition_says_what_it_is_its_tables_are_strict_and_a_window_is_read_by_the_index(folder: str) -> None:
+    store.append(folder, make_tick(MONDAY_MS), pytest.fail)
     path = Path(folder) / "2026-11-16.sqlite"
-    assert query(path, "PRAGMA application_id") == [{"application_id": schema.APPLICATION_ID}]
-    assert query(path, "PRAGMA user_version") == [{"user_version": schema.VERSION}]
-    assert query(path, "PRAGMA journal_mode") == [{"journal_mode": "delete"}]
+    marks = {"application_id": schema.APPLICATION_ID, "user_version": schema.VERSION, "journal_mode": "delete"}
+    assert {name: query(path, f"PRAGMA {name}")[0][name] for name in marks} == marks
     tables = query(path, "SELECT name, strict FROM pragma_table_list WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    assert {table["name"] for table in tables} == set(schema.TABLE_NAMES)
-    assert all(table["strict"] for table in tables)
-
-
-def test_a_window_of_a_view_is_read_through_the_index(folder: str) -> None:
-    store.append(folder, Tick(MONDAY_MS, None, Boot("boot", 5), None, None, "x", [], {}, []), pytest.fail)
-    connection = sqlite3.connect(Path(folder) / "2026-11-16.sqlite")
+    assert {table["name"]: table["strict"] for table in tables} == dict.fromkeys(schema.TABLE_NAMES, 1)
     for view in ("card_ticks", "process_ticks"):
-        plan = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM {view} WHERE ts_ms BETWEEN 1 AND 2").fetchall()
-        assert not [row for row in plan if "SCAN" in row[3]], plan
-    connection.close()
+        plan = query(path, f"EXPLAIN QUERY PLAN SELECT * FROM {view} WHERE ts_ms BETWEEN 1 AND 2")
+        assert not [row for row in plan if "SCAN" in row["detail"]], plan
 
 
-def make_tick(ts_ms: int, energy: int | None = None) -> Tick:
-    facts = CardFacts("GPU-0", 0, None, None, None, None, None, None, "ok", None)
-    card = Card(facts, None, None, None, None, energy, None, [])
-    return Tick(ts_ms, None, Boot("boot", 5), "580", 1, None, [card], {}, [])
-
-
-def test_energy_that_is_known_only_later_is_kept(folder: str) -> None:
-    for second, energy in enumerate([None, 5000, 7000]):
-        store.append(folder, make_tick(MONDAY_MS + second, energy), pytest.fail)
-    rows = query(Path(folder) / "2026-11-16.sqlite", "SELECT energy_joules FROM card_ticks ORDER BY ts_ms")
-    assert [row["energy_joules"] for row in rows] == [None, 5000, 7000]
+def make_tick(ts_ms: int) -> Tick:
+    return Tick(ts_ms, None, Boot("boot", 5), "580", 1, None, [Card(CardFacts("GPU-0", 0))], {}, [])
 
 
 def test_a_partition_that_another_run_replaces_meanwhile_is_not_set_aside(folder: str) -> None:

@@ -53,20 +53,6 @@ def test_the_buffer_holds_the_last_16_seconds_and_gives_what_is_newer_than_asked
         assert len(newer) == HZ
 
 
-def test_a_driver_that_writes_no_zeros_runs_dry() -> None:
-    with at(make(Behaviour(writes_zeros=False)), 112) as handle:
-        assert {one.sampleValue.uiVal for one in pynvml.nvmlDeviceGetSamples(handle, UTILIZATION, 0)[1]} == {60}
-        with pytest.raises(pynvml.NVMLError_NotFound):
-            pynvml.nvmlDeviceGetSamples(handle, UTILIZATION, START_US + 110_000_000)
-
-
-def test_a_driver_may_have_only_rates() -> None:
-    with at(make(Behaviour(has_samples=False)), 100.5) as handle:
-        with pytest.raises(pynvml.NVMLError_NotSupported):
-            pynvml.nvmlDeviceGetSamples(handle, UTILIZATION, 0)
-        assert pynvml.nvmlDeviceGetUtilizationRates(handle).gpu == 30  # half of the last second
-
-
 def test_processes_have_a_record_for_each_second_in_which_they_did_something() -> None:
     with at(make(), 112) as handle:
         records = pynvml.nvmlDeviceGetProcessUtilization(handle, 0)
