@@ -35,6 +35,11 @@ SOMEBODY = 54321  # no passwd entry
 BUG = ("Traceback (most recent call last)", "this is a bug")
 
 
+class Problem(NamedTuple):
+    column: str  # of the table
+    text: str
+
+
 class Ran(NamedTuple):
     words: list[str]
     status: int  # negative: the signal that ended the process
@@ -42,15 +47,15 @@ class Ran(NamedTuple):
     err: str
     is_late: bool  # timeout
 
-    def problems(self, statuses: tuple[int, ...] = STATUSES) -> list[tuple[str, str]]:
-        """Faults that no run may have, as pairs of the table's column and a description."""
+    def problems(self, statuses: tuple[int, ...] = STATUSES) -> list[Problem]:
+        """Faults that no run may have."""
         shown = f"gua {' '.join(self.words)} ended with {self.status}: {self.err.strip()[-600:]}"
         if self.is_late:
-            return [("hangs", f"gua {' '.join(self.words)} did not end within {LIMIT_SECONDS:.0f} s")]
+            return [Problem("hangs", f"gua {' '.join(self.words)} did not end within {LIMIT_SECONDS:.0f} s")]
         if "MemoryError" in self.err or self.status == -signal.SIGXFSZ:
-            return [("floods", shown)]
+            return [Problem("floods", shown)]
         if any(words in self.err for words in BUG) or self.status not in statuses:
-            return [("tracebacks", shown)]
+            return [Problem("tracebacks", shown)]
         return []
 
 

@@ -32,14 +32,14 @@ def fault(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int
 
 
 def judge(ran: Ran) -> list[work.Problem]:
-    problems = [work.Problem(*problem) for problem in ran.problems(FAILED)]
+    problems = ran.problems(FAILED)
     if ran.status == 1 and not 1 <= ran.err.count("\n") <= LINES:
         problems.append(work.Problem("tracebacks", f"not a line: {ran.err!r}"))
     return problems
 
 
 def undisturbed(stage: work.Stage, words: list[str], clock_ms: int) -> list[work.Problem]:
-    return [work.Problem(*problem) for problem in stage.run(words, clock_ms).problems((0,))]
+    return stage.run(words, clock_ms).problems((0,))
 
 
 def fault_in_sample(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
@@ -54,7 +54,7 @@ def fault_in_sample(workshop: work.Workshop, step: work.Step, rng: random.Random
         path = stage.partition(work.day_name(clock_ms))
         with work.hold(path) if is_held and path.exists() else nullcontext():
             ran = stage.run(words, clock_ms, step)
-        problems += judge(ran) if step else [work.Problem(*problem) for problem in ran.problems((0,))]
+        problems += judge(ran) if step else ran.problems((0,))
         (ticks.promised if ran.status == 0 else ticks.possible).add(clock_ms)
         clock_ms += TICK_MS
 

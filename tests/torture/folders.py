@@ -131,7 +131,7 @@ def try_out(workshop: Workshop, trial: Trial) -> list[Problem]:
         if command == FROM_HERE:  # the last --data-dir wins
             words += ["--data-dir", str(stage.folder / "home" / "taken")]
         ran = stage.run(words, LATER_MS, user=trial.user if trial.user else None)
-        problems += [Problem(*problem) for problem in ran.problems(SAMPLER_STATUSES)]
+        problems += ran.problems(SAMPLER_STATUSES)
         if command in READERS and _tree(stage.data) != before and not ran.is_late:
             problems.append(Problem("outside", f"gua {' '.join(words)} changed the folder that it reads"))
         if left := [path.name for path in stage.temporary.iterdir()]:

@@ -50,12 +50,12 @@ class Killer:
             ran = running.wait()
         self.runs += 1
         self.kills += ran.status == KILLED
-        self.problems += [work.Problem(*problem) for problem in ran.problems((0, KILLED))]
+        self.problems += ran.problems((0, KILLED))
         return ran
 
     def run_undisturbed(self, stage: work.Stage, words: list[str], clock_ms: int) -> Ran:
         ran = stage.run(words, clock_ms)
-        self.problems += [work.Problem(*problem) for problem in ran.problems((0,))]
+        self.problems += ran.problems((0,))
         return ran
 
 
@@ -122,7 +122,7 @@ def kill_sample(workshop: work.Workshop, number: int, rng: random.Random) -> tup
         if killer.run_undisturbed(stage, words, clock_ms).status == 0:
             ticks.promised.add(clock_ms)
         if reader is not None:
-            killer.problems += [work.Problem(*problem) for problem in reader.wait().problems()]
+            killer.problems += reader.wait().problems()
             reader = None
             clock_ms += TICK_MS  # ticks that the reader kept from being written wait for one more run
             if killer.run_undisturbed(stage, words, clock_ms).status == 0:
@@ -147,7 +147,7 @@ def kill_rollup(workshop: work.Workshop, number: int, rng: random.Random) -> tup
         beside = stage.start(rng.choice(READERS), work.LATER_MS) if rng.random() < 0.3 else None
         killer.run(stage, words, work.LATER_MS)
         if beside:
-            killer.problems += [work.Problem(*problem) for problem in beside.wait().problems()]
+            killer.problems += beside.wait().problems()
     if rng.random() < 0.3:
         killer.problems += workshop.compare_since(stage, kept, work.LATER_MS)
     killer.run_undisturbed(stage, words, work.LATER_MS)
@@ -180,7 +180,7 @@ def kill_import(workshop: work.Workshop, number: int, rng: random.Random) -> tup
         beside = stage.start(rng.choice(READERS), work.LATER_MS) if rng.random() < 0.2 else None
         killer.run(stage, words, work.LATER_MS)
         if beside:
-            killer.problems += [work.Problem(*problem) for problem in beside.wait().problems()]
+            killer.problems += beside.wait().problems()
     killer.run_undisturbed(stage, words, work.LATER_MS)
     killer.problems += work.compare_contents(stage, workshop.contents, work.DAY_NAMES)
     return killer.kills, killer.problems

@@ -199,7 +199,7 @@ def _check_ticks(workshop: Workshop, stage: Stage, recording: Recording, cut: in
     ticks.promised = set([ts_ms for after, ts_ms in recording.promises if after <= cut][:-1])
     next_ms = recording.promises[-1][1] + TICK_MS
     ran = stage.run(report_words(START_MS, START_MS + 2 * DAY_MS), next_ms)
-    problems = [Problem(*problem) for problem in ran.problems(STATUSES)]
+    problems = ran.problems(STATUSES)
     for clock_ms in (next_ms, next_ms + TICK_MS):
         problems += undisturbed(stage, ["sample"], clock_ms)
         ticks.promised.add(clock_ms)

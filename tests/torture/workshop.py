@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.torture.commands import Problem as Problem
 from tests.torture.commands import Ran, Running
 
 DAY_MS = 86_400_000
@@ -28,11 +29,6 @@ TOLERANCE = 1e-3  # in hours and kWh, as whole milliseconds and joules are store
 # Expired at LATER_MS: the ticks of four days, the CSV files of three, the sums of the first.
 RETENTION = "[retention]\nraw_days = 3\ncsv_days = 4\nrollup_days = 6\n"
 FIGURES = ("gpus", "identities", "heatmap")
-
-
-class Problem(NamedTuple):
-    column: str  # of the table
-    text: str
 
 
 class Step(NamedTuple):
@@ -232,7 +228,7 @@ class Workshop:
         """Check that a report has the same figures as one from all ticks alone."""
         ran = stage.run(report_words(start_ms, end_ms), clock_ms, user=user)
         if problems := ran.problems():
-            return [Problem(*problem) for problem in problems]
+            return problems
         if ran.status != 0:
             return [Problem("lost", f"no report: {ran.err.strip()}")]
         differences = differ(self.figures(start_ms, end_ms), figures(ran.out))

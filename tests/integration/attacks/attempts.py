@@ -59,6 +59,12 @@ def command(name: str, folder: Path, uid: int = 0) -> Done:
     return run(*words, uid=uid)
 
 
+def calmly(done: Done) -> Done:
+    """What a command did, which is neither a mistake of ours nor more than it may take."""
+    assert done.is_calm, done
+    return done
+
+
 def partition(folder: Path, day: str = DAYS[1]) -> Path:
     """The file of a day's ticks."""
     return folder / "samples" / f"{day}.sqlite"

@@ -19,7 +19,8 @@ from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests import hostile
 from tests.integration.attacks import attempts
-from tests.integration.attacks.attempts import DAYS, WINDOW, WRITERS, copy, partition
+from tests.integration.attacks.attempts import DAYS, WINDOW, WRITERS, calmly, copy, execute, partition
+from tests.machine import within
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, give, run
 
@@ -116,8 +117,7 @@ def test_nothing_deletes_what_a_journal_names(
     for path in paths:
         hostile.plant_journal(path, victim)
     give(data_dir)
-    done = try_command(name, data_dir)
-    assert done.is_calm, done
+    calmly(try_command(name, data_dir))
     assert victim.read_text() == "of root's"
 
 
@@ -133,8 +133,7 @@ def test_nobody_loses_files_by_reading_a_colleagues_folder(folder: Path, name: s
     for day in DAYS:
         hostile.plant_journal(partition(folder, day), victim)
     give(folder)
-    done = try_command(name, folder, uid=reader)
-    assert done.is_calm, done
+    calmly(try_command(name, folder, uid=reader))
     assert victim.read_text() == "years of work"
 
 
@@ -210,7 +209,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "a virtual table": lambda path: hostile.redefine(
         path, "session", "table", "CREATE VIRTUAL TABLE session USING fts5(boot_id, boot_time_ms, driver_version)"
     ),
-    "a trigger": lambda path: _execute(
+    "a trigger": lambda path: execute(
         path, "CREATE TRIGGER t AFTER INSERT ON tick BEGIN DELETE FROM tick; DELETE FROM card_sample; END"
     ),
     "a pipe": hostile.replace_by_pipe,
@@ -233,12 +232,6 @@ def redefine_views(path: Path) -> None:
         hostile.redefine(path, view, "view", f"CREATE VIEW {view} AS {ENDLESS}")
 
 
-def _execute(path: Path, sql: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(sql)
-        connection.commit()
-
-
 def _sparse_hot_journal(path: Path) -> None:
     hostile.plant_journal(path, path)
     hostile.make_sparse(beside(path, "-journal"), 50 << 30)
@@ -250,10 +243,8 @@ def test_a_day_that_is_damaged_costs_that_day_alone(folder: Path, before: dict[s
     DAMAGE[damage](partition(folder))
     give(folder)
     for name in COMMANDS:
-        began = time.monotonic()
-        done = try_command(name, folder)
-        assert done.is_calm, (name, done)
-        assert time.monotonic() - began < 20, name
+        with within(20):
+            done = calmly(try_command(name, folder))
         if name == "report":
             assert done.returncode == 0, done
             after = observed(done)
@@ -303,12 +294,10 @@ def test_damaged_rollups_cost_no_report_and_are_made_again(
     ROLLUP_DAMAGE[damage](rolled_up / "rollups.sqlite")
     give(rolled_up)
     for name in READERS:
-        done = try_command(name, rolled_up)
-        assert done.is_calm, (name, done)
+        done = calmly(try_command(name, rolled_up))
         if name == "report":
             assert observed(done) == before
-    done = try_command("rollup", rolled_up)
-    assert done.is_calm, done
+    done = calmly(try_command("rollup", rolled_up))
     healed = try_command("rollup", rolled_up)
     assert (healed.returncode, healed.stderr) == (0, ""), (done, healed)
     assert observed(try_command("report", rolled_up)) == before
@@ -408,8 +397,7 @@ def test_root_follows_no_link_that_somebody_planted(folder: Path, tmp_path: Path
         path.unlink(missing_ok=True)
     path.symlink_to(target)
     os.chown(path, SOMEBODY, SOMEBODY, follow_symlinks=False)
-    done = try_command(name, folder)
-    assert done.is_calm, done
+    calmly(try_command(name, folder))
     assert not target.exists() or list(target.iterdir()) == []
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from gua_sample.notes import MOST_NOTES
-from tests.integration.attacks.attempts import ANOTHER, ESCAPE, is_tame, meanwhile
+from tests.integration.attacks.attempts import ANOTHER, ESCAPE, calmly, is_tame, meanwhile
 from tests.lab import DAY_MS, HOUR_MS, Job, held, series, write
 from tests.machine import GUA as GUA_COMMAND
 from tests.machine import within
@@ -77,8 +77,7 @@ class Lab:
         assert self.do(lambda spool: put(spool, name, what))
 
     def run(self, verb: str, *words: str, uid: int = ROOT) -> Done:
-        done = run(verb, *words, "--config", self.config, "--data-dir", self.data, uid=uid)
-        assert done.is_calm, done
+        done = calmly(run(verb, *words, "--config", self.config, "--data-dir", self.data, uid=uid))
         assert is_tame(done.stdout + done.stderr), done
         return done
 

@@ -25,6 +25,7 @@ from tests.integration.attacks.attempts import (
     DAYS,
     IN_THE_FOLDER,
     WINDOW,
+    calmly,
     command,
     copy,
     meanwhile,
@@ -92,8 +93,7 @@ def test_another_group_than_the_owners_is_not_taken(
     shutil.rmtree(folder / "samples")
     (folder / "samples").symlink_to(hidden / "samples")
     os.chown(folder, owner, group)
-    done = command(name, folder)
-    assert done.is_calm, done
+    done = calmly(command(name, folder))
     assert DAYS[0] not in done.stdout
     assert not (folder / "csv").exists()
 

@@ -20,7 +20,7 @@ import pytest
 
 from gua_report.telling.log import HOOK_LOG, REMIND_LOG
 from gua_sample.containers import FILE_NAME, VERSION
-from tests.integration.attacks.attempts import ESCAPE, is_tame
+from tests.integration.attacks.attempts import ESCAPE, calmly, is_tame
 from tests.lab import DAY_MS, HOUR_MS, busy, held
 from tests.notes import content, put
 from tests.telling import ADMINISTRATOR, Desk, job
@@ -58,6 +58,16 @@ def target(desk: Desk) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture
+def guas(desk: Desk) -> Desk:
+    """With a history of gua's, in which alice holds a card, in folders that everybody can use."""
+    desk.write(held(job("alice")))
+    give(desk.data_dir, GUA)
+    desk.outbox.chmod(0o1777)
+    desk.spool.chmod(0o1733)
+    return desk
+
+
 def kept(target: Path) -> list[list[str]]:
     """The lines of each run of the hook: facts, uid, number of arguments."""
     return [path.read_text().splitlines() for path in sorted((target.parent / "kept").iterdir())]
@@ -65,8 +75,7 @@ def kept(target: Path) -> list[list[str]]:
 
 def gua(desk: Desk, *words: str, uid: int = 0) -> Done:
     """Run it in a child, as root may become somebody else in it for good."""
-    done = run(*words, "--data-dir", desk.data_dir, "--config", desk.folder / "gua.toml", uid=uid)
-    assert done.is_calm, done
+    done = calmly(run(*words, "--data-dir", desk.data_dir, "--config", desk.folder / "gua.toml", uid=uid))
     assert is_tame(done.stdout + done.stderr), done
     return done
 
@@ -198,51 +207,39 @@ LINKS: list[Callable[[Path, Path], object]] = [
 
 @pytest.mark.parametrize("plant", LINKS, ids=["link", "hard link", "pipe", "folder"])
 def test_what_gua_plants_in_the_place_of_a_log_costs_root_nothing_and_runs_nothing(
-    desk: Desk, target: Path, plant: Callable[[Path, Path], object], victim: Path
+    guas: Desk, target: Path, plant: Callable[[Path, Path], object], victim: Path
 ) -> None:
-    desk.write(held(job("alice")))
-    give(desk.data_dir, GUA)
     for verb, name in ((("remind", "--send"), REMIND_LOG), (("hook",), HOOK_LOG)):
-        plant(desk.data_dir / name, victim)
-        done = gua(desk, *verb)
+        plant(guas.data_dir / name, victim)
+        done = gua(guas, *verb)
         assert done.returncode == 1
         assert name in done.stderr
         assert victim.read_text() == "of root's"
-    assert (desk.recipients(), kept(target)) == ([], [])
+    assert (guas.recipients(), kept(target)) == ([], [])
 
 
-def test_a_file_of_roots_that_lies_in_the_place_of_a_log_is_not_written_to(desk: Desk, target: Path) -> None:
-    desk.write(held(job("alice")))
-    give(desk.data_dir, GUA)
-    desk.spool.chmod(0o1733)
-    path = desk.data_dir / HOOK_LOG
+def test_a_file_of_roots_that_lies_in_the_place_of_a_log_is_not_written_to(guas: Desk, target: Path) -> None:
+    path = guas.data_dir / HOOK_LOG
     path.touch(0o644)
     path.chmod(0o644)
-    done = gua(desk, "hook")
+    done = gua(guas, "hook")
     assert (done.returncode, kept(target), path.read_text()) == (1, [], "")
     assert HOOK_LOG in done.stderr
 
 
-def test_logs_that_root_begins_belong_to_the_folders_owner(desk: Desk, target: Path) -> None:
-    desk.write(held(job("alice")))
-    give(desk.data_dir, GUA)
-    desk.outbox.chmod(0o1777)
-    desk.spool.chmod(0o1733)
-    assert gua(desk, "remind", "--send").stdout == "sent 1\n"
-    assert [path.stat().st_uid for path in desk.outbox.glob("*.mail")] == [GUA]  # root sends nothing itself
-    assert gua(desk, "hook").returncode == 0
+def test_logs_that_root_begins_belong_to_the_folders_owner(guas: Desk, target: Path) -> None:
+    assert gua(guas, "remind", "--send").stdout == "sent 1\n"
+    assert [path.stat().st_uid for path in guas.outbox.glob("*.mail")] == [GUA]  # root sends nothing itself
+    assert gua(guas, "hook").returncode == 0
     assert [uid for _, uid, _ in kept(target)] == ["0"]  # root has asked for it, and the program is root's
     for name in (REMIND_LOG, HOOK_LOG):
-        found = (desk.data_dir / name).stat()
+        found = (guas.data_dir / name).stat()
         assert (found.st_uid, found.st_mode & 0o777) == (GUA, 0o600)
-    assert gua(desk, "hook", uid=GUA).stdout.endswith("for 0 processes\n")
+    assert gua(guas, "hook", uid=GUA).stdout.endswith("for 0 processes\n")
 
 
-def test_gua_gets_nothing_but_its_own_rights_from_the_hook(desk: Desk, target: Path) -> None:
-    desk.write(held(job("alice")))
-    give(desk.data_dir, GUA)
-    desk.spool.chmod(0o1733)
-    assert gua(desk, "hook", uid=GUA).returncode == 0
+def test_gua_gets_nothing_but_its_own_rights_from_the_hook(guas: Desk, target: Path) -> None:
+    assert gua(guas, "hook", uid=GUA).returncode == 0
     assert [uid for _, uid, _ in kept(target)] == [str(GUA)]
 
 
@@ -263,13 +260,10 @@ def test_a_config_of_ones_own_runs_nothing_of_ones_own(desk: Desk, target: Path)
 # Who is an ordinary user.
 
 
-def test_an_ordinary_user_sends_nothing_and_runs_nothing(desk: Desk, target: Path) -> None:
-    desk.write(held(job("alice")))
-    give(desk.data_dir, GUA)
-    desk.outbox.chmod(0o1777)
+def test_an_ordinary_user_sends_nothing_and_runs_nothing(guas: Desk, target: Path) -> None:
     for verb in (("remind", "--send"), ("remind", "--send", "--to", "me@lab.example"), ("hook",)):
-        done = gua(desk, *verb, uid=SOMEBODY)
+        done = gua(guas, *verb, uid=SOMEBODY)
         assert done.returncode == 1
         assert "can't be written (Permission denied), and nothing is done without it" in done.stderr
-    assert (desk.recipients(), kept(target)) == ([], [])
-    assert not (desk.data_dir / REMIND_LOG).exists()
+    assert (guas.recipients(), kept(target)) == ([], [])
+    assert not (guas.data_dir / REMIND_LOG).exists()
