@@ -63,16 +63,8 @@ def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
     # own. So its owner is not known, unless this machine has no cgroups at all.
     if cgroup is None and read_file(f"{proc}/self/cgroup"):
         uid = login_uid = None
-    return Process(
-        pid,
-        start_ms,
-        uid,
-        login_uid,
-        None,
-        None,
-        None if command is None else printable(command[:-1] if command.endswith(b"\n") else command),
-        cgroup,
-    )
+    name = None if command is None else printable(command.removesuffix(b"\n"))
+    return Process(pid, start_ms, uid, login_uid, command=name, cgroup=cgroup)
 
 
 def describe_all(

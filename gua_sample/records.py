@@ -65,13 +65,13 @@ class Process(NamedTuple):
     """The facts about a pid from /proc."""
 
     pid: int
-    start_time_ms: int | None
-    uid: int | None
-    login_uid: int | None
-    user: str | None
-    login_user: str | None
-    command: str | None
-    cgroup: str | None
+    start_time_ms: int | None = None
+    uid: int | None = None
+    login_uid: int | None = None
+    user: str | None = None
+    login_user: str | None = None
+    command: str | None = None
+    cgroup: str | None = None
 
 
 class Cursor(NamedTuple):

@@ -49,9 +49,16 @@ PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 HARMLESS = r"(?i)\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)"
 
 
-def check_regular(path: str, most_bytes: int) -> os.stat_result:
+def check_regular(path: str, most_bytes: int, found: os.stat_result | None = None) -> os.stat_result:
     """The stat of a file that may be opened. Raises CorruptPartition if it may not, OSError if it is missing."""
-    return _check(os.lstat(path), path, most_bytes)
+    found = found or os.lstat(path)
+    if stat.S_ISLNK(found.st_mode):
+        raise CorruptPartition(f"{path} is a link, which is not followed: put the file itself there")
+    if not stat.S_ISREG(found.st_mode):
+        raise CorruptPartition(f"{path} is no regular file")
+    if found.st_size > most_bytes:
+        raise CorruptPartition(f"{path} is too large ({found.st_size >> 20:,} MiB, at most {most_bytes >> 20:,})")
+    return found
 
 
 def read_regular(path: str, most_bytes: int) -> bytes:
@@ -70,21 +77,11 @@ def open_regular(path: str, most_bytes: int) -> int:
     check_regular(path, most_bytes)  # before opening, because opening a device may have effects
     descriptor = os.open(path, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        _check(os.fstat(descriptor), path, most_bytes)
+        check_regular(path, most_bytes, os.fstat(descriptor))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _check(found: os.stat_result, path: str, most_bytes: int) -> os.stat_result:
-    if stat.S_ISLNK(found.st_mode):
-        raise CorruptPartition(f"{path} is a link, which is not followed: put the file itself there")
-    if not stat.S_ISREG(found.st_mode):
-        raise CorruptPartition(f"{path} is no regular file")
-    if found.st_size > most_bytes:
-        raise CorruptPartition(f"{path} is too large ({found.st_size >> 20:,} MiB, at most {most_bytes >> 20:,})")
-    return found
 
 
 def connect(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:

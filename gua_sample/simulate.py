@@ -84,7 +84,7 @@ class Laboratory:
             return self._look(week, max(ts_ms, week.boot.time_ms))
 
         def describe(pid: int, boot: Boot) -> Process:
-            return week.processes.get(pid) or Process(pid, None, None, None, None, None, None, None)
+            return week.processes.get(pid) or Process(pid)
 
         return Source(lambda: week.boot, read, describe, lambda uids: dict.fromkeys(uids))
 
