@@ -89,7 +89,6 @@ def observed(done: Done) -> dict[str, float]:
     """Observed hours of a report, by day: what its gaps leave of it."""
     document = json.loads(done.stdout)
     left = dict.fromkeys(DAYS, 24.0)
-    left[DAYS[0]] = 24.0
     for gap in document["coverage"]["gaps"]:
         for day in left:
             start, end = f"{day}T00:00:00", f"{day}T23:59:59.999"

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -50,16 +51,10 @@ def test_a_login_that_the_history_adds_to_a_service_of_roots_makes_no_mail_to_a_
     assert "bob" not in desk.mails()[0]
 
 
-def claim_in_history(desk: Desk) -> None:
+def claim_in_history(desk: Desk, name: str = "bob") -> None:
     """The directory does not tell the name of a uid, so the history does."""
     nameless = job("carol")._replace(user=None, uid=EVE)
-    desk.write(held(nameless._replace(user="bob")))
-    desk.gpus = (held(nameless),)
-
-
-def claim_in_history_a_name_that_is_mapped(desk: Desk) -> None:
-    nameless = job("carol")._replace(user=None, uid=EVE)
-    desk.write(held(nameless._replace(user="robert")))
+    desk.write(held(nameless._replace(user=name)))
     desk.gpus = (held(nameless),)
 
 
@@ -71,13 +66,18 @@ def claim_in_containers(desk: Desk) -> None:
     (desk.data_dir / FILE_NAME).write_text(json.dumps({"version": VERSION, "containers": known, "asked_ms": {}}))
 
 
-CLAIMS = [claim_in_history, claim_in_history_a_name_that_is_mapped, claim_in_containers]
+CLAIMS: list[Callable[[Desk], None]] = [
+    claim_in_history,
+    lambda desk: claim_in_history(desk, "robert"),  # a name that is mapped
+    claim_in_containers,
+]
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_whom_the_administrator_names_is_not_made_the_owner_of_something_else(desk: Desk, claim: object) -> None:
+def test_whom_the_administrator_names_is_not_made_the_owner_of_something_else(
+    desk: Desk, claim: Callable[[Desk], None]
+) -> None:
     """That [people] names somebody is no word about what others call by that name."""
-    assert callable(claim)
     desk.uids |= {"robert": 1044}
     desk.configure('[people]\n"uid:4444" = "bob"\nrobert = "bob"')
     claim(desk)

@@ -221,32 +221,28 @@ def test_all_in_a_users_slice_is_that_users_whatever_it_is_called(tmp_path: Path
     assert find_slurm_job(cgroup) is None
 
 
-@needs_root
-@pytest.mark.parametrize("owner", [BOB, SUB_UID, NOBODY])
-def test_in_a_users_slice_nobody_else_is_believed(tmp_path: Path, owner: int) -> None:
-    cgroup = read(tmp_path / "proc", Case(f"0::{MANAGER}/docker-{ID}.scope\n", None, "", {MANAGER: owner}))
-    assert cgroup == MANAGER
-
-
-@needs_root
-def test_in_roots_slice_nothing_is_believed_where_others_may_write(tmp_path: Path) -> None:
-    """What a user was given there can be opened to everybody, so that it has no sole writer."""
-    given = "/user.slice/user-0.slice/user@0.service/given.service"
-    start(tmp_path / "proc", 42, f"0::{given}/docker-{ID}.scope\n", {given: BOB})
-    Path(f"{tmp_path}/proc-cgroups/unified{given}").chmod(0o777)
-    assert read_cgroup(42, str(tmp_path / "proc")) == given
+GIVEN = "/user.slice/user-0.slice/user@0.service/given.service"
 
 
 @needs_root
 @pytest.mark.parametrize(
-    ("mode", "gid", "is_believed"), [(0o757, 0, False), (0o775, BOB, False), (0o775, 0, True), (0o555, 0, True)]
+    ("parent", "uid", "gid", "mode", "is_believed"),
+    [
+        *((MANAGER, uid, uid, 0o755, False) for uid in (BOB, SUB_UID, NOBODY)),  # nobody else in a user's slice
+        (GIVEN, BOB, BOB, 0o777, False),  # given to a user in root's slice, and without a sole writer
+        *((HUB, 0, gid, mode, False) for gid, mode in ((0, 0o757), (BOB, 0o775))),  # nor is this root's
+        *((HUB, 0, 0, mode, True) for mode in (0o775, 0o555)),
+    ],
 )
-def test_a_folder_that_others_may_write_to_is_not_roots(tmp_path: Path, mode: int, gid: int, is_believed: bool) -> None:
-    start(tmp_path / "proc", 42, f"0::{HUB}/docker-{ID}.scope\n")
-    folder = f"{tmp_path}/proc-cgroups/unified{HUB}"
-    os.chown(folder, 0, gid)
+def test_a_folder_that_others_may_write_to_is_nobodys(
+    tmp_path: Path, parent: str, uid: int, gid: int, mode: int, is_believed: bool
+) -> None:
+    path = f"{parent}/docker-{ID}.scope"
+    start(tmp_path / "proc", 42, f"0::{path}\n", {MANAGER: ALICE})
+    folder = f"{tmp_path}/proc-cgroups/unified{parent}"
+    os.chown(folder, uid, gid)
     os.chmod(folder, mode)
-    assert read_cgroup(42, str(tmp_path / "proc")) == (f"{HUB}/docker-{ID}.scope" if is_believed else HUB)
+    assert read_cgroup(42, str(tmp_path / "proc")) == (path if is_believed else parent)
 
 
 @needs_root

@@ -81,10 +81,11 @@ def test_a_process_that_holds_a_card_without_work_is_idle_held_at_once() -> None
     assert idle_since(carried) is None  # nobody knows its SM utilization
 
 
-def test_a_pid_that_is_used_again_starts_anew() -> None:
+@pytest.mark.parametrize(("start_ms", "boot"), [(6000, "boot-1"), (5000, "boot-2")])
+def test_a_pid_that_is_used_again_or_a_reboot_begins_anew(start_ms: int, boot: str) -> None:
     before = series(MONDAY_MS, 5, held(ALICE), every_ms=EVERY_MS)
-    again = tick(MONDAY_MS + 5 * EVERY_MS, held(ALICE._replace(start_time_ms=6000)))
-    carried, key = fold([*before, again]), ("GPU-0", 100, 6000)
+    again = tick(MONDAY_MS + 5 * EVERY_MS, held(ALICE._replace(start_time_ms=start_ms)), boot=boot)
+    carried, key = fold([*before, again]), ("GPU-0", 100, start_ms)
     assert carried.traces[key] == Trace(again.ts_ms, None)
     assert runs_now(carried)[key] == Run(IDLE_HELD, again.ts_ms)
 
@@ -96,14 +97,6 @@ def test_missing_ticks_are_bridged_up_to_the_longest_gap(away: int) -> None:
     carried = fold([*before, after])
     assert runs_now(carried)[KEY].since_ms == (MONDAY_MS if away == 2 else after.ts_ms)
     assert idle_since(carried) == (MONDAY_MS + EVERY_MS if away == 2 else None)
-
-
-def test_a_reboot_ends_everything() -> None:
-    before = series(MONDAY_MS, 5, held(ALICE), every_ms=EVERY_MS)
-    after = tick(MONDAY_MS + 5 * EVERY_MS, held(ALICE), boot="boot-2")
-    carried = fold([*before, after])
-    assert runs_now(carried)[KEY] == Run(IDLE_HELD, after.ts_ms)
-    assert carried.traces == {KEY: Trace(after.ts_ms, None)}
 
 
 def test_a_tick_without_cards_is_an_error_and_no_success() -> None:

@@ -88,8 +88,8 @@ def test_partitions_are_listed_oldest_first_and_nothing_else(tmp_path: Path) -> 
     partitions = [partition_path(str(tmp_path), day) for day in ("2025-12-31", "2026-11-16")]
     others = ["x2026-11-16.sqlite", "2026-11-16.sqlite\n", "٢٠٢٦-11-16.sqlite", "rollups.sqlite"]
     others += [f"2026-11-16.{end}" for end in ("sqlite-journal", "sqlite.corrupt-1", "00000000000001.pending")]
-    for path in (*reversed(partitions), *(tmp_path / name for name in others)):
-        Path(path).touch()
+    for name in (*reversed(partitions), *others):
+        (tmp_path / name).touch()
     assert list_partitions(str(tmp_path)) == partitions
 
 

@@ -221,11 +221,11 @@ def test_a_journal_is_renamed_before_its_partition(folder: str, monkeypatch: pyt
 
 
 randoms = st.randoms(use_true_random=False)
-nonsense = st.sampled_from([None, "x", -1, 1.5, 10**20, [], {}, [[]], [1, 2], {"a": 1}, True, "\ud800"])
+NONSENSE: list[object] = [None, "x", -1, 1.5, 10**20, [], {}, [[]], [1, 2], {"a": 1}, True, "\ud800"]
 
 
 @settings(max_examples=100, deadline=None)
-@given(ticks(), st.lists(st.tuples(randoms, nonsense), max_size=2), st.none() | st.floats(0, 1))
+@given(ticks(), st.lists(st.tuples(randoms, st.sampled_from(NONSENSE)), max_size=2), st.none() | st.floats(0, 1))
 def test_a_kept_tick_that_makes_no_sense_is_set_aside_and_costs_nothing(
     kept: Tick, changes: list[tuple[Random, object]], cut: float | None
 ) -> None:
