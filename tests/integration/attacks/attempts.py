@@ -5,6 +5,7 @@ Each was tried through the commands. What is attacked lies in temporary folders,
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -63,6 +64,14 @@ def calmly(done: Done) -> Done:
     """What a command did, which is neither a mistake of ours nor more than it may take."""
     assert done.is_calm, done
     return done
+
+
+def advice(folder: Path, word: str) -> list[str]:
+    """What the doctor says to type, as far as it has this word in it."""
+    findings = json.loads(run("doctor", "--json", "--data-dir", folder).stdout)["findings"]
+    advised = [one["remedy"] for one in findings if one["remedy"] and word in one["remedy"]]
+    assert advised
+    return advised
 
 
 def partition(folder: Path, day: str = DAYS[1]) -> Path:

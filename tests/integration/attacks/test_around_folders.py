@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -31,6 +30,7 @@ from tests.integration.attacks.attempts import (
     DAYS,
     ESCAPE,
     WINDOW,
+    advice,
     command,
     copy,
     execute,
@@ -387,9 +387,7 @@ def test_no_reader_hangs_the_sampler_by_a_lock_and_it_is_kept(folder: Path, monk
 def test_no_name_of_a_folder_is_run_by_what_the_doctor_advises(history: Path, open_folder: Path) -> None:
     folder = copy(history, open_folder / "x: touch pwned #", SOMEBODY)
     folder.chmod(0o777)
-    done = run("doctor", "--json", "--data-dir", folder)
-    remedies = [one["remedy"] for one in json.loads(done.stdout)["findings"] if one["remedy"]]
-    advised = [text.replace("sudo ", "") for text in remedies if "pwned" in text]
+    advised = [text.replace("sudo ", "") for text in advice(folder, "pwned")]
     assert any("chmod" in text for text in advised)
     for text in advised:
         subprocess.run(["sh", "-c", text], cwd=open_folder, check=False, capture_output=True)
@@ -400,12 +398,8 @@ def test_what_the_doctor_advises_to_move_stays_in_the_folder(folder: Path, roots
     (folder / "samples" / "2099-01-01.sqlite").write_text("anything")
     (folder / "samples" / "2099-01-01.sqlite.future").symlink_to(roots)
     give(folder)
-    done = run("doctor", "--json", "--data-dir", folder)
-    remedies = [one["remedy"] for one in json.loads(done.stdout)["findings"] if one["remedy"]]
-    advised = [text.split("sudo ")[1] for text in remedies if ".future" in text]
-    assert advised
-    for text in advised:
-        subprocess.run(["sh", "-c", text], check=True, capture_output=True)
+    for text in advice(folder, ".future"):
+        subprocess.run(["sh", "-c", text.split("sudo ")[1]], check=True, capture_output=True)
     assert list(roots.iterdir()) == []
 
 

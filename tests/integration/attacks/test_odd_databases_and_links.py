@@ -25,6 +25,7 @@ from tests import hostile
 from tests.integration.attacks.attempts import (
     DAYS,
     WINDOW,
+    advice,
     calmly,
     command,
     copy,
@@ -325,10 +326,8 @@ def test_to_recover_a_file_as_root_gives_nobody_a_file_of_roots(folder: Path, vi
     execute(aside, "PRAGMA journal_mode = wal")
     Path(f"{aside}-wal").symlink_to(victim)
     give(folder)
-    done = run("doctor", "--json", "--data-dir", folder)
-    remedies = [one["remedy"] for one in json.loads(done.stdout)["findings"] if one["remedy"]]
-    advised = [text.split(";")[0] for text in remedies if "recover" in text]
-    assert advised
-    for text in advised:
-        subprocess.run(["sh", "-c", text], cwd=victim.parent, check=False, capture_output=True, timeout=30)
+    for text in advice(folder, "recover"):
+        subprocess.run(
+            ["sh", "-c", text.split(";")[0]], cwd=victim.parent, check=False, capture_output=True, timeout=30
+        )
     assert (victim.read_text(), victim.stat().st_uid, victim.stat().st_mode & 0o777) == ("of root's", 0, 0o600)

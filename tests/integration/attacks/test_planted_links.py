@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pwd
 import shutil
@@ -25,6 +24,7 @@ from tests.integration.attacks.attempts import (
     DAYS,
     IN_THE_FOLDER,
     WINDOW,
+    advice,
     calmly,
     command,
     copy,
@@ -326,11 +326,7 @@ def test_the_doctor_advises_nothing_that_deletes_a_file(folder: Path, victim: Pa
     path = partition(folder)
     hostile.plant_journal(path, victim)
     give(folder)
-    done = run("doctor", "--json", "--data-dir", folder)
-    remedies = [one["remedy"] for one in json.loads(done.stdout)["findings"] if one["remedy"]]
-    advised = [text for text in remedies if "recover" in text]
-    assert advised
-    for text in advised:
+    for text in advice(folder, "recover"):
         subprocess.run(["sh", "-c", text], cwd=folder, check=False, capture_output=True)
     assert victim.read_text() == "of root's"
 

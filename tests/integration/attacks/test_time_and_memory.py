@@ -24,7 +24,7 @@ from gua_report.exporting import parquet as exporting
 from gua_sample import pending, safe_file
 from tests import hostile, verbs
 from tests.integration.attacks.attempts import DAYS, WINDOW, calmly, command, execute, lonely, partition
-from tests.machine import within
+from tests.machine import query, within
 from tests.users import needs_root
 from tests.verbs import give, run
 
@@ -354,34 +354,27 @@ def test_a_blob_in_one_day_costs_root_not_the_whole_command(folder: Path, name: 
 SLOW = "length(hex(zeroblob(ts_ms % 3 + 60000000)))"
 
 
-def with_sql(path: Path, name: str, sql: str) -> None:
-    """Let the schema say that something there was made by other words."""
-    execute(
-        path,
-        "PRAGMA writable_schema = ON",
-        f"UPDATE sqlite_master SET sql = {sql} WHERE name = '{name}'",
-    )
-
-
 def with_a_slow_index(path: Path) -> None:
     """Found wrong by nobody: as many entries as rows, of a table that is changed or packed."""
     execute(path, "CREATE INDEX slow ON tick (ts_ms)")
-    with_sql(path, "slow", f"'CREATE INDEX slow ON tick ({SLOW})'")
+    hostile.redefine(path, "slow", "index", f"CREATE INDEX slow ON tick ({SLOW})")
 
 
 def with_a_slow_partial_index(path: Path) -> None:
     execute(path, "CREATE INDEX slow ON tick (ts_ms)")
-    with_sql(path, "slow", f"'CREATE INDEX slow ON tick (ts_ms) WHERE {SLOW} > 0'")
+    hostile.redefine(path, "slow", "index", f"CREATE INDEX slow ON tick (ts_ms) WHERE {SLOW} > 0")
 
 
 def with_a_slow_check(path: Path) -> None:
     execute(path, "CREATE TABLE slow (ts_ms)", "INSERT INTO slow SELECT ts_ms FROM tick, (SELECT 1 UNION SELECT 2)")
-    with_sql(path, "slow", f"'CREATE TABLE slow (ts_ms, CHECK ({SLOW} > 0))'")
+    hostile.redefine(path, "slow", "table", f"CREATE TABLE slow (ts_ms, CHECK ({SLOW} > 0))")
 
 
 def with_a_slow_default(path: Path) -> None:
+    (tick,) = query(path, "SELECT sql FROM sqlite_master WHERE name = 'tick'")
     column = "pending_key INTEGER"
-    with_sql(path, "tick", f"replace(sql, '{column}', '{column}, slow TEXT DEFAULT (hex(zeroblob(60000000)))')")
+    sql = tick["sql"].replace(column, f"{column}, slow TEXT DEFAULT (hex(zeroblob(60000000)))")
+    hostile.redefine(path, "tick", "table", sql)
 
 
 SLOWED = [with_a_slow_index, with_a_slow_partial_index, with_a_slow_check, with_a_slow_default]
