@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -246,12 +244,3 @@ def test_without_root_ones_own_folder_is_filled_and_others_are_refused(host: Con
     assert refused.stderr.endswith(
         "containers.json can't be written (Permission denied): check its owner, mode and mount\n"
     )
-
-
-def test_pandas_is_not_imported(tmp_path: Path) -> None:
-    code = (
-        "import sys; from gua_report.commands.containers import main;"
-        f"main(['--data-dir', {str(tmp_path)!r}, 'f' * 12]); print('pandas' in sys.modules, 'numpy' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False False\n"

@@ -15,7 +15,7 @@ import pytest
 from gua_sample.held_file import FIRST_LINE, MOST_LINES
 from gua_sample.processes import read_boot, uptime_ms
 from tests.lab import MINUTE_MS, MONDAY_MS
-from tests.machine import Machine, complaint, one_line, within
+from tests.machine import Machine, call, complaint, one_line, within
 from tests.repository import ROOT
 from tests.users import SOMEBODY, needs_root
 
@@ -138,9 +138,7 @@ def test_only_an_interactive_shell_on_a_terminal_says_anything(shell: str, tmp_p
     variables = os.environ | {"GUA_HELD_FILE": str(tmp_path / "held")}
     for options in (["-c", f". '{SCRIPT}'"], ["-i", "-c", f". '{SCRIPT}'; exit 0"]):
         command = [*SHELLS[shell], *options]
-        done = subprocess.run(
-            command, env=variables, capture_output=True, text=True, check=False, start_new_session=True
-        )
+        done = call(command, env=variables, start_new_session=True)
         assert (done.returncode, "gua" in done.stdout) == (0, False)
 
 

@@ -36,7 +36,7 @@ from tests.integration.attacks.attempts import (
     own_processes,
     partition,
 )
-from tests.machine import within
+from tests.machine import call, within
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
@@ -306,15 +306,8 @@ def test_no_name_of_a_file_is_run_by_what_doctor_says(folder: Path, open_folder:
         (tools / tool).write_text("#!/bin/sh\n")
         (tools / tool).chmod(0o755)
     for text in advised:
-        subprocess.run(
-            ["sh", "-c", text],
-            cwd=tools,
-            env={"PATH": f"{tools}:/usr/bin:/bin"},
-            stdin=subprocess.DEVNULL,
-            check=False,
-            capture_output=True,
-            timeout=10,
-        )
+        path_alone = {"PATH": f"{tools}:/usr/bin:/bin"}
+        call(["sh", "-c", text], cwd=tools, env=path_alone, stdin=subprocess.DEVNULL, timeout=10)
     assert not (tools / "pwned").exists()
 
 
@@ -327,7 +320,5 @@ def test_to_recover_a_file_as_root_gives_nobody_a_file_of_roots(folder: Path, vi
     Path(f"{aside}-wal").symlink_to(victim)
     give(folder)
     for text in advice(folder, "recover"):
-        subprocess.run(
-            ["sh", "-c", text.split(";")[0]], cwd=victim.parent, check=False, capture_output=True, timeout=30
-        )
+        call(["sh", "-c", text.split(";")[0]], cwd=victim.parent, timeout=30)
     assert (victim.read_text(), victim.stat().st_uid, victim.stat().st_mode & 0o777) == ("of root's", 0, 0o600)

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pwd
 import shutil
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.integration.attacks.attempts import (
     partition,
     plant_link,
 )
+from tests.machine import call
 from tests.users import SOMEBODY, needs_root
 from tests.verbs import give, run
 
@@ -327,7 +327,7 @@ def test_the_doctor_advises_nothing_that_deletes_a_file(folder: Path, victim: Pa
     hostile.plant_journal(path, victim)
     give(folder)
     for text in advice(folder, "recover"):
-        subprocess.run(["sh", "-c", text], cwd=folder, check=False, capture_output=True)
+        call(["sh", "-c", text], cwd=folder)
     assert victim.read_text() == "of root's"
 
 
