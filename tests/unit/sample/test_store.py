@@ -171,6 +171,14 @@ def make_tick(ts_ms: int) -> Tick:
     return Tick(ts_ms, None, Boot("boot", 5), "580", 1, None, [Card(CardFacts("GPU-0", 0))], {}, [])
 
 
+def test_energy_that_is_known_only_later_is_kept(folder: str) -> None:
+    for second, energy in enumerate([None, 5000, 7000]):
+        card = Card(CardFacts("GPU-0", 0), energy_joules=energy)
+        store.append(folder, make_tick(MONDAY_MS + second)._replace(cards=[card]), pytest.fail)
+    rows = query(Path(folder) / "2026-11-16.sqlite", "SELECT energy_joules FROM card_ticks ORDER BY ts_ms")
+    assert [row["energy_joules"] for row in rows] == [None, 5000, 7000]
+
+
 def test_a_partition_that_another_run_replaces_meanwhile_is_not_set_aside(folder: str) -> None:
     store.append(folder, make_tick(MONDAY_MS), pytest.fail)
     path = Path(folder) / "2026-11-16.sqlite"
