@@ -112,13 +112,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def take(data_dir: str, source: Source, interval_ms: int | None, ts_ms: int, nvml_ms: int | None = None) -> Done:
-    """Take one tick and store it. No lock is held while the driver is read, since that may take long."""
+    """Take one tick and store it. No lock is held while the driver is read."""
 
     def recall_names() -> dict[int, str]:
         warn("the directory of users does not answer: names come from earlier ticks where they are known")
         return store.read_names(folder, ts_ms)
 
-    # A machine without a clock battery may boot in 1970, and a tick of that time would never be found again.
+    # A machine without a clock battery may boot in 1970: nobody would look for such a tick.
     if ts_ms < EARLIEST_MS:
         raise StoreError(f"the clock says {day_of(ts_ms)}: nothing is recorded until it is set; see 'timedatectl'")
     folder = store.prepare(data_dir)
@@ -163,7 +163,7 @@ def check_file(option: str | None, name: str, expected: str, ending: str = "") -
 def publish(
     files: tuple[str | None, str | None], data_dir: str, policy: Policy, done: Done | None
 ) -> list[TextfileError]:
-    """Write what the next run and `gua status` need, and the files that are asked for. Errors are returned."""
+    """Write `idle.state` and the files that are asked for. Errors are returned."""
     metrics_path, held_path = files
     taken, previous_ms = (done.tick, done.previous_ms) if done else (None, None)
     if taken is None and metrics_path is None and held_path is None:

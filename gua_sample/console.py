@@ -62,12 +62,12 @@ def run(
 
 
 def import_failed(error: ImportError) -> str:
-    """The message for a module that can't be imported: root may have become a user who can't read it."""
+    """The message for a module that can't be imported, perhaps because root became another user."""
     return f"{error}; can uid {os.geteuid()} read all of {sys.prefix}? Install gua where everybody can read it"
 
 
 def show_traceback() -> None:
-    """Print the current traceback, escaped: it may quote a file, whose content must not steer the terminal."""
+    """Print the current traceback, escaped: it may quote a file."""
     import traceback
 
     from gua_sample.processes import printable
@@ -111,7 +111,7 @@ def prints_utf_8() -> bool:
 def complain(prog: str, message: str) -> None:
     """Print one line on stderr; in the journal, with a priority instead of the program's name, which is there already.
 
-    The message is escaped: SQLite's errors quote names from a file, and these must not steer the terminal.
+    It is escaped: SQLite's errors quote names from a file, which must not steer the terminal.
     """
     if sys.stderr is None:  # closed: print would take stdout instead
         return

@@ -51,7 +51,7 @@ class Known(NamedTuple):
         return self.containers.get(identity.partition(":")[2].replace("-", "")) if runtime_of(identity) else None
 
     def find_around(self, cgroup: str | None) -> Container | None:
-        """The container that a cgroup is in. In a user's slice none is known: that user names the cgroups there."""
+        """The container that a cgroup is in; none in a user's slice, where that user names the cgroups."""
         found = find_container(cgroup)
         return self.find(str(found)) if found and found.slice_uid is None else None
 
@@ -65,7 +65,7 @@ def runtime_of(identity: str) -> str | None:
 
 
 def tell(identity: str, container: Container | None) -> tuple[str | None, str | None, str | None]:
-    """The values of COLUMNS. There is no hint where the identity is a person: by login, or by the config."""
+    """The values of COLUMNS. There is no hint where the identity is a person."""
     if container is None:
         return None, None, None
     return (container.name, container.owner, container.how) if runtime_of(identity) else (container.name, None, None)
@@ -132,7 +132,7 @@ def list_wanted(cgroups: Iterable[str], data_dir: str) -> tuple[list[str], list[
     looked_at = []
     for cgroup in cgroups:
         container = find_container(cgroup)
-        # In a user's slice that user names the cgroups, and no runtime of the machine's knows them.
+        # What is in a user's slice, no runtime of the machine's knows.
         key = container.key if container and container.slice_uid is None else None
         # The text is searched, not parsed: it may be megabytes, and a note too many does no harm.
         if container and key and f'"{key}": {{'.encode() not in known:

@@ -57,7 +57,7 @@ def describe(tick: Tick, carried: Carried, spool: str = NOTES_SPOOL) -> str:
 
 
 def _read_notes(uids: set[int], spool: str) -> list[Note]:
-    """The notes of these people and of root; none if the spool is not to be used, and none for root."""
+    """The notes of these people and of root; none if the spool is not to be used, or for root."""
     if uids and os.geteuid():
         with suppress(OSError, StoreError):
             return [entry.note for entry in read_entries(spool, uids) if entry.note is not None]
@@ -92,7 +92,7 @@ def spell_held(
 
 
 def spell_since(since_ms: float, now_ms: float, zone: tzinfo | None = None, is_exact: bool = True) -> str:
-    """The time in the zone, or by this machine: 09:45, 13 Nov 09:45, `at least 09:45` if its beginning was not seen."""
+    """The time: 09:45, 13 Nov 09:45, `at least 09:45` if its beginning was not seen."""
     since, now = (datetime.fromtimestamp(ms / 1000, zone) for ms in (since_ms, now_ms))
     day = "" if since.date() == now.date() else f"{since.day:02} {MONTHS[since.month - 1]} "
     return f"{'' if is_exact else 'at least '}{day}{since.hour:02}:{since.minute:02}"

@@ -35,7 +35,7 @@ class ContainerId(NamedTuple):
 
 
 def find_container(cgroup: str | None) -> ContainerId | None:
-    """The outermost container or pod that a cgroup is in: the root inside could give a cgroup any name."""
+    """The outermost container or pod that a cgroup is in: its own root names those inside."""
     paths = _paths(cgroup)
     found = max(filter(None, map(find_containers, paths)), key=lambda one: one[-1][0], default=None)
     if found is None:
@@ -90,7 +90,7 @@ def _is_made_of(digits: str, text: str, lengths: Collection[int]) -> bool:
 
 
 def find_slurm_job(cgroup: str | None) -> str | None:
-    """The Slurm job that a cgroup is in, as scancel takes it, where Slurm makes cgroups: elsewhere others may."""
+    """The Slurm job that a cgroup is in, where Slurm makes cgroups: elsewhere others may."""
     for path in _paths(cgroup):
         top, parent, around, job, *_ = f"{path}////".split("/")
         # Several slurmd on one host prefix their node's name.
@@ -146,7 +146,7 @@ def resolve(
 
 
 def find_person(uid: int | None, login_uid: int | None, cgroup: str | None) -> int | None:
-    """The uid of the person whose process it is; None if all that is known is a container, whose uids are its own."""
+    """The uid of the person whose process it is; None if only a container is known."""
     if login_uid is not None and _is_believed(login_uid, uid, cgroup):
         return login_uid
     return _find_user(_paths(cgroup)) or (uid if find_container(cgroup) is None else None)
@@ -170,7 +170,7 @@ def _paths(cgroup: str | None) -> list[str]:
 
 
 def _is_of_user(paths: list[str], uid: int | None) -> bool:
-    """Whether a process is in that user's session, or below the user's own manager. Only root makes others there."""
+    """Whether a process is in that user's session, or below the user's own manager."""
     slices = [f"{path}/" for path in paths if path.startswith(SLICES)]
     begin = f"/user.slice/user-{uid}.slice/"
     own = (f"{begin}user@{uid}.service/", f"{begin}session-")
@@ -191,7 +191,7 @@ def _slice_uid(paths: list[str]) -> int | None:
 
 
 def _find_unit(paths: list[str]) -> str | None:
-    """The outermost service: whoever runs in it may have been given the cgroups below, and name them after another."""
+    """The outermost service: whoever runs in it may name the cgroups below after another."""
     units = [
         (depth, name)
         for path in paths

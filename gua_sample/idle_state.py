@@ -27,7 +27,7 @@ GAVE_WAY_MS = 100  # the store moves a tick by a millisecond or two if its time 
 def carry_on(
     data_dir: str, policy: Policy, tick: Tick | None, previous_ms: int | None, warn: Callable[[str], None]
 ) -> Carried:
-    """The state at a tick, or at a run without one, saved for the next run. `previous_ms`: the tick stored before."""
+    """The state at a tick, or at a run without one, saved for the next run. `previous_ms`: of the tick before."""
     before = understand(read(data_dir)) or begin(policy)
     if before.policy != policy or is_outdated(before, previous_ms):
         before = begin(policy, before.errors)

@@ -108,11 +108,11 @@ def see_card(card: Card, processes: Mapping[int, Process], policy: Policy) -> Ca
 
 
 def judge(at: CardSight, after: CardSight | None, interval_ms: float, policy: Policy) -> tuple[tuple[Key, str], ...]:
-    """The states of a card and its processes from one tick to the next, or by itself if `after` is None."""
+    """The states of a card and its processes up to the next tick, or by itself if `after` is None."""
     is_brief = interval_ms <= LONGEST_PASSING_INTERVAL_MS
     end = after or at
     later = {one.key: one.sm_percent for one in end.processes}
-    # By pid alone: the start of a process is told anew where a run can't read what earlier ones stored.
+    # By pid alone: a run that can't read earlier ticks tells another start.
     stays = {one.key[1] for one in end.processes}
     passing = {one.key for one in at.processes if one.holds and is_brief and one.is_new and one.key[1] not in stays}
     holders = {one.key: one.identity for one in at.processes if one.holds and one.key not in passing}
@@ -217,7 +217,7 @@ def _judge_last(carried: Carried, after: dict[str, CardSight], interval_ms: floa
 
 
 def rename(carried: Carried, people: Mapping[str, str]) -> Carried:
-    """With identities that belong to one person taken for one, as whoever shares a card is judged differently."""
+    """With the identities of one person taken for one: who shares a card is judged differently."""
     cards = {
         uuid: card._replace(
             processes=tuple(one._replace(identity=people.get(one.identity, one.identity)) for one in card.processes)

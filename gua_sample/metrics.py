@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # The error of a run whose tick could not be stored.
 NOT_STORED = "not_stored"
 MIB = 1 << 20
-# Environment variables that become labels of every series, as in gpu-idle-exporter; the deployment sets them.
+# Environment variables that become labels of every series, as in gpu-idle-exporter.
 CONSTANT_LABELS = {"NODE_NAME": "node", "POD_NAME": "pod", "POD_NAMESPACE": "namespace"}
 NO_NAME = "unknown"  # gpu-idle-exporter's word for a process that /proc does not name
 
@@ -70,7 +70,7 @@ class Page:
         self._series: dict[str, dict[str, float]] = {name: {} for name in FAMILIES}
 
     def add(self, name: str, value: float | None, **labels: object) -> None:
-        """Add a series, unless its value is None. Equal labels overwrite: a duplicate would invalidate the file."""
+        """Add a series, unless its value is None. A duplicate would invalidate the file."""
         if value is not None:
             pairs = (f'{label}="{escape(text)}"' for label, text in {**labels, **self._constant}.items())
             self._series[name][",".join(pairs)] = value
@@ -152,7 +152,7 @@ def add_exporter_processes(page: Page, card: Card, seen: Seen, tick: Tick) -> No
 
 
 def add_holders(page: Page, card: Card, seen: Seen, tick: Tick, policy: Policy) -> None:
-    """Add processes, idle-held by our own rule, and each identity once, in the most active of their states."""
+    """Add processes, and each identity once, in the most active of their states."""
     place = {"gpu": card.facts.number, "uuid": card.facts.uuid}
     for usage, sight, run, _ in seen:
         held = seconds(run.since_ms if run.state == IDLE_HELD else None, tick)

@@ -29,7 +29,7 @@ MOST_ABOUT = 1000  # cards or processes in one note
 LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 # The kernel's times of change may lag behind the clock by a tick of its own.
 CLOCK_MS = 1000
-# Whoever may not read the history tells the start of a process by the clock of now, not by that of the first tick.
+# Whoever may not read the history tells the start of a process by the clock of now.
 START_DIFFERS_MS = 10_000
 
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # works without permission to list the folder
@@ -119,13 +119,13 @@ def open_spool(path: str) -> Iterator[Spool]:
 
 
 def list_uids(spool: Spool) -> set[int]:
-    """The users in whose name there are files. Raises PermissionError for all but the spool's owner."""
+    """The users in whose name there are files. For the spool's owner alone."""
     names = [name.partition(".") for name in os.listdir(f"/proc/self/fd/{spool.folder}")]
     return {int(uid) for uid, _, number in names if uid.isdecimal() and uid.isascii() and number.isdecimal()}
 
 
 def read_entries(path: str, uids: Iterable[int]) -> list[Entry]:
-    """What is there of these users and of the spool's owner. Raises as `open_spool` and `read_entry` do."""
+    """The files of these users and of the spool's owner. Raises as `open_spool` does."""
     found, bad = [], 0
     with open_spool(path) as spool:
         for entry in (entry for uid in sorted({*uids, spool.uid}) for entry in read_own(spool, uid)):
@@ -149,7 +149,7 @@ def read_entry(spool: Spool, name: str) -> Entry | None:
 
 
 def _read(spool: Spool, name: str, uid: int) -> Note:
-    """The note in a file. What is checked is what is read: the place is opened once, without effect."""
+    """The note in a file. What is checked is what is read."""
     try:
         place = os.open(name, PLACE, dir_fd=spool.folder)
     except PermissionError as error:
@@ -179,7 +179,7 @@ def _read(spool: Spool, name: str, uid: int) -> Note:
 
 
 def _mount_of(descriptor: int) -> bytes:
-    """The number of the mount that a file is on. Not its device, which differs within an overlay file system."""
+    """The number of a file's mount. Its device differs within an overlay file system."""
     lines = (read_file(f"/proc/self/fdinfo/{descriptor}") or b"").splitlines()
     return next((line for line in lines if line.startswith(b"mnt_id:")), b"")
 

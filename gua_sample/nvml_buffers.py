@@ -40,7 +40,7 @@ def window_us(since_last_tick_ms: int | None) -> int:
 
 
 def driver_now(newest_us: int, length_us: int) -> int | None:
-    """The time by the driver's clock (nvtop#110); None if the newest record is not in the window."""
+    """The driver's time (nvtop#110); None if the newest record is not in the window."""
     for clock in (time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME, time.CLOCK_REALTIME):
         now_us = time.clock_gettime_ns(clock) // 1000
         if -CLOCKS_DIFFER_US <= now_us - newest_us < length_us:
@@ -119,7 +119,7 @@ def _mean(records: list[tuple[int, int]], window: Window) -> float | None:
 
 
 def listed(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """The rows of an NVML list. NVIDIA's own mock answers "success, no rows", which pynvml raises as an error."""
+    """The rows of an NVML list. NVIDIA's mock answers "success, no rows", which pynvml raises."""
     try:
         rows: list[Any] = function(*arguments)
     except pynvml.NVMLError as error:
@@ -145,12 +145,12 @@ def card_utilization(handle: Any, length_us: int, cursor: int | None) -> tuple[f
 
 
 def _end_of_samples(handle: Any, newest_us: int, length_us: int, cursor: int | None) -> int | None:
-    """The time up to which the buffer tells, by the driver's clock; None if it tells nothing of the window."""
+    """The driver's time up to which the buffer tells; None if it tells nothing of the window."""
     now_us = driver_now(newest_us, length_us)
     if now_us is None:  # a card with nothing new to tell, or else a clock that is none of ours
         return None if newest_us == cursor else newest_us
     if now_us - newest_us > SECOND_US:
-        # The card idles and the driver writes no zeros, or the driver's clock is slow. The rate tells which.
+        # The card idles without records, or the driver's clock is slow: the rate tells which.
         with suppress(pynvml.NVMLError):
             return newest_us if pynvml.nvmlDeviceGetUtilizationRates(handle).gpu else now_us
     return now_us
@@ -190,7 +190,7 @@ def _process_records(handle: Any, cursor: int | None) -> list[tuple[int, int, in
 
 
 def poll(newest: dict[tuple[int, str], int]) -> None:
-    """Ask each card for its records since the newest one, by card and function: for gua doctor --record."""
+    """Ask each card for its newest records, for gua doctor --record."""
     with suppress(pynvml.NVMLError):
         pynvml.nvmlInit()
         for index in range(pynvml.nvmlDeviceGetCount()):

@@ -42,7 +42,7 @@ Meter = Callable[[Card], Card]
 
 
 def error_name(error: pynvml.NVMLError) -> str:
-    """NVML's own name of an error, as used in `status` and `missing`: gpu_is_lost, not_supported, ..."""
+    """NVML's own name of an error: gpu_is_lost, not_supported, ..."""
     return _error_names().get(error.value, f"nvml_error_{error.value}")
 
 
@@ -175,7 +175,7 @@ def _utilization(
 def _processes(
     questions: Questions, handle: Any, total_mib: int | None
 ) -> tuple[dict[int, int | None], dict[int, str]]:
-    """Memory and type of each pid on the card. If a list is unavailable or implausible, the status says so."""
+    """Memory and type of each pid on the card. Of a bad list the status says so."""
     memories: dict[int, int | None] = {}
     types: dict[int, str] = {}
     for type_, function in PROCESS_LISTS:
@@ -212,7 +212,7 @@ def _mib(size: int) -> int:
 
 
 def start_meters(parent: Any, instances: list[Any]) -> list[Meter | None]:
-    """A meter for each instance, which adds the utilization since now; None if it can't be measured."""
+    """A meter of the utilization since now for each instance; None if it can't be measured."""
     support = _or_none(pynvml.nvmlGpmQueryDeviceSupport, parent)
     is_supported = support is not None and support.isSupportedDevice
     ids = [_or_none(pynvml.nvmlDeviceGetGpuInstanceId, one) if is_supported else None for one in instances]

@@ -62,7 +62,7 @@ def storage_error(error: OSError | sqlite3.Error | UnicodeDecodeError, path: str
 
 
 class Writer:
-    """Context manager that opens or creates a partition. All failures leave the file as it was."""
+    """Opens or creates a partition. All failures leave the file as it was."""
 
     def __init__(self, path: str) -> None:
         if sqlite3.sqlite_version_info < schema.OLDEST_SQLITE:
@@ -105,7 +105,7 @@ class Writer:
             self._is_begun()
 
     def previous(self) -> Previous | None:
-        """The boot, driver and cursors that the newest tick left for the next one. No lock outlives this call."""
+        """What the newest tick left for the next one. No lock outlives this call."""
         with self._reading():
             if not self._is_begun():
                 return None
@@ -178,7 +178,7 @@ class Writer:
         self._execute("COMMIT")
 
     def _is_begun(self) -> bool:
-        """Whether there is a schema yet. Raises StoreError at a file of another program or a newer gua."""
+        """Whether there is a schema yet. Raises StoreError if it is not ours."""
         if not is_begun(self._connection, self._path, "a partition", schema.APPLICATION_ID, schema.VERSION):
             return False
         check_tables(self._connection, self._path, schema.TABLE_NAMES)
@@ -187,7 +187,7 @@ class Writer:
     def _add_tick(self, tick: Tick, pending_key: int | None) -> None:
         self._deadline.allow(TICK_SECONDS)
         ts_ms = tick.ts_ms
-        # Times are unique. If one is taken (two samplers, a clock set back), use the next free one within the day.
+        # Times are unique: if one is taken, use the next free one within the day.
         step = 1 if ts_ms % DAY_MS < DAY_MS // 2 else -1
         while self._execute("SELECT 1 FROM tick WHERE ts_ms = ?", (ts_ms,)).fetchone():
             ts_ms += step
@@ -254,7 +254,7 @@ class Writer:
 
 
 def check_types(row: tuple[Any, ...], *kinds: Any) -> tuple[Any, ...]:
-    """The row, if its values have these types (None in a pair allows NULL). Raises TypeError if they have not."""
+    """The row, if its values have these types; a pair with None allows NULL. Else raises TypeError."""
     for value, kind in zip(row, kinds, strict=True):
         is_right = isinstance(value, kind[0]) or value is None if isinstance(kind, tuple) else isinstance(value, kind)
         if not is_right:

@@ -30,7 +30,7 @@ def partition_path(folder: str, day: str) -> str:
 
 
 def is_partition(name: str) -> bool:
-    """Whether the name is a partition's, not that of a journal, a kept tick or a partition that was set aside."""
+    """Whether the name is a partition's, not that of a file beside it."""
     return name.translate(_DIGITS_TO_ZERO) == "0000-00-00" + SUFFIX
 
 

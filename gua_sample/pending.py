@@ -15,7 +15,7 @@ from gua_sample.safe_file import UNFINISHED_SUFFIX, read_regular, remove_abandon
 
 VERSION = 2  # fields by name; version 1 had lists, in the order of the fields of that time
 MOST_BYTES = 6 << 20  # 128 cards with ten processes each take 0.7 MB; with a dozen long control groups each, 5 MB
-# Limits of one run; the rest waits for the next. As Python objects, the bytes take twenty times as much memory.
+# Limits of one run; the rest waits. As Python objects, the bytes take twenty times as much memory.
 MOST_FILES, MOST_BYTES_AT_ONCE = 500, 12 << 20
 # Exceptions from reading a file that holds no kept tick.
 NOT_UNDERSTOOD = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, CorruptPartition)
@@ -43,7 +43,7 @@ def keep(folder: str, tick: Tick) -> str:
 
 
 def load(folder: str, warn: Callable[[str], None]) -> list[Kept]:
-    """Kept ticks in time order, as many as one run takes. Invalid files are set aside, with a warning."""
+    """Kept ticks in time order, as many as one run takes. What is none is set aside."""
     kept: list[Kept] = []
     total = 0
     for name in sorted(os.listdir(folder)):
@@ -78,7 +78,7 @@ def set_aside(path: str, error: Exception, warn: Callable[[str], None]) -> None:
 
 
 def load_one(path: str) -> Kept:
-    """The kept tick in a file. Raises OSError, NewerPartition, or one of NOT_UNDERSTOOD if there is none in it."""
+    """The kept tick in a file. Raises OSError, NewerPartition, or one of NOT_UNDERSTOOD."""
     import json
 
     document = json.loads(read_regular(path, MOST_BYTES).decode())

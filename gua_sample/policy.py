@@ -21,7 +21,7 @@ STATES = (ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN)
 MOST_ACTIVE_FIRST = (ACTIVE, IDLE_HELD, UNKNOWN, TRULY_IDLE)
 
 STATUS_OK = "ok"
-# The status of a card with MIG on and no instance, which nothing can use: it is in none of the states.
+# The status of a card with MIG on and no instance: it is in none of the states.
 UNPARTITIONED = "unpartitioned"
 # A gap between two ticks of up to this many intervals is a late tick; a longer gap is a hole.
 LONGEST_GAP_INTERVALS = 2.5
@@ -29,7 +29,7 @@ LONGEST_GAP_INTERVALS = 2.5
 LONGEST_REACH_INTERVALS = 1.5
 # A tick without a stored interval takes the median gap of this many ticks around it.
 TICKS_AROUND = 20
-# A longer gap is a hole and does not count as an interval: a day of two ticks has a gap, but may have no interval.
+# A longer gap does not count as an interval: a day of two ticks may have none.
 LONGEST_INTERVAL_MS = 7_200_000
 # The timer's interval, for a history of a single tick, which has no gaps.
 DEFAULT_INTERVAL_MS = 30_000
@@ -107,7 +107,7 @@ def is_at_work(first_percent: Any, second_percent: Any, policy: Policy) -> Any:
 
 
 def has_faded(earlier_percent: Any, first_percent: Any) -> Any:
-    """Whether there was less work at a tick than at the one before. Before a pause it is undiminished."""
+    """Whether there was less work at a tick than at the one before."""
     return first_percent < FADED * earlier_percent
 
 
@@ -145,7 +145,7 @@ def is_large(memory_mib: Any, computes: Any, policy: Policy) -> Any:
 
 
 def computes(type_: str) -> bool:
-    """Whether a process is on the card for more than graphics. What another tool recorded without a type is."""
+    """Whether a process is on the card for more than graphics."""
     return type_ != "graphics"
 
 
@@ -208,7 +208,7 @@ def chosen(states: dict[str, bool]) -> str:
 
 
 def unattributed_mib(card: Card, policy: Policy = DEFAULT) -> int | None:
-    """The memory in use on an idle-held card that no process shows; None if that is little or unknown."""
+    """The memory on an idle-held card that no process shows; None if that is little or unknown."""
     held_mib, used_mib = sum(memories_mib(card)), card.memory_used_mib
     if used_mib is None or card_state(card, policy) != IDLE_HELD or not is_unattributed(used_mib, held_mib, policy):
         return None

@@ -44,7 +44,7 @@ def describe(pid: int, boot: Boot, proc: str = "/proc") -> Process:
     """The process as /proc describes it, without the names of users (see user_names)."""
     folder = f"{proc}/{pid}"
     # The folder's owner is the second choice: for a process that is not dumpable, that is root.
-    # Not splitlines: a process is called what it likes, and of line ends the kernel escapes line feeds alone.
+    # Not splitlines: of line ends in a process's name, the kernel escapes line feeds alone.
     lines = (read_file(f"{folder}/status") or b"").split(b"\n")
     own = [line.split()[1] for line in lines if line.startswith(b"Uid:")]
     uid = _number(own[0]) if own else None
@@ -91,12 +91,12 @@ def describe_all(
 
 
 def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int, str | None]:
-    """The name of each uid, or None if it has none. Those without an answer in time are absent."""
+    """The name of each uid, or None if it has none."""
     return ask_directory(uids, lambda uid: printable(pwd.getpwuid(uid).pw_name), seconds)
 
 
 def user_ids(names: Iterable[str], seconds: float = ANSWER_SECONDS) -> dict[str, int | None]:
-    """The uid of each user, or None if there is no such user. Those without an answer are absent."""
+    """The uid of each user, or None if there is no such user."""
     return ask_directory(names, lambda name: pwd.getpwnam(name).pw_uid, seconds)
 
 
@@ -173,7 +173,7 @@ def _read_mounts(proc: str) -> list[Mount]:
 
 
 def _believe(line: bytes, mounts: list[Mount]) -> bytes:
-    """The believed part of the path in a line of /proc/PID/cgroup; empty if not even its first component is."""
+    """The believed part of the path in a line of /proc/PID/cgroup, perhaps empty."""
     controllers, _, path = line.partition(b":")[2].partition(b":")
     wanted = controllers.split(b",")
     for known, above, folder in [] if path == b"/" else mounts:
@@ -197,7 +197,7 @@ def _count_believed(names: list[bytes], folder: bytes) -> int:
 
 
 def _sole_writer(folder: bytes) -> int | None:
-    """The owner of a folder; None if it is gone, can't be looked at, or others may write there too."""
+    """The owner of a folder; None if others may write there too, or it can't be looked at."""
     try:
         found = os.stat(folder)
     except OSError:

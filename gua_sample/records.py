@@ -40,7 +40,7 @@ class CardFacts(NamedTuple):
 
     @property
     def number(self) -> str:
-        """The card's index; for a MIG instance `index:mig_index`, as the NVIDIA container toolkit spells it."""
+        """The card's index; for a MIG instance `index:mig_index`, as NVIDIA's tools spell it."""
         return str(self.gpu_index) if self.mig_index is None else f"{self.gpu_index}:{self.mig_index}"
 
 

@@ -27,7 +27,7 @@ FOLDERS = ("samples", "csv", "publish")  # the subfolders of a data folder that 
 
 
 def nearest(path: str) -> str:
-    """The folder, or its nearest existing parent if it is missing: the parent's owner will be its owner."""
+    """The folder, or its nearest existing parent, whose owner will be its owner."""
     path = os.path.abspath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -67,7 +67,7 @@ def is_open_place(path: str) -> bool:
 
 
 def become_owner(data_dir: str) -> None:
-    """Become the folder's owner for good: a file of root's would lock the service out for the day."""
+    """Become the folder's owner for good: a file of root's would lock the service out."""
     owner = owner_to_become(data_dir)
     if owner is not None:
         become(*owner)

@@ -24,7 +24,7 @@ MOST_DATABASE_BYTES = 8 << 30
 # A journal holds the pages that a transaction changes: at most all pages of the database, which may have shrunk since.
 LARGEST_JOURNAL_RATIO, SMALL_JOURNAL_BYTES = 2, 64 << 20
 UNFINISHED_SUFFIX = ".unfinished"
-# A file that is being written changes more often than this: the writer of an older one was killed.
+# The writer of an unfinished file that has not changed for so long was killed.
 ABANDONED_SECONDS = 3600
 HEADER_BYTES = 20  # up to the two that tell about a write-ahead log
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # also at the end, after the name of a super-journal
@@ -37,7 +37,7 @@ LIMITS = {
     "SQLITE_LIMIT_ATTACHED": 1,  # VACUUM needs one
     "SQLITE_LIMIT_TRIGGER_DEPTH": 1,
 }
-# Limit of CPU time for one visit to a database: many times what the slowest visit, an export as text, needs.
+# Limit of CPU time for one visit to a database: many times what the slowest one needs.
 VISIT_SECONDS, VISIT_SECONDS_PER_MIB = 4.0, 2.0
 INSTRUCTIONS_BETWEEN_LOOKS = 100_000  # of SQLite's virtual machine: about a millisecond
 MOST_SCHEMA_ROWS = 200
@@ -73,7 +73,7 @@ def read_header(path: str) -> bytes:
 
 
 def open_regular(path: str, most_bytes: int) -> int:
-    """Open a file and return its descriptor. Raises CorruptPartition or OSError, as `check_regular` does."""
+    """Open a file and return its descriptor. Raises as `check_regular` does."""
     check_regular(path, most_bytes)  # before opening, because opening a device may have effects
     descriptor = os.open(path, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -132,7 +132,7 @@ def check_database(path: str, may_be_missing: bool = False) -> None:
 
 
 def check_journal(path: str, most_bytes: int = MOST_DATABASE_BYTES) -> None:
-    """Raise CorruptPartition if SQLite must not roll this journal back. A missing journal is fine."""
+    """Raise CorruptPartition if SQLite must not roll this journal back."""
     with suppress(FileNotFoundError), open(open_regular(path, most_bytes), "rb", buffering=0) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - len(JOURNAL_MAGIC)))
         if file.read(len(JOURNAL_MAGIC)) == JOURNAL_MAGIC:
@@ -269,7 +269,7 @@ def sync_folder(path: str) -> None:
 
 
 def remove_unfinished(folder: str, begin: str = "", seconds: float = ABANDONED_SECONDS) -> None:
-    """Remove the files of killed writers whose final names begin so, if they have not changed for so long."""
+    """Remove the files of killed writers whose final names begin so."""
     with suppress(OSError):  # a folder may be writable, but not readable
         for name in os.listdir(folder):
             if name.startswith(f".{begin}") and name.endswith(UNFINISHED_SUFFIX):

@@ -149,7 +149,7 @@ VIEWS_BY_NAME = {statement.split()[2]: statement for statement in VIEWS}
 
 
 def find_missing(connection: Connection, added: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """The columns that the file's tables lack, by table; all of a table's columns if the table is missing."""
+    """The columns that the file's tables lack, by table; all if the table is missing."""
     missing = {}
     for table, columns in added.items():
         there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}

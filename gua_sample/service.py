@@ -85,7 +85,7 @@ def ask_for_names(cgroups: Iterable[str | None], data_dir: str) -> None:
 
 
 def find_hanging_run(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
-    """The pid of an earlier run in this unit that was killed but hangs, as another one would."""
+    """The pid of an earlier run in this unit that was killed, but hangs."""
     own_name = read_file(f"{proc}/self/comm")
     for cgroup in _own_cgroups(proc, cgroups):
         for pid in (read_file(f"{cgroup}/cgroup.procs") or b"").split():

@@ -65,7 +65,7 @@ def look_at_card(hardware: Hardware, segment: Segment, ts_ms: int, noise: int) -
 
 
 class Laboratory:
-    """A simulated host. Equal arguments give equal answers. `models`: of its larger and of its smaller cards."""
+    """A simulated host. Equal arguments give equal answers. `models`: of its larger and its smaller cards."""
 
     def __init__(
         self, seed: int = 0, cards: int = 8, models: tuple[Model, Model] = (A100, A6000), people: Sequence[str] = NAMES
@@ -77,7 +77,7 @@ class Laboratory:
         self._plan = lru_cache(maxsize=4)(self._plan_week)  # a year of history must not fill the memory
 
     def source(self, ts_ms: int) -> Source:
-        """The host at that moment; while it is down, as it will boot. Unknown pids get a Process of None values."""
+        """The host at that moment; while it is down, as it will boot."""
         week = self._plan(self._number(ts_ms))
 
         def read(previous: Previous | None) -> Reading:

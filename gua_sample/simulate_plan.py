@@ -1,4 +1,4 @@
-"""The plan of a week of the simulated laboratory: who uses which card, when, and how hard."""
+"""A week of the simulated laboratory: who uses which card, when, and how hard."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -169,7 +169,7 @@ class Plan:
         return day <= FRIDAY and time_ms in OFFICE_MS
 
     def next_start(self, ts_ms: int, night_owls: float) -> int:
-        """The given time in office hours or for a night owl, else the next morning (perhaps beyond the week)."""
+        """The given time in office hours or for a night owl, else the next morning."""
         if self.in_office(ts_ms) or self.between(0, 1) < night_owls:
             return ts_ms
         day = (ts_ms - self.monday_ms + DAY_MS - OFFICE_MS.start) // DAY_MS

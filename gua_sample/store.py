@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 def prepare(data_dir: str) -> str:
-    """The folder of the partitions, created if missing. Root becomes the owner of the data folder first."""
+    """The folder of the partitions, created if missing. Root becomes its owner first."""
     folder = samples_dir(data_dir)
     try:
         if os.geteuid() == 0 and is_open_place(data_dir):
@@ -62,7 +62,7 @@ def prepare(data_dir: str) -> str:
 
 
 def heal(folder: str, warn: Warn) -> None:
-    """Roll back the unfinished transactions of killed writers in all partitions, as readers can't."""
+    """Roll back what killed writers left in all partitions, as readers can't."""
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name[: -len(JOURNAL_SUFFIX)])
         if name.endswith(JOURNAL_SUFFIX) and is_partition(os.path.basename(path)) and os.path.lexists(path):
@@ -82,7 +82,7 @@ def heal(folder: str, warn: Warn) -> None:
 
 
 def read_previous(folder: str, ts_ms: int, boot_id: str, warn: Warn) -> Previous | None:
-    """The newest tick's state, if of this boot: from today's partition, or a neighbour if day or clock changed."""
+    """The newest tick's state, if of this boot: from today's partition or one beside it."""
     paths = list_partitions(folder)
     today = partition_path(folder, day_of(ts_ms))
     earlier, later = [path for path in paths if path < today], [path for path in paths if path > today]
@@ -199,7 +199,7 @@ def _set_aside(path: str, identity: tuple[int, int] | None, error: CorruptPartit
         if _identity(path) != identity:
             return
         aside = free_name(path)
-        # Sidecars first: SQLite would take a journal that remains under the old name for the new file's.
+        # Sidecars first: a journal that remains would be taken for the new file's.
         for suffix in (*SIDECARS, ""):
             if os.path.lexists(path + suffix):
                 os.rename(path + suffix, aside + suffix)
