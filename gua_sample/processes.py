@@ -29,9 +29,9 @@ LONGEST_CGROUP = 512  # in characters: no runtime makes longer ones, and users m
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def read_boot(proc: str = "/proc") -> Boot:
+def read_boot() -> Boot:
     """This boot's id, and the time at which its uptime was 0 by the current clock."""
-    boot_id = read_file(f"{proc}/sys/kernel/random/boot_id") or b"unknown"
+    boot_id = read_file("/proc/sys/kernel/random/boot_id") or b"unknown"
     return Boot(printable(boot_id.strip()), time.time_ns() // 1_000_000 - uptime_ms())
 
 
@@ -90,9 +90,9 @@ def describe_all(
     }
 
 
-def user_names(uids: Iterable[int], seconds: float = ANSWER_SECONDS) -> dict[int, str | None]:
+def user_names(uids: Iterable[int]) -> dict[int, str | None]:
     """The name of each uid, or None if it has none."""
-    return ask_directory(uids, lambda uid: printable(pwd.getpwuid(uid).pw_name), seconds)
+    return ask_directory(uids, lambda uid: printable(pwd.getpwuid(uid).pw_name), ANSWER_SECONDS)
 
 
 def user_ids(names: Iterable[str], seconds: float = ANSWER_SECONDS) -> dict[str, int | None]:
