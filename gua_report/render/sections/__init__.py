@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from gua_report.render import SECTIONS, Options
 from gua_report.render.blocks import SectionKind
-from gua_report.render.sections import cards, headline, held, hosts, people, times
+from gua_report.render.sections import cards, held, people, times
 from gua_report.render.values import Value, records
 from gua_report.summary.report import Report
 from gua_report.summary.week import LIMIT_COLUMNS
 
-MODULES = (headline, held, cards, people, times, hosts)
+MODULES = (held, cards, people, times)
 KINDS: dict[str, SectionKind] = {kind.name: kind for module in MODULES for kind in module.KINDS}
 
 

@@ -75,7 +75,7 @@ def frame_of_identities(report: Report) -> pd.DataFrame:
 
 
 def show_identities(report: Report, options: Options) -> list[Section]:
-    found, policy, sums = frame_of_identities(report), report.policy, [*HOURS]
+    found, policy = frame_of_identities(report), report.policy
     # One scale for all, that of the longest bar; what stands for several people has none.
     longest = float(found.head(options.top)[HOURS].sum(axis=1).max()) if len(found) else 0.0
     bar, idle_held, *others = _hours_columns(found, longest)
@@ -84,15 +84,13 @@ def show_identities(report: Report, options: Options) -> list[Section]:
     if (found[MEANT_HOURS] > 0).any():
         columns.append(figure("meant", MEANT_HOURS))
         meant = "; meant: of idle-held, on purpose by a note, or exempt"
-        sums.append(MEANT_HOURS)
     columns += [*others, Column("idle-held share", _held_share, right=True)]
     cost = ""
     if found[COST].notna().any():
         columns.append(figure(currency_of(report) or "", COST))
         cost = f"; {currency_of(report)}: of idle-held hours, without energy"
-        sums.append(COST)
     columns += limit_column(report, found)
-    rows = _top_and_rest(found, options.top, sums)
+    rows = _top_and_rest(found, options.top, [*HOURS, MEANT_HOURS, COST])
     blocks: list[Block] = [Table(columns, rows)] if rows else ["Nobody was seen using a card."]
     if options.pictures and rows:
         from gua_report.render.pictures.bar_charts import people_picture
