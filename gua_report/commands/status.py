@@ -8,8 +8,7 @@ import time
 
 from gua_report.console import terminal
 from gua_report.live import text
-from gua_report.live.cards_now import Scene
-from gua_report.live.marks import mark_limits, mark_meant
+from gua_report.live.cards_now import Scene, mark_limits, mark_meant
 from gua_report.live.observer import Observer, Sampling, add_options, look_at_sampling
 from gua_sample import console, settings
 from gua_sample.errors import DriverError, UsageError

@@ -1,22 +1,27 @@
-"""The cards now and who is on them, as gua status and gua free show them."""
+"""The cards now and who is on them, as gua status and gua free show them: what is meant, and who is over a limit."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gua_report.config import Config
-from gua_report.limits import Standing, Week
+from gua_report.limits import Standing, Used, Week, judge, limit_of
 from gua_report.live.snapshot import Recent
-from gua_report.machine.notes import MeantNow
+from gua_report.machine.child import ask_as_owner
+from gua_report.machine.notes import MeantNow, find_notes
 from gua_report.people.containers import spell
 from gua_report.people.identities import UNATTRIBUTED, UNKNOWN, apply_mapping, resolve
 from gua_report.reservations.reservation import CardNow, Holder
 from gua_report.ticks.newest import Files, Newest
 from gua_sample.containers import NOTHING as NO_CONTAINERS
 from gua_sample.containers import Container, Known, runtime_of
+from gua_sample.errors import StoreError
 from gua_sample.identity import find_slurm_job
 from gua_sample.idleness import Carried, Run, Runs
+from gua_sample.notes import LATEST_MS
 from gua_sample.policy import ACTIVE, IDLE_HELD, unattributed_mib
 from gua_sample.records import Card, Process, Tick, Usage
+
+UNUSED = Used(0.0, 0.0, 0.0, None)
 
 
 class Since(NamedTuple):
@@ -129,14 +134,65 @@ def tell_since(told: Carried, run: Run) -> Since | None:
 
 
 def gather_users(processes: list[ProcessNow]) -> list[UserNow]:
+    """The users with, if all of their idle processes are meant, what ends first of what is said of these."""
     users = []
     for name in dict.fromkeys(one.user for one in processes):
         own = [one for one in processes if one.user == name]
         idle = [one for one in own if one.state == IDLE_HELD]
-        is_idle = bool(idle) and all(one.state != ACTIVE for one in own)
-        told = [one.since for one in idle if one.since]
         container = own[0].container if runtime_of(name) else None  # all of its processes are in that one
-        users.append(UserNow(name, is_idle, min(told) if told and is_idle else None, container))
+        user = UserNow(name, False, None, container)
+        if idle and all(one.state != ACTIVE for one in own):
+            since = min((one.since for one in idle if one.since), default=None)
+            said = [one.meant for one in idle if one.meant]
+            ends_first = min(said, key=lambda one: LATEST_MS if one.until_ms is None else one.until_ms, default=None)
+            user = UserNow(name, True, since, container, ends_first if len(said) == len(idle) else None)
+        users.append(user)
     # Idle users of unknown duration come first: theirs may be the longest.
     users.sort(key=lambda user: (not user.is_idle, user.since.ts_ms if user.since else 0, user.name))
     return users
+
+
+def mark_meant(scene: Scene, config: Config, complain: Callable[[str], None]) -> Scene:
+    known = find_notes(config, {one.user for seen in scene.cards for one in seen.processes if one.state == IDLE_HELD})
+    for problem in known.problems:
+        complain(problem)
+
+    def mark(seen: CardSeen) -> CardSeen:
+        uuid, ts_ms = seen.card.facts.uuid, scene.tick.ts_ms
+        processes = [
+            one._replace(meant=known.find(one.user, uuid, one.pid, one.start_time_ms, ts_ms))
+            if one.state == IDLE_HELD
+            else one
+            for one in seen.processes
+        ]
+        users = gather_users(processes)
+        return seen._replace(
+            processes=processes, users=[*users, *seen.users[len(users) :]]
+        )  # and what no process shows
+
+    return scene._replace(cards=[mark(seen) for seen in scene.cards])
+
+
+def mark_limits(scene: Scene, config: Config, data_dir: str, complain: Callable[[str], None]) -> Scene:
+    names = {user.name for seen in scene.cards for user in seen.users}
+    limits = {name: limit_of(name, config.limits, config.people) for name in names}
+    if not data_dir or not any(hours is not None for limit in limits.values() for hours in limit):
+        return scene
+    from gua_report.rollups.week_hours import read_closed_week  # imported here because few have limits
+
+    partitions, ts_ms = scene.files.partitions, scene.tick.ts_ms
+    try:
+        found = ask_as_owner(
+            data_dir, lambda: read_closed_week(data_dir, partitions, config.policy, config.people, ts_ms)
+        )
+    except StoreError as error:
+        complain(f"who is over a limit is not known: {error}")
+        return scene
+    week, people = Week(*found[0]), {name: Used(*used) for name, used in found[1].items()}
+
+    def mark(user: UserNow) -> UserNow:
+        used = people.get(user.name, UNUSED)
+        return user._replace(standings=tuple(judge(used, limits[user.name], week)))
+
+    cards = [seen._replace(users=[mark(user) for user in seen.users]) for seen in scene.cards]
+    return scene._replace(cards=cards, week=week)

@@ -6,7 +6,6 @@ import json
 import os
 from typing import Any
 
-from gua_report.limits import Week
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.observer import Sampling
 from gua_report.people.containers import COLUMNS, tell
@@ -14,11 +13,14 @@ from gua_report.reservations.reservation import Validation
 from gua_sample.policy import Policy
 
 SCHEMA_VERSION = 1
-CHECKED = ("kind", "text", "reserved_by")  # of a validation, before its details
+# The attributes that have the names of their keys: of a process before what is told of time, and of a validation.
+OF_PROCESS = ("pid", "start_time_ms", "user", "command", "type", "memory_mib", "sm_percent", "state")
+CHECKED = ("kind", "text", "reserved_by")  # before its details
 
 
 def render(scene: Scene, policy: Policy, validations: dict[str, Validation], sampling: Sampling) -> str:
-    now_ms = scene.tick.ts_ms
+    now_ms, week = scene.tick.ts_ms, scene.week
+    limits = week and {"from_ms": week.start_ms, "until_ms": week.end_ms, "observed_share": week.observed_share}
     document = {
         "schema_version": SCHEMA_VERSION,
         "host": os.uname().nodename,
@@ -32,7 +34,7 @@ def render(scene: Scene, policy: Policy, validations: dict[str, Validation], sam
             "newest_tick_error": sampling.newest_error,
             "is_alive": sampling.is_alive,
         },
-        "limits": week(scene.week) if scene.week else None,
+        "limits": limits,
         "gpus": [card(seen, validations.get(seen.card.facts.uuid), now_ms) for seen in scene.cards],
     }
     return json.dumps(document, indent=2)
@@ -70,20 +72,9 @@ def user(one: UserNow, now_ms: int) -> dict[str, Any]:
     }
 
 
-def week(found: Week) -> dict[str, Any]:
-    return {"from_ms": found.start_ms, "until_ms": found.end_ms, "observed_share": found.observed_share}
-
-
 def process(one: ProcessNow, now_ms: int) -> dict[str, Any]:
     return {
-        "pid": one.pid,
-        "start_time_ms": one.start_time_ms,
-        "user": one.user,
-        "command": one.command,
-        "type": one.type,
-        "memory_mib": one.memory_mib,
-        "sm_percent": one.sm_percent,
-        "state": one.state,
+        **{name: getattr(one, name) for name in OF_PROCESS},
         **since(one.since, now_ms, "idle_"),
         **dict(zip(COLUMNS, tell(one.user, one.container), strict=True)),
         "image": one.container.image if one.container else None,

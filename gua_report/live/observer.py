@@ -81,12 +81,11 @@ class Observer:
         files, newest, recent, state = Files("", [], [], None), None, None, ""
         if self.data_dir:
             answer = ask_as_owner(self.data_dir, lambda: self.read_newest(now_ms))
-            files = Files(*answer[0])
-            newest = Newest(*answer[1]) if answer[1] else None
-            recent = restore_recent(*answer[2]) if answer[2] else None
-            self.containers, nameless = restore_people(*answer[3])
-            state = answer[4]
-            for problem in [*([nameless] if nameless else []), *answer[5]]:
+            listed, found, with_cards, people, state, problems = answer
+            files, newest = Files(*listed), Newest(*found) if found else None
+            recent = restore_recent(*with_cards) if with_cards else None
+            self.containers, nameless = restore_people(*people)
+            for problem in filter(None, [nameless, *problems]):
                 self.complain_once(problem)
         if self.source is None:
             tick = snapshot.simulate(self.seed or 0, now_ms)
@@ -135,10 +134,6 @@ def take_up(text: str, newest_ms: int | None, tick: Tick, config: Config) -> Car
     return rename(follow(known, tick, interval_ms), config.people)
 
 
-NOT_INSTALLED = "not installed"
-SIMULATED = "simulated"
-
-
 class Sampling(NamedTuple):
     timer: str | None  # active, inactive, failed, not installed, ...; None: unknown, or not asked for
     problem: str | None  # why the timer's state is unknown, or which other folder it writes to
@@ -174,13 +169,13 @@ def look_at_sampling(data_dir: str, files: Files, newest: Newest | None, now_ms:
 def _timer_state(found: units.Units | None) -> str:
     load = found.timer.get("LoadState", "not-found") if found else "not-found"
     if found is None or load == "not-found":
-        return NOT_INSTALLED
+        return "not installed"
     return found.timer.get("ActiveState") or "unknown" if load == "loaded" else load
 
 
 def sampling_text(sampling: Sampling, now_ms: int) -> str:
     if sampling.timer is None:
-        timer = SIMULATED if sampling.problem is None else f"{units.TIMER} can't be asked"
+        timer = "simulated" if sampling.problem is None else f"{units.TIMER} can't be asked"
     else:
         timer = f"{units.TIMER} {sampling.timer}" + (f" ({sampling.problem})" if sampling.problem else "")
     if sampling.hidden:

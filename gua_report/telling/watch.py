@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from gua_report.config import Config
 from gua_report.console.spelling import duration
-from gua_report.live.cards_now import Scene
-from gua_report.live.marks import mark_meant
+from gua_report.live.cards_now import Scene, mark_meant
 from gua_report.live.observer import Observer
 from gua_sample.identity import find_person, resolve
 from gua_sample.policy import IDLE_HELD, UNKNOWN

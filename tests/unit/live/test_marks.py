@@ -13,8 +13,7 @@ from gua_report.commands import status
 from gua_report.config import Config, Limit, Limits, Notes
 from gua_report.limits import WEEK_MS, Week
 from gua_report.live import json as as_json
-from gua_report.live.cards_now import Scene, see_card
-from gua_report.live.marks import mark_limits, mark_meant
+from gua_report.live.cards_now import Scene, mark_limits, mark_meant, see_card
 from gua_report.live.observer import Observer, Sampling
 from gua_report.live.text import Style, render, spell_until
 from gua_report.rollups.index import path_of

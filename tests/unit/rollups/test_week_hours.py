@@ -142,6 +142,6 @@ def test_odd_names_in_the_folder_are_passed_over(folder: Path) -> None:
 
 
 def test_it_needs_no_pandas() -> None:
-    code = "import sys, gua_report.live.marks; print({'pandas', 'numpy'} & set(sys.modules))"
+    code = "import sys, gua_report.live.cards_now; print({'pandas', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
