@@ -91,10 +91,10 @@ def run(options: argparse.Namespace) -> int:
     heads = {} if options.to else dict(config.mail.groups)
     try:
         if options.fleet is not None:
-            from gua_report.render.mail import MailRequest, make_mails_of
+            from gua_report.render.mail import make_mails
 
             report = ask_fleet(AskedFleet(options.fleet, window, config, since=options.since))
-            made = make_mails_of(report, MailRequest("", config, window, longest_ms, None, tuple(heads)))
+            made = make_mails(report, longest_ms, heads)
         else:
             made = make(data_dir, config, window, longest_ms, tuple(heads))
     except (GuaError, ReadingFailed) as error:
@@ -105,11 +105,11 @@ def run(options: argparse.Namespace) -> int:
         return post(failure, config.mail, options.dry_run) or getattr(error, "exit_code", 1)
     deadline = time.monotonic() + SENDING_SECONDS
     status = 0
-    of_heads = [([heads[group]], *mail) for group, mail in made.groups.items()]
-    for recipients, parts, problem in [(to, made.administrator, None), *of_heads]:
+    of_heads = [([heads[group]], parts) for group, parts in made.groups.items()]
+    for recipients, parts in [(to, made.administrator), *of_heads]:
         whom = ", ".join(recipients)
-        if parts is None:
-            console.complain(PROG, f"error: nothing is sent to {whom}: {printable(problem or '')}")
+        if isinstance(parts, str):
+            console.complain(PROG, f"error: nothing is sent to {whom}: {printable(parts)}")
             status = 1
         elif quiet and parts.is_clean and not parts.warnings:
             tell(f"nothing to act on: nothing is sent to {whom}")
@@ -133,27 +133,29 @@ def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups:
     opening = check_folder(data_dir)
     check_exists(data_dir)
     # Imported here: pandas takes longer than all the rest, and usage errors don't need it.
-    from gua_report.render.mail import MailRequest, make_mails
+    from gua_report.render import mail
+    from gua_report.summary.build import build_report
     from gua_report.summary.reserved_hours import read_told
 
-    asked = MailRequest(data_dir, config, window, longest_ms, read_told(config, window.start_ms), groups)
+    told = read_told(config, window.start_ms)
+
+    def answer() -> Mails:
+        return mail.make_mails(build_report(data_dir, window, config, told=told), longest_ms, groups)
+
     with understanding():
-        made = check_mails(ask_apart(data_dir, lambda: make_mails(asked), REPORT_SECONDS), groups)
+        made = check_mails(ask_apart(data_dir, answer, REPORT_SECONDS), groups)
     warnings = [*([opening] if opening else []), *made.administrator.warnings]
     return made._replace(administrator=made.administrator._replace(warnings=warnings))
 
 
 def check_mails(answer: Any, groups: tuple[str, ...]) -> Mails:
     """What a child has answered. Raises TypeError, ValueError or LookupError if that is not what was asked for."""
-    from gua_report.render.mail import GroupMail, Mails
+    from gua_report.render.mail import Mails
 
     administrator, by_group = answer
-    found = {}
-    for group in groups:
-        parts, problem = by_group[group]
-        check_types((parts, problem), *((object, str) if parts is None else (list, object)))
-        found[group] = GroupMail(None if parts is None else check_parts(parts), problem)
-    return Mails(check_parts(administrator), found)
+    found = {group: by_group[group] for group in groups}
+    of_groups = {group: made if isinstance(made, str) else check_parts(made) for group, made in found.items()}
+    return Mails(check_parts(administrator), of_groups)
 
 
 def check_parts(answer: Any) -> MailParts:

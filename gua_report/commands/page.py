@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 
 from gua_report.config import load_config
 from gua_report.console.arguments import add_place, choose, find_data_dir
@@ -65,17 +66,18 @@ def run(options: argparse.Namespace) -> int:
     check_folder(options.folder)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
-    from gua_report.render.page_set import FILES, Pages, PageSet, make_pages, window_of
+    from gua_report.render.page_set import FILES, Pages, make_pages, window_of
+    from gua_report.summary.build import build_report
     from gua_report.summary.reserved_hours import read_told
 
     paths = {name: os.path.join(options.folder, FILES[name]) for name in PAGES}
     names = [name for name in PAGES if name in chosen]
     for name in names:
         check_place(paths[name])
-    links = tuple(name for name in PAGES if name in chosen or os.path.isfile(paths[name]))
+    links = [name for name in PAGES if name in chosen or os.path.isfile(paths[name])]
     told = read_told(config, window_of(names[-1], now).start_ms)
-    asked = PageSet(data_dir, config, now, names, links, whose, told)
-    pages = Pages(*ask_as_owner(data_dir, lambda: make_pages(asked)))
+    build = partial(build_report, data_dir, config=config, told=told)
+    pages = Pages(*ask_as_owner(data_dir, lambda: make_pages(build, now, names, links, whose)))
     for warning in pages.warnings:
         console.complain(PROG, f"warning: {warning}")
     for name in names:

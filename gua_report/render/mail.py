@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from gua_report.config import Config
 from gua_report.console.fitting import wrap
 from gua_report.console.spelling import duration
 from gua_report.people.identities import Wanted
@@ -14,23 +14,14 @@ from gua_report.render.attention import has_stopped, reasons
 from gua_report.render.limits import find_over
 from gua_report.render.page import WIDTH
 from gua_report.render.values import clean, count, is_missing, percent
-from gua_report.summary.build import build_report
 from gua_report.summary.names import select
 from gua_report.summary.of_hosts import Fleet
 from gua_report.summary.report import Report, spell_window
-from gua_report.summary.reserved_hours import Told
-from gua_report.window import LEAST_COVERAGE, Window
+from gua_report.window import LEAST_COVERAGE
 from gua_sample.errors import GuaError, NothingToReport
 from gua_sample.policy import IDLE_HELD, UNKNOWN
 
-
-class MailRequest(NamedTuple):
-    data_dir: str  # empty for a fleet
-    config: Config
-    window: Window
-    longest_ms: int  # from this length on, an idle-held episode is something to act on
-    told: Told | None  # the reservations, if a source of them is configured
-    groups: tuple[str, ...] = ()  # whose heads get a mail of their own
+UNIT = " %"  # of subjects
 
 
 class MailParts(NamedTuple):
@@ -41,37 +32,32 @@ class MailParts(NamedTuple):
     is_clean: bool  # there is nothing to act on
 
 
-class GroupMail(NamedTuple):
-    parts: MailParts | None
-    problem: str | None  # why there is none
-
-
 class Mails(NamedTuple):
     administrator: MailParts
-    groups: dict[str, GroupMail]  # by name
+    groups: dict[str, MailParts | str]  # by name; a text says why there is none
 
 
-def make_mails(asked: MailRequest) -> Mails:
-    return make_mails_of(build_report(asked.data_dir, asked.window, asked.config, told=asked.told), asked)
+def make_mails(report: Report, longest_ms: int, groups: Iterable[str] = ()) -> Mails:
+    """The administrator's mail, and those to the heads of the groups.
 
-
-def make_mails_of(report: Report, asked: MailRequest) -> Mails:
+    From `longest_ms` on, an idle-held episode is something to act on.
+    """
     problems = report.memberships.problems if report.memberships else []
     warnings = [*report.warnings, *report.people_problems, *report.reservation_problems, *problems]
-    groups = {group: _make_group_mail(report, asked, group) for group in asked.groups}
-    return Mails(_make_mail(report, asked, SECTIONS, warnings), groups)
+    of_groups = {group: _make_group_mail(report, longest_ms, group) for group in groups}
+    return Mails(_make_mail(report, longest_ms, SECTIONS, warnings), of_groups)
 
 
-def _make_group_mail(report: Report, asked: MailRequest, group: str) -> GroupMail:
+def _make_group_mail(report: Report, longest_ms: int, group: str) -> MailParts | str:
     """The mail to the head of the group. Warnings, which may name others, are left to the administrator."""
     try:
         selected = select(report, Wanted(group))
     except NothingToReport:
-        return GroupMail(_nobody_seen(report, group), None)
+        return _nobody_seen(report, group)
     except GuaError as error:
-        return GroupMail(None, str(error))
+        return str(error)
     sections = tuple(name for name in OF_PEOPLE if name != "reservations" or report.reservations is not None)
-    return GroupMail(_make_mail(selected, asked, sections, []), None)
+    return _make_mail(selected, longest_ms, sections, [])
 
 
 def _nobody_seen(report: Report, group: str) -> MailParts:
@@ -83,8 +69,8 @@ def _nobody_seen(report: Report, group: str) -> MailParts:
     return MailParts(f"{_whose(report, group)}: nobody seen on a card", lines, "", [], is_seen and not report.warnings)
 
 
-def _make_mail(report: Report, asked: MailRequest, sections: tuple[str, ...], warnings: list[str]) -> MailParts:
-    attention = tuple(reasons(report, asked.longest_ms))
+def _make_mail(report: Report, longest_ms: int, sections: tuple[str, ...], warnings: list[str]) -> MailParts:
+    attention = tuple(reasons(report, longest_ms))
     in_brief = Options(width=WIDTH, brief=True, attention=attention)
     return MailParts(
         subject_of(report),
@@ -109,11 +95,11 @@ def _find_shares(report: Report) -> tuple[float, float]:
 def subject_of(report: Report) -> str:
     """The subject: lab7: 28 % idle-held, 6 held now. What is not known is said to be."""
     idle_held, unknown = _find_shares(report)
-    parts = ["idle-held time not known" if is_missing(idle_held) else f"{_percent(idle_held)} idle-held"]
+    parts = ["idle-held time not known" if is_missing(idle_held) else f"{percent(idle_held, 0, UNIT)} idle-held"]
     if not report.has_headline:
         parts = [f"only {duration(report.observed_seconds)} observed"]
     elif unknown > MOST_UNKNOWN:
-        parts.append(f"{_percent(unknown)} unknown")
+        parts.append(f"{percent(unknown, 0, UNIT)} unknown")
     if report.fleet:
         parts = [*_about_hosts(report.fleet), *parts]
     elif has_stopped(report):
@@ -125,7 +111,7 @@ def subject_of(report: Report) -> str:
     if over := sum(map(len, find_over(report))):
         parts.append(f"{over} over limit")
     if report.has_headline and report.coverage_share < LEAST_COVERAGE:
-        parts.append(f"{_percent(report.coverage_share)} observed")
+        parts.append(f"{percent(report.coverage_share, 0, UNIT)} observed")
     return f"{_whose(report, report.selection.name if report.selection else None)}: {', '.join(parts)}"
 
 
@@ -141,11 +127,3 @@ def _held_now(report: Report) -> str:
     if not unknown:
         return f"{held or 'none'} held now"
     return f"{held or 'none'} known to be held now, {count(unknown, 'card')} unknown"
-
-
-def _percent(share: float) -> str:
-    """A share in whole percent, which is rounded neither to 0 nor to 100."""
-    rounded = f"{share * 100:.0f} %"
-    if rounded == "0 %" and share > 0:
-        return "<1 %"
-    return ">99 %" if rounded == "100 %" and share < 1 else rounded

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
-from gua_report.config import Config
 from gua_report.render import GROUPS, LONG_EPISODE, NONE, Options
 from gua_report.render.attention import reasons
 from gua_report.render.html import render, render_empty
-from gua_report.summary.build import build_report
 from gua_report.summary.names import number_people, with_groups, without_names
 from gua_report.summary.report import Report
-from gua_report.summary.reserved_hours import Told
 from gua_report.window import Window
 from gua_sample.errors import NothingToReport
 from gua_sample.partition_names import DAY_MS
@@ -20,16 +19,6 @@ from gua_sample.settings import duration_ms
 
 FILES = {"week": "index.html", "month": "month.html", "year": "year.html"}
 DAYS = {"week": 7, "month": 30, "year": 365}
-
-
-class PageSet(NamedTuple):
-    data_dir: str
-    config: Config
-    now: Window  # any that ends now
-    names: list[str]  # of the pages, the shortest window first
-    links: tuple[str, ...]  # names of the pages that are there
-    whose: str  # one of NAMES
-    told: Told | None = None  # the reservations, if a source of them is configured
 
 
 class Pages(NamedTuple):
@@ -45,32 +34,29 @@ def window_of(name: str, now: Window) -> Window:
     return now._replace(start_ms=now.end_ms - since_hour_ms - DAYS[name] * DAY_MS)
 
 
-def make_pages(asked: PageSet) -> Pages:
-    reports = {name: report for name in asked.names if (report := _build(asked, name)) is not None}
-    warnings = dict.fromkeys(
-        warning for report in reports.values() for warning in (*report.warnings, *report.people_problems)
-    )
-    if asked.whose == GROUPS:
+def make_pages(build: Callable[[Window], Report], now: Window, names: list[str], links: list[str], whose: str) -> Pages:
+    """The pages of these names, the shortest window first, with links to the pages that are there.
+
+    `build` makes the report of a window; `whose` is one of NAMES.
+    """
+    reports: dict[str, Report] = {}
+    for name in names:
+        with suppress(NothingToReport):
+            reports[name] = build(window_of(name, now))
+    found = [warning for report in reports.values() for warning in (*report.warnings, *report.people_problems)]
+    if whose == GROUPS:
         reports = {name: with_groups(report) for name, report in reports.items()}
-    elif asked.whose == NONE:
+    elif whose == NONE:
         # Numbered by the longest window, which has everybody: a number is the same person on all of the pages.
         numbers = number_people(list(reversed(reports.values())))
         reports = {name: without_names(report, numbers) for name, report in reports.items()}
-    texts = {name: _render(asked, name, reports.get(name)) for name in asked.names}
-    return Pages(texts, list(warnings), not reports)
+    texts = {name: _render(name, reports.get(name), links) for name in names}
+    return Pages(texts, list(dict.fromkeys(found)), not reports)
 
 
-def _build(asked: PageSet, name: str) -> Report | None:
-    try:
-        return build_report(asked.data_dir, window_of(name, asked.now), asked.config, told=asked.told)
-    except NothingToReport:
-        return None
-
-
-def _render(asked: PageSet, name: str, report: Report | None) -> str:
-    options = Options(links=tuple((link, FILES[link]) for link in asked.links), link=FILES[name])
+def _render(name: str, report: Report | None, links: list[str]) -> str:
+    options = Options(links=tuple((link, FILES[link]) for link in links), link=FILES[name])
     if report is None:
-        return render_empty(
-            f"Nothing was observed in the last {DAYS[name]} days: no sampler was running here.", options
-        )
+        nothing = f"Nothing was observed in the last {DAYS[name]} days: no sampler was running here."
+        return render_empty(nothing, options)
     return render(report, options._replace(attention=tuple(reasons(report, duration_ms(LONG_EPISODE)))))

@@ -35,16 +35,14 @@ def is_missing(value: Any) -> bool:
     return value is None or bool(pd.isna(value))
 
 
-def percent(share: Any) -> str:
-    """A share as a percentage with one decimal, which is rounded neither to 0 nor to 100%."""
+def percent(share: Any, decimals: int = 1, unit: str = "%") -> str:
+    """A share as a percentage, which is rounded neither to 0 nor to 100."""
     if is_missing(share):
         return MISSING
-    rounded = f"{share:.1%}"
-    if rounded == "0.0%" and share > 0:
-        return "<0.1%"
-    if rounded == "100.0%" and share < 1:
-        return ">99.9%"
-    return rounded
+    rounded, least = f"{share * 100:.{decimals}f}", 10**-decimals
+    if share > 0 and float(rounded) == 0:
+        return f"<{least:g}{unit}"
+    return f">{100 - least:g}{unit}" if share < 1 and float(rounded) == 100 else rounded + unit
 
 
 def points(change: Any) -> str:

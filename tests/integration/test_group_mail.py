@@ -186,15 +186,15 @@ def test_a_report_that_fails_is_told_to_the_administrator_alone(
     [
         [["subject", "text", "page", [], True], {}],
         [["subject", "text", "page", [], True], {"vision": None}],
-        [["subject", "text", "page", [], True], {"vision": [["subject", 1, "page", [], True], None]}],
-        [["subject", "text", "page", [], True], {"vision": [None, None]}],
+        [["subject", "text", "page", [], True], {"vision": ["subject", 1, "page", [], True]}],
+        [["subject", "text", "page", [], True], {"vision": 1}],
         [["subject", "text", "page", [], True], [HEAD]],
     ],
 )
 def test_nonsense_from_the_child_that_reads_is_a_failure(
     answer: object, week: Path, server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: answer)
+    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda *_: answer)
     config = configure(tmp_path, server, {"vision": ["alice"]}, {"vision": HEAD})
     assert gua_mail(week, config) == 1
     got = received(server)
@@ -206,8 +206,8 @@ def test_a_child_can_not_add_a_recipient(
     week: Path, server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = ["subject", "text", "page", [], False]
-    answer = [parts, {"vision": [parts, None], "eve@evil.example": [parts, None]}]
-    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: answer)
+    answer = [parts, {"vision": parts, "eve@evil.example": parts}]
+    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda *_: answer)
     config = configure(tmp_path, server, {"vision": ["alice"]}, {"vision": HEAD})
     assert gua_mail(week, config) == 0
     assert set(received(server)) == {ADMINISTRATOR, HEAD}

@@ -316,7 +316,7 @@ def test_a_bug_or_a_report_that_hangs_is_mailed_too_and_a_page_that_no_server_ta
 def test_nonsense_from_the_child_that_reads_is_mailed_as_a_failure(
     gua_mail: GuaMail, sent: object, clean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [sent, {}])
+    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda *_: [sent, {}])
     got = gua_mail(clean)
     assert (got.status, got.journal) == (1, "")
     assert "sends nonsense" in got.body
@@ -326,7 +326,7 @@ def test_what_a_child_sends_that_somebody_has_taken_control_of_adds_no_header(
     gua_mail: GuaMail, outbox: Path, clean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = ["lab\r\nBcc: eve@evil.example", "\x1b[2J\r\n.\r\n\ud800", "<p>\ud800", ["\nBcc: x"], False]
-    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda _: [parts, {}])
+    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda *_: [parts, {}])
     sent = gua_mail(clean)
     assert (sent.status, sent.journal, sent.recipients) == (0, "", [ADMINISTRATOR])
     assert sent.subject == r"lab\r\nBcc: eve@evil.example"

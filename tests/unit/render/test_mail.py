@@ -8,14 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gua_report.render import mail
-from gua_report.render.mail import MailRequest, make_mails, subject_of
-from gua_report.summary.build import build_report
+from gua_report.render.mail import make_mails, subject_of
 from gua_report.summary.now import NewestFailed
-from gua_report.summary.report import Report
 from gua_sample.records import Tick
 from tests.lab import (
-    CONFIG,
     HOUR_MS,
     MINUTE_MS,
     MONDAY_MS,
@@ -25,7 +21,6 @@ from tests.lab import (
     lost,
     minutes,
     report_of,
-    window,
     write,
 )
 from tests.reports import END_MS, HOSTILE, NAN, by_state, empty_report, small_report
@@ -106,25 +101,17 @@ def test_the_name_of_the_host_is_one_line_and_nothing_else_changes(host: str) ->
     assert shown.endswith(SMALL.removeprefix("lab-1"))
 
 
-def test_text_page_and_subject_are_of_one_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[Report] = []
-
-    def build(*arguments: object, **options: object) -> Report:
-        built.append(build_report(*arguments, **options))  # type: ignore[arg-type]
-        return built[-1]
-
-    monkeypatch.setattr(mail, "build_report", build)
+def test_text_page_and_subject_say_what_is_to_act_on(tmp_path: Path) -> None:
     write(tmp_path, [*minutes(0, 120, held(), interval_ms=MINUTE_MS)])
-    asked = MailRequest(str(tmp_path), CONFIG, window(MONDAY_MS, MONDAY_MS + 2 * HOUR_MS), HOUR_MS, None)
-    made = make_mails(asked).administrator
-    assert len(built) == 1
+    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 2 * HOUR_MS)
+    made = make_mails(report, HOUR_MS).administrator
     assert made.subject.endswith(": 100 % idle-held, 1 held now")
     assert made.text.startswith("To act on: 1 idle-held episode of 1h or more (alice ≥ 2h)\n")
     assert max(map(len, made.text.splitlines())) <= 72
     assert "<!DOCTYPE html>" in made.page
     assert "To act on: 1 idle-held episode" in made.page
     assert (made.warnings, made.is_clean) == ([], False)
-    assert make_mails(asked._replace(longest_ms=3 * HOUR_MS)).administrator.is_clean
+    assert make_mails(report, 3 * HOUR_MS).administrator.is_clean
 
 
 def test_what_is_not_known_now_is_not_counted() -> None:
