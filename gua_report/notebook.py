@@ -117,15 +117,13 @@ def load(
         warnings.warn(warning, stacklevel=2)
     if not parts or not any(len(part.ticks) for part in parts):
         raise nothing(folder, window)
-    whole = (pd.concat(list(frames), ignore_index=True) for frames in zip(*parts, strict=True))
-    return Frames(*(_with_time(frame, window.zone) for frame in whole))
+    return Frames(*(_with_time(pd.concat(some), window.zone) for some in zip(*parts, strict=True)))
 
 
 def _add_containers(facts: pd.DataFrame, people: People) -> pd.DataFrame:
     pairs = zip(facts["identity"], facts["cgroup"].astype(object).where(facts["cgroup"].notna(), None), strict=True)
     told = [tell(identity, people.containers.find_around(cgroup)) for identity, cgroup in pairs]
-    columns = {name: pd.Series([one[place] for one in told], dtype=object) for place, name in enumerate(COLUMNS)}
-    return facts.assign(**columns)
+    return facts.join(pd.DataFrame(told, columns=list(COLUMNS), index=facts.index, dtype=object))
 
 
 def _frames(found: Classified, inside: Booleans) -> Frames:
@@ -137,10 +135,9 @@ def _frames(found: Classified, inside: Booleans) -> Frames:
     ticks["weight_ms"] += np.where(np.roll(lead, 1), np.roll(ticks["weight_ms"], 1), 0)
     inside = inside & ~lead
     times, weights = ticks["ts_ms"].to_numpy(), ticks["weight_ms"].to_numpy()
-    uuid_of = {uuid: position for position, uuid in enumerate(found.cards["uuid"])}
     tick = rows.cards.tick
     facts = rows.card_facts.drop(columns="partition").iloc[rows.cards.card].reset_index(drop=True)
-    column = facts["uuid"].map(uuid_of).to_numpy(dtype="int64")
+    column = pd.Index(found.cards["uuid"]).get_indexer(facts["uuid"])
     cards = (
         pd.DataFrame(rows.cards._asdict())
         .drop(columns=["tick", "card", "source"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta, timezone, tzinfo
@@ -160,8 +161,6 @@ def zone_name(zone: tzinfo, ts_ms: int) -> str:
 
 
 def _local_zone() -> tzinfo:
-    import os
-
     name = os.environ.get("TZ", "").lstrip(":")
     named_by_debian = (read_file("/etc/timezone") or b"").decode("ascii", "replace").strip()
     linked = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]

@@ -147,11 +147,10 @@ class Sampling(NamedTuple):
 
 def look_at_sampling(data_dir: str, files: Files, newest: Newest | None, now_ms: int) -> Sampling:
     found = units.find_units(data_dir)
-    feeds = found.units is not None and found.units.feed(data_dir)
     problem = found.problem
-    if found.units and not feeds:
+    if found.units and not found.units.feed(data_dir):
         problem = f"writes to {found.units.folder}"
-    if newest and feeds and found.units:
+    elif newest and found.units:
         due_ms = units.next_run_ms(found.units, newest.ts_ms, now_ms)
         newest = newest.by_timer(units.interval_ms(found.units), due_ms)
     return Sampling(

@@ -16,17 +16,13 @@ from gua_report.config import Mail
 from gua_report.console.addresses import Server, parse_server
 from gua_report.machine.child import Silent, answer_of
 from gua_report.mailing.message import Unsure, host_name
-from gua_sample.errors import CorruptPartition, StoreError
+from gua_sample.errors import GuaError, StoreError
 from gua_sample.processes import printable
 from gua_sample.safe_file import open_regular
 
 MOST_BYTES = 4096
 LONGEST_REASON = 300
 LEFT = "closed the connection"
-
-
-class NoLogin(Exception):
-    """A password file that is not used; the text says why, and what to do."""
 
 
 class Login(NamedTuple):
@@ -45,23 +41,22 @@ class Login(NamedTuple):
 
 
 def read_login(mail: Mail) -> Login | None:
+    """What to log in with. Raises GuaError if the password's file is not used: why, and what to do."""
     if mail.smtp_user is None or mail.password_file is None:
         return None
     path = mail.password_file
     try:
         with open(open_regular(path, MOST_BYTES), "rb", buffering=0) as file:
             found, first = os.fstat(file.fileno()), file.read(MOST_BYTES).split(b"\n")[0].removesuffix(b"\r")
-    except CorruptPartition as error:  # it is a link, or no regular file
-        raise NoLogin(str(error)) from error
     except OSError as error:
-        raise NoLogin(f"{path} can't be read ({error.strerror}): sudo chown root:gua it, and chmod 640") from error
+        raise GuaError(f"{path} can't be read ({error.strerror}): sudo chown root:gua it, and chmod 640") from error
     if found.st_uid not in (0, os.geteuid()):
-        raise NoLogin(f"{path} belongs to uid {found.st_uid}, who could exchange the password: sudo chown root:gua it")
+        raise GuaError(f"{path} belongs to uid {found.st_uid}, who could exchange the password: sudo chown root:gua it")
     if found.st_mode & 0o007:
-        raise NoLogin(f"{path} is open to everybody (mode {found.st_mode & 0o7777:04o}): sudo chmod 640 it")
+        raise GuaError(f"{path} is open to everybody (mode {found.st_mode & 0o7777:04o}): sudo chmod 640 it")
     password = first.decode("ascii", "replace")
     if not password or not password.isascii() or not password.isprintable():
-        raise NoLogin(f"{path} has no password in its first line: expected one of printable ASCII characters")
+        raise GuaError(f"{path} has no password in its first line: expected one of printable ASCII characters")
     return Login(mail.smtp_user, password)
 
 
@@ -71,7 +66,7 @@ def send_by_smtp(message: EmailMessage, recipients: Sequence[str], mail: Mail, s
     assert server  # checked when the configuration is read, as is that there is a sender
     try:
         login = read_login(mail)
-    except NoLogin as error:
+    except GuaError as error:
         return dict.fromkeys(recipients, str(error))
     content = message.as_bytes()
 

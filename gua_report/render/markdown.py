@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 
-from tabulate import tabulate
-
 from gua_report.console.spelling import to_ascii
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import Bar, Block, Cell, Heatmap, Picture, State, Table
 from gua_report.render.page import build_page
-from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap
+from gua_report.render.text import ASCII_GLYPHS, GLYPHS, draw_bar, draw_heatmap, lay_out
 from gua_report.summary.report import Report
 
 BAR_CELLS, SMALL_BAR_CELLS = 60, 12
@@ -43,13 +41,8 @@ def _block(block: Block, options: Options) -> str:
 
 
 def _table(table: Table, options: Options) -> str:
-    return tabulate(
-        [[_cell(cell, options) for cell in row] for row in table.cells()],
-        [escape(column.title) for column in table.columns],
-        tablefmt="pipe",
-        disable_numparse=True,
-        colalign=["right" if column.right else "left" for column in table.columns],
-    )
+    rows = [[_cell(cell, options) for cell in row] for row in table.cells()]
+    return lay_out(table.columns, rows, headers=[escape(column.title) for column in table.columns], tablefmt="pipe")
 
 
 def _cell(cell: Cell, options: Options) -> str:

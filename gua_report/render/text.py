@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tabulate import tabulate
 
 from gua_report.console.fitting import SEPARATOR, columns, fit, wrap
@@ -14,6 +16,7 @@ from gua_report.render.blocks import (
     Bar,
     Block,
     Cell,
+    Column,
     Heatmap,
     Picture,
     Section,
@@ -91,21 +94,18 @@ def _draw_table(table: Table, options: Options) -> list[str]:
     titles = [_plain(column.title, options) for column in table.columns]
     cells = [titles, *([_cell(cell, options) for cell in row] for row in table.cells())]
     sizes = _sizes(table, cells, options.width)
-    shown = [table.columns[place] for place in sizes]
-    text = tabulate(
-        [
-            [
-                fit(row[place], size, options.ascii, column.keep_end)
-                for (place, size), column in zip(sizes.items(), shown, strict=True)
-            ]
-            for row in cells
-        ],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=["right" if column.right else "left" for column in shown],
-    )
+    fitted = [
+        [fit(row[place], size, options.ascii, table.columns[place].keep_end) for place, size in sizes.items()]
+        for row in cells
+    ]
+    text = lay_out([table.columns[place] for place in sizes], fitted, tablefmt="plain")
     first, *others = [line.rstrip() for line in text.split("\n")]
     return [paint(first, DIM, options.color), *others]
+
+
+def lay_out(columns: list[Column], rows: list[list[str]], **options: Any) -> str:
+    sides = ["right" if column.right else "left" for column in columns]
+    return tabulate(rows, disable_numparse=True, colalign=sides, **options)
 
 
 def _sizes(table: Table, cells: list[list[str]], width: int) -> dict[int, int]:

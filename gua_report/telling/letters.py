@@ -14,7 +14,7 @@ from gua_report.console.whole_file import read_bounded
 from gua_report.mailing.message import NO_SENDMAIL, Letter, find_sendmail, host_name, paragraph, sign
 from gua_report.telling.watch import Held
 from gua_sample.console import plural
-from gua_sample.errors import UsageError
+from gua_sample.errors import GuaError, UsageError
 from gua_sample.held_file import plain, spell_held, spell_since
 from gua_sample.processes import printable
 
@@ -116,11 +116,11 @@ def find_problems(config: Config) -> list[str]:
     if mail.smtp is None and find_sendmail() is None:
         problems.append(NO_SENDMAIL)
     if mail.smtp_user is not None:
-        from gua_report.mailing.smtp import NoLogin, read_login  # imported here, as most machines do without
+        from gua_report.mailing.smtp import read_login  # imported here, as most machines do without
 
         try:
             read_login(mail)
-        except NoLogin as error:
+        except GuaError as error:
             problems.append(str(error))
     return problems
 

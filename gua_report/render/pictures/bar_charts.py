@@ -153,33 +153,22 @@ def week_pictures(report: Report) -> list[Picture]:
         *(percent, lambda share: short(100 * share), 1.0),
     )
     free = Bars(DAY_HOURS, "hour", FREE, "GPUs free", {FREE: "free", **not_known})
-    work_scene = Scene(
-        "work",
-        "Share of GPU time at work, by hour of the week",
-        "The number below a bar is the percentage of the GPU time in that hour that was spent at work.",
-        DAY_AXIS,
-        [],
-        24,
-    )
-    free_scene = Scene(
-        "free",
-        "GPUs free, by hour of the week",
+    share = "The number below a bar is the percentage of the GPU time in that hour that was spent at work."
+    cards = (
         "The number below a bar is how many GPUs were free in that hour, on average. Free: no work done and no memory"
-        " held, so that anybody could have taken it; a card that somebody holds without work is not free.",
-        DAY_AXIS,
-        [],
-        24,
+        " held, so that anybody could have taken it; a card that somebody holds without work is not free."
     )
     return [
-        bar_chart(work_scene, work, _series(report, "active_share", work)),
-        bar_chart(free_scene, free, _series(report, "free_gpus", free)),
+        _week(report, "active_share", work, Scene("work", "Share of GPU time at work", share, DAY_AXIS, [], 24)),
+        _week(report, "free_gpus", free, Scene("free", "GPUs free", cards, DAY_AXIS, [], 24)),
     ]
 
 
-def _series(report: Report, column: str, bars: Bars) -> list[Series]:
+def _week(report: Report, column: str, bars: Bars, scene: Scene) -> Picture:
     by_hour = {(row["weekday"], row["hour"]): row[column] for row in report.heatmap.to_dict("records")}
     days = [[float(by_hour[day, hour]) for hour in range(24)] for day in range(7)]
-    return [Series(name, _mean(values, bars), values) for name, values in zip(WEEKDAYS, days, strict=True)]
+    series = [Series(name, _mean(values, bars), values) for name, values in zip(WEEKDAYS, days, strict=True)]
+    return bar_chart(scene._replace(title=f"{scene.title}, by hour of the week"), bars, series)
 
 
 def _mean(values: list[float], bars: Bars) -> str:

@@ -80,7 +80,9 @@ def draw(scene: Scene) -> Markup:
 
 
 def _draw(scene: Scene) -> Markup:
-    axis, bar_px, row_px = scene.axis, scene.bar_px, _row_px(scene)
+    axis, bar_px = scene.axis, scene.bar_px
+    with_numbers = any(cell.number for row in scene.rows for cell in row.cells)
+    row_px = LABEL_PX + bar_px + GAP_PX + (NUMBER_PX if with_numbers else 0)
     height_px = row_px * len(scene.rows) + (AXIS_PX if axis.marks else 0)
     boxes: dict[str, list[str]] = defaultdict(list)
     told, texts, grid = [], [], []
@@ -103,11 +105,6 @@ def _draw(scene: Scene) -> Markup:
     marks = [element("text", text, x=_percent(axis.share(place)), y=height_px - 4) for place, text in axis.marks]
     parts = [element("title", scene.title), element("desc", scene.description), inner, *texts, *marks]
     return element("svg", lines(parts), class_="gua-picture", role="img", width="100%", height=height_px)
-
-
-def _row_px(scene: Scene) -> int:
-    with_numbers = any(cell.number for row in scene.rows for cell in row.cells)
-    return LABEL_PX + scene.bar_px + GAP_PX + (NUMBER_PX if with_numbers else 0)
 
 
 def _boxes(cells: list[Cell], scene: Scene, top: int) -> Iterator[tuple[str, str]]:

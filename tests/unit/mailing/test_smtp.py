@@ -12,7 +12,8 @@ import pytest
 
 from gua_report.config import Mail
 from gua_report.mailing.message import Letter, Unsure, build_message, send
-from gua_report.mailing.smtp import Login, NoLogin, read_login
+from gua_report.mailing.smtp import Login, read_login
+from gua_sample.errors import GuaError
 from tests.machine import within
 from tests.mail_server import ELSEWHERE, PASSWORD, USER, MailServer, mail_server, scripted
 from tests.redis_server import CERTIFICATE, KEY
@@ -226,10 +227,10 @@ def test_the_first_line_is_the_password(path: Path, text: str) -> None:
 def test_a_file_that_is_open_to_everybody_or_of_somebody_else_is_refused(path: Path) -> None:
     for mode in (0o644, 0o602, 0o641):
         path.chmod(mode)
-        with pytest.raises(NoLogin, match=rf"is open to everybody \(mode 0{mode:o}\): sudo chmod 640 it"):
+        with pytest.raises(GuaError, match=rf"is open to everybody \(mode 0{mode:o}\): sudo chmod 640 it"):
             read(path)
     os.chown(path, SOMEBODY, 0)
-    with pytest.raises(NoLogin, match=f"belongs to uid {SOMEBODY}, who could exchange the password"):
+    with pytest.raises(GuaError, match=f"belongs to uid {SOMEBODY}, who could exchange the password"):
         read(path)
 
 
@@ -264,7 +265,7 @@ def huge(path: Path) -> None:
 )
 def test_what_is_no_plain_small_file_is_refused(path: Path, replace: Callable[[Path], None], said: str) -> None:
     replace(path)
-    with pytest.raises(NoLogin) as caught:
+    with pytest.raises(GuaError) as caught:
         read(path)
     assert str(caught.value).startswith(f"{path} {said}")
 
@@ -274,7 +275,7 @@ def test_what_is_no_plain_small_file_is_refused(path: Path, replace: Callable[[P
 )
 def test_a_first_line_that_is_no_password_is_refused_and_not_shown(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    with pytest.raises(NoLogin, match="has no password in its first line") as caught:
+    with pytest.raises(GuaError, match="has no password in its first line") as caught:
         read(path)
     assert "hunt" not in str(caught.value)
 
