@@ -5,10 +5,10 @@ from __future__ import annotations
 import email
 import email.policy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -78,14 +78,24 @@ def received(server: MailServer) -> dict[str, Got]:
     return found
 
 
-def gua_mail(week: Path, config: str, *options: str) -> int:
-    return mail.main(["--data-dir", str(week), "--config", config, *options])
+Send = Callable[..., int]
+
+
+@pytest.fixture
+def send(week: Path, server: MailServer, tmp_path: Path) -> Send:
+    """The command by that server, by default for the three heads."""
+
+    def call(*options: str, groups: dict[str, list[str]] = GROUPS, heads: dict[str, str] = HEADS, **given: Any) -> int:
+        config = configure(tmp_path, given.get("server", server), groups, heads)
+        return mail.main(["--data-dir", str(given.get("data_dir", week)), "--config", config, *options])
+
+    return call
 
 
 def test_each_head_gets_the_report_of_their_group_and_nobody_elses_name(
-    week: Path, server: MailServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    send: Send, server: MailServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS)) == 0
+    assert send() == 0
     assert capfd.readouterr() == ("", "")
     got = received(server)
     assert set(got) == {ADMINISTRATOR, HEAD, OTHER_HEAD, LAST_HEAD}
@@ -104,8 +114,8 @@ def test_each_head_gets_the_report_of_their_group_and_nobody_elses_name(
     assert "Headline" not in (got[HEAD].page or "")  # which is of the whole machine
 
 
-def test_a_group_of_which_nobody_was_seen_is_told_so(week: Path, server: MailServer, tmp_path: Path) -> None:
-    assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS)) == 0
+def test_a_group_of_which_nobody_was_seen_is_told_so(send: Send, server: MailServer) -> None:
+    assert send() == 0
     told = received(server)[LAST_HEAD]
     assert told.subject.endswith(", empty: nobody seen on a card")
     said = " ".join(told.text.split())
@@ -115,34 +125,30 @@ def test_a_group_of_which_nobody_was_seen_is_told_so(week: Path, server: MailSer
     assert told.page is None
 
 
-def test_who_has_nothing_to_act_on_gets_nothing_if_that_is_asked_for(
-    week: Path, server: MailServer, tmp_path: Path
-) -> None:
-    assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS), "--quiet-if-clean") == 0
+def test_who_has_nothing_to_act_on_gets_nothing_if_that_is_asked_for(send: Send, server: MailServer) -> None:
+    assert send("--quiet-if-clean") == 0
     assert set(received(server)) == {ADMINISTRATOR, HEAD}
 
 
-def test_with_an_address_on_the_command_line_no_head_gets_anything(
-    week: Path, server: MailServer, tmp_path: Path
-) -> None:
-    assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS), "--to", "eva@lab.example") == 0
+def test_with_an_address_on_the_command_line_no_head_gets_anything(send: Send, server: MailServer) -> None:
+    assert send("--to", "eva@lab.example") == 0
     assert set(received(server)) == {"eva@lab.example"}
 
 
 def test_a_head_who_is_refused_keeps_nobody_else_from_getting_theirs(
-    week: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    send: Send, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with mail_server(answers={HEAD: "550 no such user"}) as server:
-        assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS)) == 1
+        assert send(server=server) == 1
         assert set(received(server)) == {ADMINISTRATOR, OTHER_HEAD, LAST_HEAD}
     assert f"gua mail: error: not sent to {HEAD}: " in capfd.readouterr().err
 
 
 def test_a_group_that_is_not_known_costs_its_own_mail_alone_and_the_administrator_is_told(
-    week: Path, server: MailServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    send: Send, server: MailServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     groups = {**GROUPS, "nlp": ["bob", "@no-such-group-here"]}
-    assert gua_mail(week, configure(tmp_path, server, groups, HEADS)) == 1
+    assert send(groups=groups) == 1
     got = received(server)
     assert set(got) == {ADMINISTRATOR, HEAD, LAST_HEAD}
     error = f"gua mail: error: nothing is sent to {OTHER_HEAD}: not known who is in the group 'nlp': "
@@ -152,9 +158,9 @@ def test_a_group_that_is_not_known_costs_its_own_mail_alone_and_the_administrato
 
 
 def test_a_dry_run_prints_each_and_sends_none(
-    week: Path, server: MailServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    send: Send, server: MailServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS), "--dry-run") == 0
+    assert send("--dry-run") == 0
     printed = capfd.readouterr().out
     assert [line for line in printed.splitlines() if line.startswith("To: ")] == [
         f"To: {to}" for to in (ADMINISTRATOR, HEAD, OTHER_HEAD, LAST_HEAD)
@@ -163,8 +169,8 @@ def test_a_dry_run_prints_each_and_sends_none(
     assert server.received == []
 
 
-def test_the_name_of_a_group_adds_no_header(week: Path, server: MailServer, tmp_path: Path) -> None:
-    assert gua_mail(week, configure(tmp_path, server, {HOSTILE: ["alice"]}, {HOSTILE: HEAD})) == 0
+def test_the_name_of_a_group_adds_no_header(send: Send, server: MailServer) -> None:
+    assert send(groups={HOSTILE: ["alice"]}, heads={HOSTILE: HEAD}) == 0
     got = received(server)[HEAD]
     assert "eve=40evil.example" in got.subject
     assert got.subject.isprintable()
@@ -172,10 +178,8 @@ def test_the_name_of_a_group_adds_no_header(week: Path, server: MailServer, tmp_
     assert b"\nBcc" not in server.received[-1].content
 
 
-def test_a_report_that_fails_is_told_to_the_administrator_alone(
-    server: MailServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert gua_mail(tmp_path / "nothing", configure(tmp_path, server, GROUPS, HEADS)) == 3
+def test_a_report_that_fails_is_told_to_the_administrator_alone(send: Send, server: MailServer, tmp_path: Path) -> None:
+    assert send(data_dir=tmp_path / "nothing") == 3
     got = received(server)
     assert set(got) == {ADMINISTRATOR}
     assert got[ADMINISTRATOR].subject.endswith(": GPU report failed")
@@ -189,41 +193,40 @@ def test_a_report_that_fails_is_told_to_the_administrator_alone(
         [["subject", "text", "page", [], True], {"vision": ["subject", 1, "page", [], True]}],
         [["subject", "text", "page", [], True], {"vision": 1}],
         [["subject", "text", "page", [], True], [HEAD]],
+        *(
+            [sent, {}]
+            for sent in (None, [], [1, "text", "page", [], True], ["subject", "text", "page", None, True], "x")
+        ),
     ],
 )
 def test_nonsense_from_the_child_that_reads_is_a_failure(
-    answer: object, week: Path, server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: object, send: Send, server: MailServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gua_report.render.mail.make_mails", lambda *_: answer)
-    config = configure(tmp_path, server, {"vision": ["alice"]}, {"vision": HEAD})
-    assert gua_mail(week, config) == 1
+    assert send(heads={"vision": HEAD}) == 1
     got = received(server)
     assert set(got) == {ADMINISTRATOR}
     assert "sends nonsense" in got[ADMINISTRATOR].text
 
 
-def test_a_child_can_not_add_a_recipient(
-    week: Path, server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_can_not_add_a_recipient(send: Send, server: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = ["subject", "text", "page", [], False]
     answer = [parts, {"vision": parts, "eve@evil.example": parts}]
     monkeypatch.setattr("gua_report.render.mail.make_mails", lambda *_: answer)
-    config = configure(tmp_path, server, {"vision": ["alice"]}, {"vision": HEAD})
-    assert gua_mail(week, config) == 0
+    assert send(heads={"vision": HEAD}) == 0
     assert set(received(server)) == {ADMINISTRATOR, HEAD}
 
 
 def test_a_server_that_hangs_costs_all_mails_together_no_more_than_their_time(
-    week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[float] = []
 
-    def send(_message: object, recipients: list[str], _mail: object, seconds: float) -> dict[str, str]:
+    def hang(_message: object, recipients: list[str], _mail: object, seconds: float) -> dict[str, str]:
         given.append(seconds)
         return dict.fromkeys(recipients, "it hangs")
 
-    monkeypatch.setattr("gua_report.commands.mail.send", send)
+    monkeypatch.setattr("gua_report.commands.mail.send", hang)
     monkeypatch.setattr(mail, "SENDING_SECONDS", 0.0)
-    with mail_server() as server:
-        assert gua_mail(week, configure(tmp_path, server, GROUPS, HEADS)) == 1
+    assert send() == 1
     assert given == [mail.LEAST_SECONDS] * 4

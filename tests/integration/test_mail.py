@@ -310,18 +310,6 @@ def test_a_bug_or_a_report_that_hangs_is_mailed_too_and_a_page_that_no_server_ta
     assert "Its page is too large for a mail: gua report --format html." in sent.body
 
 
-@pytest.mark.parametrize(
-    "sent", [None, [], [1, "text", "page", [], True], ["subject", "text", "page", None, True], "x"]
-)
-def test_nonsense_from_the_child_that_reads_is_mailed_as_a_failure(
-    gua_mail: GuaMail, sent: object, clean: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gua_report.render.mail.make_mails", lambda *_: [sent, {}])
-    got = gua_mail(clean)
-    assert (got.status, got.journal) == (1, "")
-    assert "sends nonsense" in got.body
-
-
 def test_what_a_child_sends_that_somebody_has_taken_control_of_adds_no_header(
     gua_mail: GuaMail, outbox: Path, clean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from gua_report.commands.demo import simulate
 from gua_report.render.html import CONTENT_POLICY
 from tests import verbs
 from tests.lab import DAY_MS, HOUR_MS, Job, busy, held, series, write
-from tests.machine import GUA, one_line
+from tests.machine import GUA, call, one_line
 from tests.repository import ROOT
 from tests.rolling import roll_up, write_week
 from tests.svg import Page
@@ -42,6 +40,16 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ticks += series(now_ms - days * DAY_MS - HOUR_MS, 60, *who)
     write(folder, ticks)
     return folder
+
+
+@pytest.fixture
+def hour(open_folder: Path) -> tuple[Path, Path]:
+    """A history of the last hour, and a folder for pages with an older one."""
+    data, pages = open_folder / "data", open_folder / "pages"
+    write(data, series(time.time_ns() // 1_000_000 - HOUR_MS, 60, held()))
+    pages.mkdir()
+    (pages / "index.html").write_text("older")
+    return data, pages
 
 
 def run(folder: Path, data_dir: Path, *arguments: str, config: str = "/dev/null") -> verbs.Done:
@@ -125,13 +133,9 @@ def test_with_groups_for_names_nobody_can_be_told(history: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(0o755, 0o644), (0o750, 0o640), (0o700, 0o600)])
-def test_those_can_read_the_pages_who_can_read_the_history(tmp_path: Path, mode: int, expected: int) -> None:
-    data, pages = tmp_path / "data", tmp_path / "pages"
-    pages.mkdir()
-    now_ms = time.time_ns() // 1_000_000
-    write(data, series(now_ms - HOUR_MS, 60, held()))
+def test_those_can_read_the_pages_who_can_read_the_history(hour: tuple[Path, Path], mode: int, expected: int) -> None:
+    data, pages = hour
     data.chmod(mode)
-    (pages / "index.html").write_text("older")
     (pages / "index.html").chmod(0o666)
     assert run(pages, data, "--names", "none").returncode == 0
     for name in FILES:
@@ -148,13 +152,8 @@ def test_a_folder_that_is_missing_is_named_in_one_line(history: Path, tmp_path: 
 
 
 @needs_root
-def test_a_folder_that_can_not_be_written_keeps_its_older_page(history: Path, open_folder: Path) -> None:
-    data = open_folder / "data"
-    now_ms = time.time_ns() // 1_000_000
-    write(data, series(now_ms - HOUR_MS, 60, held()))
-    pages = open_folder / "pages"
-    pages.mkdir()
-    (pages / "index.html").write_text("older")
+def test_a_folder_that_can_not_be_written_keeps_its_older_page(hour: tuple[Path, Path]) -> None:
+    data, pages = hour
     command = ("page", pages, "--names", "none", "--data-dir", data, "--config", "/dev/null")
     done = verbs.run(*command, uid=SOMEBODY)
     assert done.returncode == 1
@@ -165,7 +164,7 @@ def test_a_folder_that_can_not_be_written_keeps_its_older_page(history: Path, op
 def test_a_page_that_can_not_be_written_whole_leaves_the_older_one(history: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("older")
     command = f"ulimit -f 8; '{GUA}' page {tmp_path} --names none --data-dir {history} --config /dev/null"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = call(["bash", "-c", command])
     assert (done.returncode, done.stdout) == (1, "")
     assert one_line(done.stderr)
     assert os.listdir(tmp_path) == ["index.html"]
@@ -191,11 +190,8 @@ def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_root_reads_as_the_owner_of_the_history(open_folder: Path) -> None:
-    data, pages = open_folder / "data", open_folder / "pages"
-    pages.mkdir()
-    end_ms = time.time_ns() // 1_000_000
-    simulate(str(data), 0, end_ms - HOUR_MS, end_ms)
+def test_root_reads_as_the_owner_of_the_history(hour: tuple[Path, Path]) -> None:
+    data, pages = hour
     for path in (data, *data.rglob("*")):
         os.chown(path, 1234, 1234)
     assert run(pages, data, "--names", "none").returncode == 0
@@ -216,14 +212,8 @@ def test_the_units_say_how_they_are_installed_and_ask_for_what_is_there() -> Non
     assert "# To install: " in (RECIPES / "gua-page.service").read_text()
     assert "\nOnCalendar=*:0/10\n" in (RECIPES / "gua-page.timer").read_text()
     assert re.search(r"\nOnCalendar=\*-\*-\* 0\d:\d\d:00\n", (RECIPES / "gua-page-year.timer").read_text())
-    analyze = [
-        "systemd-analyze",
-        "verify",
-        "--man=no",
-        *map(str, RECIPES.glob("*.service")),
-        *map(str, RECIPES.glob("*.timer")),
-    ]
-    done = subprocess.run(analyze, capture_output=True, text=True, check=False)
+    units = [*RECIPES.glob("*.service"), *RECIPES.glob("*.timer")]
+    done = call(["systemd-analyze", "verify", "--man=no", *units])
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 

@@ -20,6 +20,7 @@ from tests.rolling import roll_up_days, run
 OTHERS = "SOMEBODY-ELSE"  # in every name that has no place in a report of somebody else
 END = "2026-11-18T12:00"
 WINDOW = ("--from", "2026-11-16", "--to", END, "--tz", "UTC")
+FIRST_HOUR = ("--from", "2026-11-16", "--to", "2026-11-16T01:00", "--tz", "UTC")
 ADA = Job(100, "ada", command="jupyter-noteboo", memory_mib=20_480, sm_percent=0)
 BEN = Job(200, "ben", command="python3", sm_percent=80)
 BOX = Job(400, "root", uid=0, cgroup=f"/docker/3f2a9c81d0b7{'0' * 52}", command="serve")
@@ -197,8 +198,7 @@ def test_me_is_the_user_who_asks_by_name_and_by_number_whatever_sudo_says(
     monkeypatch.setenv("SUDO_UID", "54321")
     monkeypatch.setenv("USER", OTHERS)
     monkeypatch.setenv("LOGNAME", OTHERS)
-    window = ("--from", "2026-11-16", "--to", "2026-11-16T01:00", "--tz", "UTC")
-    status, output, _ = run("report", tmp_path, *window, "--config", "/dev/null", "--who", "me")
+    status, output, _ = run("report", tmp_path, *FIRST_HOUR, "--config", "/dev/null", "--who", "me")
     assert (status, OTHERS in output) == (0, False)
     told = " ".join(output.split())
     assert (
@@ -206,13 +206,13 @@ def test_me_is_the_user_who_asks_by_name_and_by_number_whatever_sudo_says(
     )
     config = tmp_path / "gua.toml"
     config.write_text(f'[people]\n{name} = "The Admin"\n"uid:{uid}" = "The Admin"\n')
-    status, output, _ = run("report", tmp_path, *window, "--config", str(config), "--who", "me", "--json")
+    status, output, _ = run("report", tmp_path, *FIRST_HOUR, "--config", str(config), "--who", "me", "--json")
     assert [row["identity"] for row in json.loads(output)["identities"]] == ["The Admin"]
 
 
 def test_a_clean_report_of_ones_own_prints_nothing(tmp_path: Path) -> None:
     write(tmp_path, series(MONDAY_MS, 60, busy(Job(100, "ben")), held(Job(200, "ada"), index=1)))
-    window = ("--from", "2026-11-16", "--to", "2026-11-16T01:00", "--tz", "UTC", "--config", "/dev/null")
+    window = (*FIRST_HOUR, "--config", "/dev/null")
     assert run("report", tmp_path, *window, "--who", "ben", "--quiet-if-clean", "30m") == (0, "", "")
     status, output, _ = run("report", tmp_path, *window, "--who", "ada", "--quiet-if-clean", "30m", "--brief")
     assert (status, "To act on: 1 idle-held episode of 30m or more (ada ≥ 1h)" in output) == (0, True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -53,15 +50,6 @@ def test_a_notebook_gets_a_report_of_frames(notebook: Path) -> None:
     html = report._repr_html_()
     assert "<table" in html
     assert "alice" in html
-
-
-def test_a_notebook_may_ask_again(notebook: Path) -> None:
-    """Modules must not take the place of the functions once they are imported."""
-    ask = "gua.report('1d', end='2026-11-17', tz='UTC'); gua.load('1d', end='2026-11-17', tz='UTC')"
-    program = f"import gua_report as gua; {ask}; {ask}"
-    environment = {**os.environ, "GUA_DATA_DIR": str(notebook)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_notebook_gets_the_rows_with_states_and_weights(notebook: Path) -> None:

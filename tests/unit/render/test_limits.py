@@ -91,16 +91,3 @@ def test_what_is_over_is_to_act_on_and_in_the_subject() -> None:
     ]
     assert subject_of(limited_report()).endswith(", 2 over limit")
     assert "limit" not in " ".join(reasons(own(limited_report(), HOSTILE[1]), 100 * DAY_MS))
-
-
-@pytest.mark.parametrize("name", [*HOSTILE, "\x1b[31m\r\nBcc: eve@evil.example", "x" * 10**4])
-def test_no_name_steers_a_terminal_or_breaks_a_line(name: str) -> None:
-    limited = limited_report()
-    assert limited.limits is not None
-    assert limited.group_limits is not None
-    report = replace(
-        limited,
-        limits=limited.limits.replace({"identity": {HOSTILE[0]: name}}),
-        group_limits=limited.group_limits.replace({"group": {"<b>vision</b>": name}}),
-    )
-    assert all(line.isprintable() for line in reasons(report, DAY_MS))
