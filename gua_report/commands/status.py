@@ -95,4 +95,4 @@ def look_at(observer: Observer, scene: Scene) -> Sampling:
     if observer.seed is None:
         return look_at_sampling(observer.data_dir, files, newest, now_ms)
     is_fresh = newest is not None and not newest.is_stale(now_ms)
-    return Sampling(None, None, newest.ts_ms if newest else None, None, None, bool(files.partitions), is_fresh)
+    return Sampling(None, None, newest and newest._replace(error=None), files._replace(hidden=None), is_fresh)

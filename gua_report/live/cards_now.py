@@ -97,8 +97,9 @@ def see_card(
     processes = []
     for usage in card.usages:
         facts = tick.processes[usage.pid]
-        seen = see_process(usage, facts, runs[uuid, usage.pid, facts.start_time_ms], run, told, config)
-        processes.append(seen._replace(container=containers.find_around(facts.cgroup)))
+        container = containers.find_around(facts.cgroup)
+        own_run = runs[uuid, usage.pid, facts.start_time_ms]
+        processes.append(see_process(usage, facts, own_run, run, told, config)._replace(container=container))
     processes.sort(key=lambda one: (-(one.memory_mib or 0), one.pid))
     users = gather_users(processes)
     if unattributed_mib(card, config.policy) is not None:

@@ -30,8 +30,8 @@ def render(scene: Scene, policy: Policy, validations: dict[str, Validation], sam
         "sampling": {
             "timer": sampling.timer,
             "problem": sampling.problem,
-            "newest_tick_ms": sampling.newest_ms,
-            "newest_tick_error": sampling.newest_error,
+            "newest_tick_ms": sampling.newest and sampling.newest.ts_ms,
+            "newest_tick_error": sampling.newest and sampling.newest.error,
             "is_alive": sampling.is_alive,
         },
         "limits": limits,

@@ -61,8 +61,7 @@ def _read_recent(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
         (tick_id,),
     )
     # The cursors have no read position: the whole content of the driver's buffers counts as now, as without a history.
-    places = [check_types(card, str, int, (int, None), (str, None)) for card in cards]
-    cursors = [Cursor(*place) for place in places]
+    cursors = [Cursor(*check_types(card, str, int, (int, None), (str, None))) for card in cards]
     processes = connection.execute(
         "SELECT DISTINCT p.pid, p.start_time_ms, p.uid, p.login_uid, p.user, p.login_user, p.command, p.cgroup"
         " FROM process_sample s JOIN process p ON p.id = s.process_id WHERE s.tick_id = ?",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gua_report.render import DEFAULTS, Options
-from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Cell, Heatmap, Picture, Section, State, Table
+from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Cell, Picture, Section, State, Table
 from gua_report.render.markup import FRAGMENT_STYLE, PAGE_STYLE, Markup, element, join, lines, start
 from gua_report.render.page import Page, build_page
 from gua_report.render.pictures.drawing import draw
@@ -76,9 +76,10 @@ def _block(block: Block) -> Markup:
         return element("p", block)
     if isinstance(block, Bar):
         return _bar(block)
-    if isinstance(block, Heatmap):
-        raise TypeError("pictures are shown instead")
-    return _picture(block) if isinstance(block, Picture) else _table(block)
+    if isinstance(block, Picture):
+        return _picture(block)
+    assert isinstance(block, Table)  # instead of a heatmap there are pictures
+    return _table(block)
 
 
 def _picture(picture: Picture) -> Markup:

@@ -55,9 +55,8 @@ def _marks(window: Window) -> list[tuple[int, str]]:
     """Times to write on the axis: hours, days, weeks or months, no more than fit on a phone."""
     short = window.length_ms <= 2 * DAY_MS
     cell_ms = HOUR_MS if short else choose_cell_ms(window.length_ms, (DAY_MS, WEEK_MS, MONTH_MS), MOST_MARKS)
-    times = [int(ms) for ms in find_edges(window, cell_ms)[1:-1]]
-    local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in times]
-    found = [(ms, one) for ms, one in zip(times, local, strict=True)]
+    times = find_edges(window, cell_ms)[1:-1].tolist()
+    found = [(ms, datetime.fromtimestamp(ms / 1000, window.zone)) for ms in times]
     if short:
         step = next(step for step in (1, 2, 3, 6, 12) if len(found) <= MOST_MARKS * step)
         return [(ms, f"{one:%H:%M}") for ms, one in found if one.hour % step == 0]

@@ -115,19 +115,17 @@ def _compare(report: Report) -> list[Block]:
         return []
     own = report.identities[[ACTIVE_HOURS, HELD_HOURS]].sum()
     used, usual = own[ACTIVE_HOURS] + own[HELD_HOURS], median.idle_held_share
-    more_hours = own[HELD_HOURS] - median.idle_held_gpu_hours
-    more_share = own[HELD_HOURS] / used - usual if used else None
-    hours = (
-        f"{amount(abs(more_hours))} idle-held GPU-hours {_side(more_hours)} its {amount(median.idle_held_gpu_hours)}"
-    )
-    share = f"{points(more_share).lstrip('+-')} points {_side(more_share)} its idle-held share of {percent(usual)}"
-    told = [hours, *([] if is_missing(more_share) else [share])]
+    more = own[HELD_HOURS] - median.idle_held_gpu_hours
+    told = [f"{amount(abs(more))} idle-held GPU-hours {_side(more)} its {amount(median.idle_held_gpu_hours)}"]
+    if used and not is_missing(usual):
+        more = own[HELD_HOURS] / used - usual
+        told.append(f"{points(more).lstrip('+-')} points {_side(more)} its idle-held share of {percent(usual)}")
     people = f"the {median.people:,} people who were seen, without containers, jobs and units"
     return [f"Against the median of {people}: {', and '.join(told)}."]
 
 
-def _side(difference: float | None) -> str:
-    return "below" if difference is not None and difference < 0 else "above"
+def _side(difference: float) -> str:
+    return "below" if difference < 0 else "above"
 
 
 def _held_share(row: Row) -> str:

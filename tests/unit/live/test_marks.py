@@ -17,7 +17,7 @@ from gua_report.live.cards_now import Scene, mark_limits, mark_meant, see_card
 from gua_report.live.observer import Observer, Sampling
 from gua_report.live.text import Style, render, spell_until
 from gua_report.rollups.index import path_of
-from gua_report.ticks.newest import list_history
+from gua_report.ticks.newest import Files, list_history
 from gua_sample.containers import LABEL, Container, Known
 from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.policy import DEFAULT
@@ -28,7 +28,7 @@ from tests.rolling import upkeep
 CONTAINED = Job(300, "root", uid=0, cgroup="/docker/3f2a9c81d0b7" + 52 * "0")
 END_MS = MONDAY_MS + 7 * DAY_MS
 NOW_MS = END_MS + DAY_MS // 2
-SAMPLING = Sampling(None, None, None, None, None, False, False)
+SAMPLING = Sampling(None, None, None, Files("", [], [], None), False)
 LIMITED = CONFIG._replace(limits=Limits(Limit(idle_held_hours=100, gpu_hours=500), {"root": Limit(1)}))
 HINTS = Known({"3f2a9c81d0b7": Container("docker", "train", None, "alice", LABEL, 1)})
 
