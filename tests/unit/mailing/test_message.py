@@ -206,19 +206,30 @@ def test_it_is_given_the_mail_and_each_recipient_as_an_argument_and_who_sends(in
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "said", "is_unsure"),
     [
-        ("exit 75", "status 75: it did not say why"),
-        ("printf 'queue is full\\n\\ntry later\\n' >&2; exit 75", "status 75: queue is full try later"),
-        ("printf '\\033[2Jx\\377\\n' >&2; exit 1", "status 1: \\x1b[2Jx\\xff"),
-        ("yes no | head -c 1000000 >&2; exit 1", "status 1: " + "no " * 66 + "no"),
-        ("kill -9 $$", "status -9: it did not say why"),
-        ("echo all is well >&2; sleep 20 & exit 1", "status 1: all is well"),
+        ("exit 67", "status 67: it did not say why", False),
+        ("exit 75", "status 75: it did not say why", True),  # by which some say that it is queued
+        ("printf 'queue is full\\n\\ntry later\\n' >&2; exit 75", "status 75: queue is full try later", True),
+        ("printf '\\033[2Jx\\377\\n' >&2; exit 1", "status 1: \\x1b[2Jx\\xff", False),
+        ("yes no | head -c 1000000 >&2; exit 1", "status 1: " + "no " * 66 + "no", False),
+        ("kill -9 $$", "status -9: it did not say why", True),
+        ("echo all is well >&2; sleep 20 & exit 1", "status 1: all is well", False),
     ],
 )
-def test_why_it_failed_is_one_printable_line(install: Install, script: str, said: str) -> None:
+def test_why_it_failed_is_one_printable_line_and_what_may_have_been_sent_is_told_from_the_rest(
+    install: Install, script: str, said: str, is_unsure: bool
+) -> None:
     path = install(script)
-    assert post(ADA) == {ADA: f"{path} failed with {said}"}
+    failed = post(ADA)
+    assert failed == {ADA: f"{path} failed with {said}"}
+    assert isinstance(failed[ADA], Unsure) == is_unsure
+
+
+def test_a_mail_that_took_too_long_may_have_been_sent_but_not_one_that_was_given_to_nobody(install: Install) -> None:
+    install("sleep 20")
+    assert isinstance(post(ADA, seconds=0.2)[ADA], Unsure)
+    assert not isinstance(post(ADA, seconds=0)[ADA], Unsure)
 
 
 def test_it_is_found_where_it_usually_is_and_never_in_the_working_folder(
@@ -232,20 +243,3 @@ def test_it_is_found_where_it_usually_is_and_never_in_the_working_folder(
     assert not (tmp_path / "sendmail.mail").exists()
     monkeypatch.setattr(sending, "FOLDERS", (str(tmp_path),))
     assert sending.find_sendmail() == str(path)
-
-
-@pytest.mark.parametrize(
-    ("script", "seconds", "is_unsure"),
-    [
-        ("exit 67", 20, False),
-        ("kill -9 $$", 20, True),
-        ("sleep 20", 0.2, True),
-        ("exit 0", 0, False),  # nobody was given it
-        ("exit 75", 20, True),  # by which some say that it is queued
-    ],
-)
-def test_what_may_have_been_sent_is_told_from_what_was_refused(
-    install: Install, script: str, seconds: float, is_unsure: bool
-) -> None:
-    install(script)
-    assert isinstance(post(ADA, seconds=seconds)[ADA], Unsure) == is_unsure

@@ -11,7 +11,7 @@ from gua_report.render import Options, renderer
 from gua_report.render.attention import reasons
 from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
-from tests.reports import END_MS, empty_report, episode_frame, identity_frame, small_report
+from tests.reports import END_MS, empty_report, episode_frame, identity_frame, meant_report, small_report
 
 LONG = "a-name-that-somebody-with-a-sense-of-humour-has-chosen-for-a-whole-service-account-of-theirs"
 
@@ -39,12 +39,20 @@ def bad_week(count: int = 40, name: str = LONG) -> Report:
     )
 
 
+def noted() -> Report:
+    """A bad week with all sorts of notes."""
+    bad, meant = bad_week(), meant_report()
+    episodes = bad.episodes.assign(meant_now=[place % 10 > 2 for place in range(40)], meant_reason="x " * 100)
+    return replace(bad, episodes=episodes, identities=meant.identities, meant_gpu_hours=meant.meant_gpu_hours)
+
+
 REPORTS = {
     "small": small_report(),
     "empty": empty_report(),
     "bad": bad_week(),
     "crowd": bad_week(400),
     "wide": bad_week(400, "\u5c0f\u660e" * 60),
+    "noted": noted(),
     "hostile": bad_week(400, "\x1b[31m\n\t" * 40),
 }
 
@@ -56,6 +64,7 @@ def test_it_has_no_more_than_40_lines_of_72_columns(name: str, ascii_only: bool)
     assert len(lines) <= 40
     assert max(map(columns, lines)) <= 72
     assert all(line.isprintable() for line in lines)
+    assert any("Of which meant: 12.5 GPU-hours" in line for line in lines) == (name == "noted")
 
 
 def test_it_tells_what_to_act_on_then_what_is_held_then_the_headline_and_five_people() -> None:

@@ -379,14 +379,10 @@ def test_durations_have_two_units_at_most() -> None:
 
 
 def test_numbers_neither_hide_a_little_nor_invent_a_zero() -> None:
-    assert [percent(share) for share in (0.0, 0.0001, 0.123, 0.9999, 1.0, NAN)] == [
-        "0.0%",
-        "<0.1%",
-        "12.3%",
-        ">99.9%",
-        "100.0%",
-        "—",
-    ]
+    shares = {0.0: "0.0%", 0.0001: "<0.1%", 0.123: "12.3%", 0.9999: ">99.9%", 1.0: "100.0%", NAN: "—"}
+    assert {share: percent(share) for share in shares} == shares
+    shares = {0.0: "0 %", 0.0049: "<1 %", 0.005: "<1 %", 0.0051: "1 %", 0.278: "28 %", 0.9951: ">99 %", 1: "100 %"}
+    assert {share: percent(share, 0, " %") for share in shares} == shares
     assert [amount(value) for value in (0.0, 0.01, 1234.56, None)] == ["0.0", "<0.1", "1,234.6", "—"]
     assert [points(change) for change in (0.031, -0.0001, -0.2, NAN)] == ["+3.1", "0.0", "-20.0", "—"]
 

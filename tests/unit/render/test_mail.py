@@ -23,7 +23,7 @@ from tests.lab import (
     report_of,
     write,
 )
-from tests.reports import END_MS, HOSTILE, NAN, by_state, empty_report, small_report
+from tests.reports import END_MS, HOSTILE, NAN, empty_report, small_report
 
 SMALL = "lab-1: 30 % idle-held, 10 % unknown, 2 held now"
 
@@ -74,24 +74,6 @@ def test_the_subject(tmp_path: Path, parts: list[list[Tick]], end: int, expected
 
 def test_a_report_without_a_card_knows_nothing() -> None:
     assert subject_of(empty_report()) == "lab-1: idle-held time not known, none held now"
-
-
-@pytest.mark.parametrize(
-    ("share", "shown"),
-    [
-        (0.0, "0 %"),
-        (0.0001, "<1 %"),
-        (0.0049, "<1 %"),
-        (0.005, "<1 %"),
-        (0.0051, "1 %"),
-        (0.278, "28 %"),
-        (0.9951, ">99 %"),
-        (1, "100 %"),
-    ],
-)
-def test_no_share_is_rounded_to_nothing_or_to_all(share: float, shown: str) -> None:
-    report = replace(small_report(), headline=by_state(share=[1 - share, share, 0.0, 0.0], gpu_hours=[1.0] * 4))
-    assert subject_of(report) == f"lab-1: {shown} idle-held, 2 held now"
 
 
 @pytest.mark.parametrize("host", [*HOSTILE, "lab\r\nBcc: eve@evil.example", "", "x" * 10**5])

@@ -13,7 +13,7 @@ from gua_report.render.attention import reasons
 from gua_report.summary.names import number_people, without_names
 from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
-from tests.reports import END_MS, NAN, episode_frame, meant_report, small_report
+from tests.reports import NAN, episode_frame, meant_report, small_report
 
 PRIVATE = "for the secret project"
 
@@ -88,15 +88,3 @@ def test_pages_without_names_do_not_tell_whose_the_spool_is() -> None:
     line = "/var/spool/gua/notes is uid 1001's, not root's: notes are not used until root says chown root: /var/spool"
     report = without_names(replace(meant_report(), notes=[line]), {})
     assert report.notes == ["... is ...'s, not root's: notes are not used until root says chown root: ..."]
-
-
-def test_the_brief_report_has_no_more_than_40_lines_with_all_sorts_of_notes() -> None:
-    report = meant_report()
-    rows = [("GPU-a", 0, NAN, f"user{place}", place, "python", -9.0, 0.0, 1e4, True) for place in range(40)]
-    episodes = episode_frame(rows).assign(meant_now=[place % 10 > 2 for place in range(40)], meant_reason="x " * 100)
-    many = replace(report, episodes=episodes, newest_ms=END_MS - 9 * HOUR_MS, coverage_share=0.5)
-    attention = tuple(reasons(many, HOUR_MS))
-    lines = renderer("text")(many, Options(width=72, brief=True, attention=attention)).splitlines()
-    assert len(lines) <= 40
-    assert max(map(len, lines)) <= 72
-    assert any("Of which meant: 12.5 GPU-hours" in line for line in lines)
