@@ -74,14 +74,6 @@ class Section(NamedTuple):
     blocks: list[Block]
 
 
-class SectionKind(NamedTuple):
-    name: str  # as in --section
-    columns: list[str]  # of its table: in the report of a fleet the host may stand before them, and limits after them
-    frame: Callable[[Report], pd.DataFrame | None]  # that table, for CSV; None: the report has none
-    show: Callable[[Report, Options], list[Section]]  # for people; none if there is nothing to say
-    document: Callable[[Report], object] | None = None  # for JSON, unless it is the table's rows; None is left out
-
-
 def in_order(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: SHOWN_STATES.index(row["state"]))
 

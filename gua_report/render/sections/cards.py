@@ -14,7 +14,6 @@ from gua_report.render.blocks import (
     Column,
     Row,
     Section,
-    SectionKind,
     Table,
     and_more,
     figure,
@@ -37,12 +36,12 @@ from gua_report.render.values import (
     records,
     value,
 )
-from gua_report.summary.of_hosts import BREAKDOWN_COLUMNS, GROUP, HOST, HOST_COLUMNS, MODEL, PERSON, PROBLEM_COLUMNS
+from gua_report.summary.of_hosts import BREAKDOWN_COLUMNS, GROUP, HOST, MODEL, PERSON
 from gua_report.summary.of_hosts import HOURS as HOURS_OF_HOSTS
 from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, UNPARTITIONED
 
-CAPACITY_COLUMNS = ["state", "gpu_hours", "equivalent_gpus", "energy_kwh", "cost", "currency"]
+CAPACITY = ["state", "gpu_hours", "equivalent_gpus", "energy_kwh", "cost", "currency"]
 RECLAIM_COLUMNS = ["after_seconds", "freed_gpu_hours"]
 CARD = ["uuid", "index", "mig_index", "name", "gpu_hours"]
 SHARES, HOURS = state_columns("share"), state_columns("gpu_hours")
@@ -82,7 +81,7 @@ def _unpartitioned(report: Report) -> dict[str, float]:
 
 def document_capacity(report: Report) -> object:
     return {
-        "states": by_state(_states(report), CAPACITY_COLUMNS[1:-1]),
+        "states": by_state(_states(report), CAPACITY[1:-1]),
         "unpartitioned": {name: value(name, found) for name, found in _unpartitioned(report).items()},
         "energy_known_share": value("share", report.energy_known_share),
         "currency": currency_of(report),
@@ -274,15 +273,3 @@ def show_not_used(report: Report, options: Options) -> list[Section]:
     hosts = int(found[found["left_out"].astype(bool)]["host"].nunique())
     some = f"Of {count(hosts, 'host')} something is not in this report."
     return [Section(name, title, some if hosts else "All was used; some is doubtful.", blocks)]
-
-
-KINDS = (
-    SectionKind("capacity", CAPACITY_COLUMNS, frame_of_capacity, show_capacity, document_capacity),
-    SectionKind("gpus", GPU_COLUMNS, lambda report: report.gpus, show_gpus, document_gpus),
-    SectionKind("hosts", HOST_COLUMNS, lambda report: report.fleet and report.fleet.hosts, show_hosts),
-    SectionKind(
-        *("breakdown", BREAKDOWN_COLUMNS, lambda report: report.fleet and report.fleet.breakdown),
-        *(show_breakdown, document_breakdown),
-    ),
-    SectionKind("not_used", PROBLEM_COLUMNS, lambda report: report.fleet and report.fleet.problems, show_not_used),
-)

@@ -19,7 +19,6 @@ from gua_report.render.blocks import (
     Column,
     Row,
     Section,
-    SectionKind,
     Table,
     and_more,
     figure,
@@ -322,10 +321,3 @@ def _table(report: Report, found: pd.DataFrame, top: int) -> list[Block]:
 def _since(row: Row, zone: tzinfo) -> str:
     since = row["since_ms"]
     return "" if is_missing(since) else f"{'' if row['since_is_exact'] else '≤ '}{moment(since, zone)}"
-
-
-KINDS = (
-    SectionKind("headline", HEADLINE_COLUMNS, frame_of_headline, show_headline, document_headline),
-    SectionKind("now", NOW, lambda report: report.now, show_now, document_now),
-    SectionKind("episodes", EPISODE_COLUMNS, lambda report: report.episodes, show_episodes),
-)

@@ -16,7 +16,6 @@ from gua_report.render.blocks import (
     Column,
     Row,
     Section,
-    SectionKind,
     Table,
     and_more,
     bar_of,
@@ -39,7 +38,6 @@ from gua_report.render.values import (
     records,
     spell_span,
 )
-from gua_report.summary.groups import GROUP_COLUMNS
 from gua_report.summary.intervals import UNIT_NAMES, observed_ms
 from gua_report.summary.over_time import find_days
 from gua_report.summary.report import Report
@@ -48,6 +46,8 @@ from gua_report.summary.tables import IDENTITY_COLUMNS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
 ACTIVE_HOURS, HELD_HOURS, UNKNOWN_HOURS = HOURS = ["active_gpu_hours", "idle_held_gpu_hours", "unknown_gpu_hours"]
+PERSON_COLUMNS = [*IDENTITY_COLUMNS, *CONTAINER_COLUMNS]
+DAY_COLUMNS = ["identity", "start", "end", *HOURS]
 COST, MEANT_HOURS = "idle_held_cost", "meant_gpu_hours"
 RESERVED = {
     "reserved": "reserved_hours",
@@ -248,16 +248,3 @@ def show_reservations(report: Report, options: Options) -> list[Section]:
 
 def _gpu(row: Row) -> str:
     return gpu(row["gpu_index"], row["mig_index"]) if "gpu_index" in row else ""  # the last row sums up several cards
-
-
-KINDS = (
-    SectionKind("identities", [*IDENTITY_COLUMNS, *CONTAINER_COLUMNS], frame_of_identities, show_identities),
-    SectionKind("groups", GROUP_COLUMNS, frame_of_groups, show_groups),
-    SectionKind(
-        "identity_days", ["identity", "start", "end", *HOURS], lambda report: report.identity_days, show_identity_days
-    ),
-    SectionKind(
-        *("reservations", RESERVATION_COLUMNS, lambda report: report.reservations),
-        *(show_reservations, document_reservations),
-    ),
-)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from gua_report.console.spelling import duration, parts_of, state_columns
 from gua_report.render import Options
-from gua_report.render.blocks import Block, Column, Heatmap, Section, SectionKind, Table, figure, label
+from gua_report.render.blocks import Block, Column, Heatmap, Section, Table, figure, label
 from gua_report.render.sections.cards import names_of
 from gua_report.render.values import Value, clean, count, is_missing, moment, number, percent, records, value
 from gua_report.summary.of_hosts import GAP_COLUMNS
@@ -15,6 +15,7 @@ from gua_report.summary.report import Report
 HEATMAP_COLUMNS = ["weekday", "hour", "active_share", "free_gpus"]
 TIMELINE_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "start", "end", *state_columns("seconds").values()]
 HOLDER_COLUMNS = ["identity", "active_seconds", "idle_held_seconds", "unknown_seconds"]
+GAPS = ["from", "to", "seconds", "kind"]
 TREND_COLUMNS = ["start", "end", "observed_seconds", *state_columns("gpu_hours").values()]
 
 
@@ -142,11 +143,3 @@ def _gaps(report: Report, top: int) -> list[Block]:
     ]
     tables = [Table(by_kind, totals.to_dict("records")), Table(each, longest.to_dict("records"))]
     return [*tables, *([f"and {count(rest, 'shorter gap')}"] if rest > 0 else [])]
-
-
-KINDS = (
-    SectionKind("heatmap", HEATMAP_COLUMNS, lambda report: report.heatmap, show_heatmap),
-    SectionKind("timeline", TIMELINE_COLUMNS, lambda report: report.timeline, show_timeline, document_timeline),
-    SectionKind("trend", TREND_COLUMNS, lambda report: report.trend, show_trend),
-    SectionKind("coverage", ["from", "to", "seconds", "kind"], frame_of_gaps, show_coverage, document_coverage),
-)
