@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -164,12 +165,8 @@ def _local_zone() -> tzinfo:
     name = os.environ.get("TZ", "").lstrip(":")
     named_by_debian = (read_file("/etc/timezone") or b"").decode("ascii", "replace").strip()
     linked = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
-    candidates = [name] if name else [linked, named_by_debian]
-    for candidate in candidates:
-        try:
-            if candidate:
-                return ZoneInfo("UTC" if candidate == "Etc/UTC" else candidate)  # as Debian calls it
-        except (OSError, ValueError, KeyError):
-            continue
+    for candidate in filter(None, [name] if name else [linked, named_by_debian]):
+        with suppress(OSError, ValueError, KeyError):
+            return ZoneInfo("UTC" if candidate == "Etc/UTC" else candidate)  # as Debian calls it
     offset = -(time.altzone if time.localtime().tm_isdst > 0 else time.timezone)
     return timezone(timedelta(seconds=offset)) if offset else timezone.utc

@@ -210,9 +210,9 @@ def trend_picture(report: Report) -> Picture:
     cell_ms = choose_cell_ms(report.window.length_ms, CELLS_MS, MOST_BARS)
     unit = UNIT_NAMES[cell_ms]
     times = time_axis(report.window, cell_ms)
-    found = report.trend.to_dict("records")
+    found = [_with_rates(row) for row in report.trend.to_dict("records")]
     # The bars stand for rates, so that the first and the last, which the window cuts, can be compared with the others.
-    full = max((_gpus(row) for row in found), default=0.0) or 1.0
+    full = max((row["gpus"] for row in found), default=0.0) or 1.0
     label = f"Full height: {amount(full * cell_ms / HOUR_MS)} GPU-hours a {unit}"
     scene = Scene(
         "trend",
@@ -227,31 +227,24 @@ def trend_picture(report: Report) -> Picture:
         Column(unit, lambda row: spell_span(row["start_ms"], row["end_ms"], report.window)),
         *(figure(state, column) for state, column in HOURS.items()),
         figure("observed h", "observed_seconds", lambda seconds: amount(seconds / 3600)),
-        Column("idle-held share", lambda row: percent(_held_share(row)), right=True),
+        figure("idle-held share", "held_share", percent),
     ]
     return Picture(scene, Table(columns, found), LEGEND)
 
 
-def _total(row: TableRow) -> float:
-    return float(sum(row[column] for column in HOURS.values()))
-
-
-def _gpus(row: TableRow) -> float:
-    seconds = row["observed_seconds"]
-    return _total(row) / (seconds / 3600) if seconds else 0.0
-
-
-def _held_share(row: TableRow) -> float | None:
-    return row[HOURS[IDLE_HELD]] / _total(row) if _total(row) else None
+def _with_rates(row: TableRow) -> TableRow:
+    """The row with how many cards were seen on average, and the idle-held share, which is None if none was seen."""
+    total, hours = sum(row[column] for column in HOURS.values()), row["observed_seconds"] / 3600
+    held_share = row[HOURS[IDLE_HELD]] / total if total else None
+    return {**row, "gpus": total / hours if hours else 0.0, "held_share": held_share}
 
 
 def _bar(row: TableRow, full: float, times: TimeAxis) -> Cell:
     length, observed = (row["end_ms"] - row["start_ms"]) / HOUR_MS, row["observed_seconds"] / 3600
     parts = [(state, row[column] / length / full) for state, column in HOURS.items()]
-    parts.append((UNOBSERVED, max(1 - observed / length, 0.0) * (_gpus(row) / full or 1.0)))
+    parts.append((UNOBSERVED, max(1 - observed / length, 0.0) * (row["gpus"] / full or 1.0)))
     hours = [f"{amount(row[column])} GPU-hours {state}" for state, column in HOURS.items() if row[column]]
     when = spell_span(row["start_ms"], row["end_ms"], times.window)
     told = f"{when}: {', '.join([*hours, f'{amount(observed)} h observed'])}"
-    share = _held_share(row)
-    number = "" if share is None else f"{share:.0%}"
+    number = "" if row["held_share"] is None else f"{row['held_share']:.0%}"
     return Cell(times.place(row["start_ms"]), times.place(row["end_ms"]), parts, told, number)

@@ -12,10 +12,10 @@ from gua_report.render.blocks import (
     Bar,
     Block,
     Column,
-    Row,
     Section,
     Table,
     and_more,
+    bar_of,
     figure,
     first_rows,
     if_asked,
@@ -50,7 +50,7 @@ GPU_COLUMNS = [*CARD, *(column for state in STATES for column in (HOURS[state], 
 GOOD_MODEL = 14  # A100-SXM4-80GB: a shorter one may read as another model; the bar goes before that
 ONLY_FLEETS = "Only the report of a fleet has it: gua-report --fleet DIR."
 HOURS_AND_SHARE = [
-    Column("", lambda row: _bar(row), may_go=True),
+    Column("", lambda row: bar_of([row[name] for name in HOURS_OF_HOSTS], row["gpu_hours"]), may_go=True),
     figure(IDLE_HELD, "idle_held_gpu_hours"),
     figure(ACTIVE, "active_gpu_hours"),
     figure("GPU-h", "gpu_hours"),
@@ -229,11 +229,6 @@ def show_hosts(report: Report, options: Options) -> list[Section]:
         blocks.append(f"Observed least: {', '.join(told)}.")
     caption = "Share: idle-held, of the observed GPU time. Observed: from the host's first tick on."
     return [Section("hosts", title, caption, blocks)]
-
-
-def _bar(row: Row) -> Bar:
-    total = row["gpu_hours"]
-    return Bar(tuple(0.0 if is_missing(row[name]) or not total else row[name] / total for name in HOURS_OF_HOSTS))
 
 
 def document_breakdown(report: Report) -> object:
