@@ -14,7 +14,7 @@ from gua_report.live import text
 from gua_report.live.cards_now import CardSeen, Since, see_card
 from gua_report.live.json import process
 from gua_report.live.observer import take_up
-from gua_report.live.snapshot import fill_in, read_recent
+from gua_report.live.snapshot import Recent, fill_in, read_recent
 from gua_report.ticks.classify import NO_PID
 from gua_report.ticks.newest import list_history
 from gua_sample.idle_state import to_text, understand
@@ -175,12 +175,17 @@ def starts(told: list[CardSeen]) -> dict[tuple[str, int], int]:
     return {(seen.card.facts.uuid, one.pid): one.since.ts_ms for seen in told for one in seen.processes if one.since}
 
 
+def recent_of(folder: Path, ticks: list[Tick], ts_ms: int = MONDAY_MS) -> Recent:
+    write(folder, ticks)
+    recent = read_recent(list_history(samples_dir(str(folder))).partitions, ts_ms, print)
+    assert recent
+    return recent
+
+
 def test_of_what_is_not_hidden_the_sampler_adds_names_alone(tmp_path: Path) -> None:
     """Whoever can write the history could say of any process that it is somebody's."""
     claimed = Job(1, "alice", uid=1000, login_user="bob", cgroup="/system.slice/cron.service")
-    write(tmp_path, [seen := at(0, held(claimed))])
-    recent = read_recent(list_history(samples_dir(str(tmp_path))).partitions, seen.ts_ms, print)
-    assert recent
+    recent = recent_of(tmp_path, [seen := at(0, held(claimed))])
     recent = recent._replace(processes={1: recent.processes[1]._replace(login_uid=1001)})
     process = seen.processes[1]._replace(user=None, login_user=None, cgroup=None)
 
@@ -194,17 +199,13 @@ def test_of_what_is_not_hidden_the_sampler_adds_names_alone(tmp_path: Path) -> N
 
 
 def test_days_to_come_hide_no_tick(tmp_path: Path) -> None:
-    write(tmp_path, [at(0, held(ALICE)), *(at(days * 1440, held(BOB)) for days in (5, 6))])
-    recent = read_recent(list_history(samples_dir(str(tmp_path))).partitions, MONDAY_MS, print)
-    assert recent is not None
-    assert recent.ts_ms == MONDAY_MS
+    ticks = [at(0, held(ALICE)), *(at(days * 1440, held(BOB)) for days in (5, 6))]
+    assert recent_of(tmp_path, ticks).ts_ms == MONDAY_MS
 
 
 def test_what_is_hidden_now_is_as_the_sampler_saw_it(tmp_path: Path) -> None:
     seen = at(0, held(Job(1, "alice", uid=1000), Job(2, "bob", uid=1001), Job(3, "eve", start_time_ms=1)))
-    write(tmp_path, [seen])
-    recent = read_recent(list_history(samples_dir(str(tmp_path))).partitions, seen.ts_ms, print)
-    assert recent
+    recent = recent_of(tmp_path, [seen])
     hidden = {pid: Process(pid, None, None, None, None, None, None, None) for pid in (1, 4)}
     changed = {2: seen.processes[2]._replace(uid=0, user=None), 3: hidden[4]._replace(pid=3, start_time_ms=2)}
     now = seen._replace(ts_ms=seen.ts_ms + MINUTE_MS, processes={**hidden, **changed})

@@ -21,7 +21,7 @@ from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, Job, held, minutes, report_
 from tests.reports import empty_report, reserved_report
 from tests.svg import Drawn, Page
 
-NAMES = ("timeline", "trend", "reclaim", "people", "days", "work", "free")
+Week = tuple[dict[str, Any], dict[str, Drawn]]
 TITLES = {
     "timeline": "Who held which card when",
     "trend": "GPU-hours by state, day by day",
@@ -39,7 +39,7 @@ def draw(report: Report, **options: Any) -> dict[str, Drawn]:
 
 
 @pytest.fixture(scope="module")
-def week(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Drawn]]:
+def week(tmp_path_factory: pytest.TempPathFactory) -> Week:
     """The JSON and the pictures of a week that begins within an hour."""
     folder = tmp_path_factory.mktemp("week")
     demo.simulate(str(folder), 0, EXAMPLE_END_MS - 6 * DAY_MS, EXAMPLE_END_MS)
@@ -52,13 +52,13 @@ def band(row: int, bar_px: int, numbers_px: int = 0) -> tuple[float, float]:
     return top - 0.01, top + bar_px
 
 
-def test_every_picture_is_there_with_its_title_and_description(week: tuple[Any, dict[str, Drawn]]) -> None:
+def test_every_picture_is_there_with_its_title_and_description(week: Week) -> None:
     _, pictures = week
-    assert set(pictures) == set(NAMES)
+    assert set(pictures) == set(TITLES)
     assert all(one.description and one.told for one in pictures.values())
 
 
-def test_cards_over_time_are_those_of_the_json(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+def test_cards_over_time_are_those_of_the_json(week: Week) -> None:
     document, pictures = week
     expected: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
     for cell in document["timeline"]["cells"]:
@@ -71,7 +71,7 @@ def test_cards_over_time_are_those_of_the_json(week: tuple[dict[str, Any], dict[
             assert found.get(state, 0.0) / 18 == pytest.approx(seconds[state] / 3600, abs=0.15), (row, state)
 
 
-def test_everyone_on_a_card_is_told(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+def test_everyone_on_a_card_is_told(week: Week) -> None:
     document, pictures = week
     told = " ".join(pictures["timeline"].told)
     holders = {holder["identity"] for cell in document["timeline"]["cells"] for holder in cell["holders"]}
@@ -81,7 +81,7 @@ def test_everyone_on_a_card_is_told(week: tuple[dict[str, Any], dict[str, Drawn]
     assert all(name in told for name in everyone)
 
 
-def test_people_are_those_of_the_json_on_one_scale(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+def test_people_are_those_of_the_json_on_one_scale(week: Week) -> None:
     document, pictures = week
     for row, person in enumerate(document["identities"][:16]):
         found = pictures["people"].sums(*band(row, 18))
@@ -90,7 +90,7 @@ def test_people_are_those_of_the_json_on_one_scale(week: tuple[dict[str, Any], d
             assert found.get(state, 0.0) / 18 == pytest.approx(hours, abs=0.02)
 
 
-def test_the_trend_is_that_of_the_json(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+def test_the_trend_is_that_of_the_json(week: Week) -> None:
     document, pictures = week
     bars = pictures["trend"].boxes["idle-held"]
     assert len(bars) == len(document["trend"]) == 6
@@ -104,7 +104,7 @@ def test_the_trend_is_that_of_the_json(week: tuple[dict[str, Any], dict[str, Dra
     assert len({round(bar.y + bar.height, 1) for bar in bars}) == 1
 
 
-def test_days_of_people_are_those_of_the_json(week: tuple[dict[str, Any], dict[str, Drawn]]) -> None:
+def test_days_of_people_are_those_of_the_json(week: Week) -> None:
     document, pictures = week
     full = max(entry["idle_held_gpu_hours"] for entry in document["identity_days"])
     first = document["identities"][0]["identity"]
@@ -116,9 +116,12 @@ def test_days_of_people_are_those_of_the_json(week: tuple[dict[str, Any], dict[s
     )
 
 
-@pytest.mark.parametrize(("name", "key", "kind"), [("work", "active_share", "active"), ("free", "free_gpus", "free")])
-def test_hours_of_the_week_are_those_of_the_json(
-    week: tuple[dict[str, Any], dict[str, Drawn]], name: str, key: str, kind: str
+@pytest.mark.parametrize(
+    ("name", "key", "kind", "factor"),
+    [("work", "active_share", "active", 100), ("free", "free_gpus", "free", 1)],
+)
+def test_hours_of_the_week_and_the_numbers_below_their_bars_are_those_of_the_json(
+    week: Week, name: str, key: str, kind: str, factor: float
 ) -> None:
     document, pictures = week
     values = {(one["weekday"], one["hour"]): one[key] for one in document["heatmap"]}
@@ -135,25 +138,18 @@ def test_hours_of_the_week_are_those_of_the_json(
         elif value / full > 0.01:
             (box,) = of_hour[kind]
             assert box.height / 24 * full == pytest.approx(value, abs=0.01 * full)
-
-
-@pytest.mark.parametrize(("name", "key", "factor"), [("work", "active_share", 100), ("free", "free_gpus", 1)])
-def test_the_number_of_every_hour_is_written_below_its_bar(
-    week: tuple[dict[str, Any], dict[str, Drawn]], name: str, key: str, factor: float
-) -> None:
-    document, pictures = week
-    known = {(one["weekday"], one["hour"]): factor * one[key] for one in document["heatmap"] if one[key] is not None}
-    found = {}
+    written = {}
     for (x, y), text in pictures[name].numbers.items():
         row = next(day for day in range(7) if y - NUMBER_PX < band(day, 24, NUMBER_PX)[1] <= y)
-        found[row, int(x * 24)] = text
-    assert found.keys() == known.keys()
-    for place, text in found.items():
-        assert float(text.replace("<0.1", "0")) == pytest.approx(known[place], abs=0.051 if known[place] < 9.9 else 0.5)
+        written[row, int(x * 24)] = float(text.replace("<0.1", "0"))
+    known = {place: factor * value for place, value in values.items() if value is not None}
+    assert written.keys() == known.keys()
+    for place, number in written.items():
+        assert number == pytest.approx(known[place], abs=0.051 if known[place] < 9.9 else 0.5)
 
 
 def test_the_numbers_below_the_bars_of_days_waits_and_people_are_those_of_the_json(
-    week: tuple[dict[str, Any], dict[str, Drawn]],
+    week: Week,
 ) -> None:
     document, pictures = week
     shares = []
