@@ -18,13 +18,13 @@ from gua_sample import policy, schema
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.json_keys import key_paths
-from tests.machine import GUA, SCRIPTS
+from tests.machine import GUA, SCRIPTS, call
 from tests.repository import DOCS, ROOT, documented
 
 
 def test_the_readme_shows_what_the_demo_prints() -> None:
     shown = (ROOT / "README.md").read_text().split("$ make demo\n")[1].split("...\n")[0]
-    printed = subprocess.run([GUA, "demo"], capture_output=True, text=True, check=True).stdout
+    printed = call([GUA, "demo"], check=True).stdout
     # Only the name of the machine differs.
     assert printed.partition(":")[2].startswith(shown.rstrip("\n").partition(":")[2])
     assert 15 < shown.count("\n") < 30  # the first screen
@@ -33,13 +33,11 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
 
 def test_the_demo_says_that_it_is_simulated_and_how_its_report_is_shown_again(tmp_path: Path) -> None:
     keep = ["demo", "--days", "1", "--keep", "a try"]
-    printed = subprocess.run([GUA, *keep], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    printed = call([GUA, *keep], cwd=tmp_path, check=True).stdout
     first, _, rest = printed.partition("\n\n")
     assert first == (ROOT / "README.md").read_text().split("$ make demo\n")[1].partition("\n")[0] == demo.SIMULATED
     report, command = rest.split("\nThe same report again: ")
-    again = subprocess.run(
-        ["bash", "-c", f'PATH="{SCRIPTS}:$PATH"; {command}'], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    again = call(["bash", "-c", f'PATH="{SCRIPTS}:$PATH"; {command}'], cwd=tmp_path, check=True)
     assert again.stdout == report
 
 
@@ -47,9 +45,7 @@ def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:
     shown = (ROOT / "README.md").read_text().split("$ gua demo --keep ./week > demo.txt\n")[1].split("```")[0]
     printed = ""
     for line in ("gua demo --keep ./week > demo.txt", *re.findall(r"^\$ (.*)$", shown, re.MULTILINE)):
-        done = subprocess.run(
-            ["bash", "-c", f'PATH="{SCRIPTS}:$PATH"; {line}'], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
+        done = call(["bash", "-c", f'PATH="{SCRIPTS}:$PATH"; {line}'], cwd=tmp_path, check=True)
         printed += f"$ {line}\n{done.stdout}"
     assert printed.removeprefix("$ gua demo --keep ./week > demo.txt\n") == shown
 
@@ -73,7 +69,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def simulated(day: Path, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [GUA, verb, "--simulate", "--data-dir", str(day), *options]
     variables = os.environ | {"TZ": "UTC"}
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    return call(command, env=variables)
 
 
 def test_the_readme_shows_what_status_and_free_print(day: Path) -> None:
@@ -148,9 +144,7 @@ def test_every_make_target_is_listed_by_make_help() -> None:
     makefile = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert phony
-    shown = subprocess.run(
-        ["make", "-s", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    shown = call(["make", "-s", "--no-print-directory", "help"], cwd=ROOT, check=True).stdout
     assert [line.split()[1] for line in shown.splitlines()] == phony[1].split()
 
 

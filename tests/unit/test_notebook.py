@@ -21,7 +21,6 @@ from tests.lab import (
     expect,
     free,
     held,
-    hours,
     lost,
     series,
     sliced,
@@ -89,13 +88,6 @@ def test_the_types_are_the_same_in_a_window_with_nobody_on_the_cards(tmp_path: P
     none = gua_report.load(**WINDOW, data_dir=str(empty))
     assert len(none.processes) == 0
     assert [[*one.dtypes.astype(str).items()] for one in rows] == [[*one.dtypes.astype(str).items()] for one in none]
-
-
-def test_the_rows_of_a_notebook_add_up_to_its_report(notebook: Path) -> None:
-    rows = gua_report.load(**WINDOW, data_dir=str(notebook))
-    report = gua_report.report(**WINDOW, data_dir=str(notebook))
-    weighed = (rows.cards["weight_ms"] * rows.cards["gpu_share"]).groupby(rows.cards["state"]).sum() / HOUR_MS
-    assert weighed.to_dict() == pytest.approx(hours(report))
 
 
 def test_a_notebook_without_data_or_with_a_bad_duration_is_told_so(tmp_path: Path) -> None:

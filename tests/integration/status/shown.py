@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.machine import GUA, Machine
+from tests.machine import GUA, Machine, call
 
 NOBODY = 4_194_303  # the largest pid there can be, and no process of ours
 
@@ -23,7 +23,7 @@ def gua(
     verb, *options = arguments
     command = [GUA, verb, "--data-dir", str(machine.data_dir), *options]
     environment = machine.environment(clock_ms=clock_ms) | dict(variables or {})
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return call(command, env=environment, timeout=60)
 
 
 def status(machine: Machine, *arguments: str, clock_ms: int | None = None) -> str:

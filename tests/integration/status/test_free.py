@@ -8,7 +8,7 @@ import time
 
 from tests.integration.status.shown import document, gua, status
 from tests.lab import MINUTE_MS, MONDAY_MS, NOON_MS, SECOND_MS
-from tests.machine import GUA, Machine
+from tests.machine import GUA, Machine, call
 
 
 def test_free_cards_come_least_recently_used_first_for_a_shell_substitution(machine: Machine, sleeper: int) -> None:
@@ -25,7 +25,7 @@ def test_free_cards_come_least_recently_used_first_for_a_shell_substitution(mach
     uuids = [cards[index].settings["uuid"] for index in (2, 0)]
     assert gua(machine, "free", "-n", "2", "--uuid").stdout == ",".join(uuids) + "\n"
     script = f"CUDA_VISIBLE_DEVICES=$('{GUA}' free -n 2 --data-dir {machine.data_dir}) env"
-    done = subprocess.run(["sh", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True)
+    done = call(["sh", "-c", script], env=machine.environment(), check=True)
     assert "CUDA_VISIBLE_DEVICES=2,0\n" in done.stdout
 
 
@@ -123,9 +123,9 @@ def test_a_card_that_nothing_can_use_is_never_offered_and_status_says_why(machin
 
 
 def test_a_simulated_laboratory_needs_neither_driver_nor_history() -> None:
-    done = subprocess.run([GUA, "status", "--simulate"], capture_output=True, text=True, check=True)
+    done = call([GUA, "status", "--simulate"], check=True)
     assert done.stderr == ""
     assert done.stdout.startswith("8 GPUs at ")
     assert done.stdout.endswith("Sampling: simulated, no tick yet: see gua doctor\n")
-    other = subprocess.run([GUA, "status", "--simulate", "1"], capture_output=True, text=True, check=True)
+    other = call([GUA, "status", "--simulate", "1"], check=True)
     assert other.stdout != done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from tests.integration.status.shown import NOBODY, document, gua, sleeping, states, status
 from tests.lab import MINUTE_MS, MONDAY_MS, SECOND_MS
-from tests.machine import GUA, Machine, complaint, one_line
+from tests.machine import GUA, Machine, call, complaint, one_line
 from tests.systemctl import install
 from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
 
@@ -306,7 +305,7 @@ def test_what_is_hidden_from_this_user_a_recent_tick_tells_and_else_the_doctor_w
 
     def run(verb: str) -> str:
         arguments = [*command, verb, "--data-dir", str(machine.data_dir)]
-        done = subprocess.run(arguments, env=machine.environment(), capture_output=True, text=True, check=False)
+        done = call(arguments, env=machine.environment())
         assert done.stderr == ""
         return done.stdout
 
@@ -343,11 +342,9 @@ def test_pandas_is_not_imported(machine: Machine, sleeper: int) -> None:
     machine.tick()
 
     def imported(*command: str) -> set[str]:
-        done = subprocess.run(
+        done = call(
             [sys.executable, "-X", "importtime", *command, "--data-dir", str(machine.data_dir)],
             env=machine.environment(),
-            capture_output=True,
-            text=True,
             check=True,
         )
         return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
@@ -375,5 +372,5 @@ def test_pandas_is_not_imported(machine: Machine, sleeper: int) -> None:
     ],
 )
 def test_wrong_usage_exits_2_in_one_line(arguments: list[str], expected: str) -> None:
-    done = subprocess.run([GUA, *arguments], capture_output=True, text=True, check=False)
+    done = call([GUA, *arguments])
     assert expected in complaint(done, 2)

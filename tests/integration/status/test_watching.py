@@ -18,7 +18,7 @@ import pytest
 
 from gua_report.commands.status import CLEAR
 from tests.integration.status.shown import document, sleeping
-from tests.machine import GUA, Machine
+from tests.machine import GUA, Machine, call
 
 
 class Terminal:
@@ -86,9 +86,7 @@ def test_watching_goes_on_over_a_driver_that_fails_for_a_while(machine: Machine)
 def test_watching_ends_when_nobody_listens(machine: Machine) -> None:
     machine.scenario.add_card()
     script = f"'{GUA}' status --data-dir {machine.data_dir} --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", script], env=machine.environment(), capture_output=True, text=True, check=True, timeout=60
-    )
+    done = call(["bash", "-c", script], env=machine.environment(), check=True, timeout=60)
     assert re.fullmatch(r"1 GPU at .*\n0\n", done.stdout)
     assert done.stderr == ""
     assert CLEAR not in done.stdout

@@ -11,7 +11,6 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,6 +32,7 @@ from gua_report.summary.report import Report
 from gua_report.window import HOUR_MS
 from gua_sample.errors import UsageError
 from gua_sample.policy import DEFAULT
+from tests.machine import call
 from tests.reports import (
     END_MS,
     NAN,
@@ -391,7 +391,7 @@ def test_numbers_neither_hide_a_little_nor_invent_a_zero() -> None:
 )
 def test_what_is_not_needed_is_not_imported(code: str, unwanted: str) -> None:
     listed = f"import sys; {code}; print(*sys.modules, sep='\\n')"
-    modules = subprocess.run([sys.executable, "-c", listed], check=True, capture_output=True, text=True).stdout
+    modules = call([sys.executable, "-c", listed], check=True).stdout
     assert not re.search(f"^({unwanted})", modules, re.MULTILINE)
 
 
