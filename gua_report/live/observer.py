@@ -47,8 +47,6 @@ def add_look_options(parser: console.Parser) -> None:
 
 
 class Observer:
-    """Observe the cards repeatedly: what does not change is read once."""
-
     def __init__(self, options: argparse.Namespace, complain: Callable[[str], None]) -> None:
         self.config = load_config(options.config)
         self.stored_policy = self.config.policy  # of the days in rollups
@@ -99,7 +97,7 @@ class Observer:
         return Scene(tick, cards, newest, files, recent=recent, last_use_ms=carried.used_ms)
 
     def read_newest(self, now_ms: int) -> list[Any]:
-        """What the history tells of now, as plain lists for a child to send."""
+        """As plain lists for a child to send."""
         files, people = list_history(samples_dir(self.data_dir)), find_people(self.data_dir, self.config.people)
         problems: list[str] = []
         recent = read_recent(files.partitions, now_ms, problems.append)

@@ -80,7 +80,6 @@ def render(scene: Scene, validations: dict[str, Validation], sampling: Sampling,
 
 
 def tell_week(week: Week) -> list[str]:
-    """What marks of limits are based on, and what they leave open."""
     lines = [f"Limits: GPU-hours of the 7 days up to {spell_midnight(week)}, closed days alone"]
     if not week.is_observed:
         lines.append(f"{INDENT}{week.observed_share:.0%} of these are known: who is not marked may be over a limit too")
@@ -142,7 +141,6 @@ def process_line(process: ProcessNow, now_ms: int, style: Style) -> str:
 
 
 def wrap(items: list[str], style: Style) -> list[str]:
-    """The items in as many lines as they need, each of them whole."""
     fitted = [style.fit(item, style.width - len(INDENT) - 1).replace(" ", NO_BREAK) for item in items]
     lines = fitting.wrap(", ".join(fitted), style.width - len(INDENT))
     return [INDENT + line.replace(NO_BREAK, " ") for line in lines]

@@ -38,10 +38,7 @@ class Mails(NamedTuple):
 
 
 def make_mails(report: Report, longest_ms: int, groups: Iterable[str] = ()) -> Mails:
-    """The administrator's mail, and those to the heads of the groups.
-
-    From `longest_ms` on, an idle-held episode is something to act on.
-    """
+    """The mails to the administrator and the heads. From `longest_ms` on, an idle-held episode is to act on."""
     problems = report.memberships.problems if report.memberships else []
     warnings = [*report.warnings, *report.people_problems, *report.reservation_problems, *problems]
     of_groups = {group: _make_group_mail(report, longest_ms, group) for group in groups}

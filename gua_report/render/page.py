@@ -87,8 +87,7 @@ def _cards(report: Report) -> str:
 
 
 def _build_brief_page(report: Report, options: Options) -> Page:
-    """The page with short paragraphs, without captions, and with the coverage and what was not used only if they
-    matter."""
+    """The page with short paragraphs, without captions; coverage and what was not used are there if they matter."""
     has_coverage = report.coverage_share < LEAST_COVERAGE or bool(report.warnings)
     sections = BRIEF_OF_PEOPLE if report.selection else BRIEF_OF_FLEET if report.fleet else BRIEF_SECTIONS
     page = build_page(report, options._replace(brief=False, sections=sections, top=TOP_IN_BRIEF))

@@ -35,10 +35,7 @@ def window_of(name: str, now: Window) -> Window:
 
 
 def make_pages(build: Callable[[Window], Report], now: Window, names: list[str], links: list[str], whose: str) -> Pages:
-    """The pages of these names, the shortest window first, with links to the pages that are there.
-
-    `build` makes the report of a window; `whose` is one of NAMES.
-    """
+    """The pages of these names, the shortest window first. `build` makes its report; `whose` is one of NAMES."""
     reports: dict[str, Report] = {}
     for name in names:
         with suppress(NothingToReport):

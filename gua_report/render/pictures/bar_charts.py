@@ -172,5 +172,4 @@ def _week(report: Report, column: str, bars: Bars, scene: Scene) -> Picture:
 
 
 def _mean(values: list[float], bars: Bars) -> str:
-    """The mean of a day of which all is known."""
     return "" if any(map(is_missing, values)) else f"{bars.spell(fsum(values) / 24)} {bars.unit} on average"
