@@ -24,7 +24,6 @@ WEEKDAYS_MS = 6 * DAY_MS  # from here on, a weekday could be taken for that of t
 NOT_KNOWN = "?"
 NOT_TOLD = "-"  # the history does not tell
 INDENT = " " * 5
-NO_BREAK = "\xa0"  # a space at which no line ends; in no clean text
 SHOWN_PROCESSES = 2
 LONGEST_MODEL = 26
 LONGEST_COMMAND, SHORTEST_COMMAND = 15, 6
@@ -141,9 +140,13 @@ def process_line(process: ProcessNow, now_ms: int, style: Style) -> str:
 
 
 def wrap(items: list[str], style: Style) -> list[str]:
-    fitted = [style.fit(item, style.width - len(INDENT) - 1).replace(" ", NO_BREAK) for item in items]
-    lines = fitting.wrap(", ".join(fitted), style.width - len(INDENT))
-    return [INDENT + line.replace(NO_BREAK, " ") for line in lines]
+    lines = [INDENT]
+    for number, item in enumerate(items):
+        text = style.fit(item, style.width - len(INDENT) - 1) + ("," if number < len(items) - 1 else "")
+        if lines[-1] != INDENT and columns(f"{lines[-1]} {text}") > style.width:
+            lines.append(INDENT)
+        lines[-1] += text if lines[-1] == INDENT else f" {text}"
+    return lines
 
 
 def fold(text: str, style: Style) -> list[str]:

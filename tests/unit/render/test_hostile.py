@@ -25,24 +25,8 @@ from tests.odd_reports import HOSTILE
 from tests.reports import CONTAINERS, contained_report, limited_report, meant_report, reserved_report
 from tests.svg import Page
 
-TEXTS = [
-    *HOSTILE,
-    "=1+1",
-    "x;=1+1",
-    '";"@x',
-    "\uff1d1",
-    "-1",
-    "=HYPERLINK('http://x')",
-    "\x1b[31m\r\nBcc: eve@evil.example",
-]
-TEXTS += [
-    "\x1b]0;owned\x07\x1b[2J\u202e",
-    "a|b\n|c",
-    "`*_[x](y)",
-    "a | b `c` [d](http://x) @all",
-    "x" * 256,
-    "小" * 200,
-]
+TEXTS = [*HOSTILE, "=1+1", "x;=1+1", '";"@x', "\uff1d1", "-1", "=HYPERLINK('http://x')", "\x1b[31m\r\nBcc: eve@x"]
+TEXTS += ["\x1b]0;x\x07\x1b[2J\u202e", "a|b\n|c", "`*_[x](y)", "a | b `c` [d](http://x) @all", "x" * 256, "小" * 99]
 
 
 def named(name: str) -> Report:
