@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gua_report.config import Config
 from gua_report.console.fitting import fit
 from gua_report.console.whole_file import read_bounded
+from gua_report.limits import spell_hours
 from gua_report.mailing.message import NO_SENDMAIL, Letter, find_sendmail, host_name, paragraph, sign
 from gua_report.telling.watch import Held
 from gua_sample.console import plural
@@ -142,7 +143,7 @@ def write_reminder(who: str, to: str, held: Sequence[Held], occasion: Occasion) 
     hours = (occasion.idle_held_hours or {}).get(who)
     spent = ""
     if hours is not None:
-        spent = f"In the last 7 days you held cards without work for {hours:,.1f} GPU-hours in all."
+        spent = f"In the last 7 days you held cards without work for {spell_hours(hours)} GPU-hours in all."
         if (price := config.price_per_gpu_hour) is not None:
             currency = config.currency
             spent += f" At {price:.10g} {currency} a GPU-hour, that is {hours * price:,.2f} {currency}."
@@ -159,7 +160,7 @@ def write_reminder(who: str, to: str, held: Sequence[Held], occasion: Occasion) 
             " ".join(["   ", *words]) for words in (["kill", *pids], ["scancel", *jobs]) if words[1:]
         ),
         "hours": paragraph(spent),
-        "idle_held_hours": "?" if hours is None else f"{hours:,.1f}",
+        "idle_held_hours": "?" if hours is None else spell_hours(hours),
         "after": occasion.after,
         "rule": paragraph(rule),
         "ask": config.remind.ask or config.mail.administrator or "your administrator",

@@ -95,6 +95,8 @@ def test_hours_and_costs_are_told_where_they_are_known_and_further_sentences_to_
     told = write(held_by(), about=priced)[1]
     assert "At 2.5 EUR a GPU-hour, that is 30.85 EUR." in " ".join(told.split())
     assert ("\n\nA sentence.\n\n" in told, "Another" in told) == (True, False)
+    little = write(held_by(), about=priced._replace(idle_held_hours={"ada": 0.04}))[1]
+    assert "<0.1 GPU-hours in all. At 2.5 EUR a GPU-hour, that is 0.10 EUR." in " ".join(little.split())
     unknown: tuple[dict[str, float] | None, ...] = (None, {})
     for hours in unknown:
         text = write(held_by(), about=priced._replace(idle_held_hours=hours))[1]
