@@ -41,6 +41,13 @@ def test_the_demo_says_that_it_is_simulated_and_how_its_report_is_shown_again(tm
     assert again.stdout == report
 
 
+def test_a_history_that_was_kept_is_reported_as_the_help_of_the_demo_says(tmp_path: Path) -> None:
+    keep, report = re.findall(r"(gua demo .*--keep \./try|gua-report --data-dir \./try)", demo.EPILOG)
+    commands = f'PATH="{SCRIPTS}:$PATH"; {keep} --days 1 >/dev/null && {report}'
+    done = subprocess.run(["bash", "-c", commands], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:
     shown = (ROOT / "README.md").read_text().split("$ gua demo --keep ./week > demo.txt\n")[1].split("```")[0]
     printed = ""

@@ -37,7 +37,7 @@ EPILOG = """\
 examples:
   gua demo                      a week
   gua demo --days 30 --seed 7   a month of another laboratory
-  gua demo --keep ./try         keep the history, to play with:
+  gua demo --now --keep ./try   keep the history, to play with:
                                 gua-report --data-dir ./try
                                 --config ./try/gua.toml has groups and a note
   gua demo --hosts 8            a fleet, up to now: one host is late, the file
