@@ -7,7 +7,7 @@ import os
 from functools import partial
 
 from gua_report.config import load_config
-from gua_report.console.arguments import add_place, choose, find_data_dir
+from gua_report.console.arguments import add_place, choose, find_history
 from gua_report.console.whole_file import check_place, open_folder, whole_file
 from gua_report.machine.child import ask_as_owner
 from gua_report.render import GROUPS, NAMES, NONE, PEOPLE
@@ -60,14 +60,13 @@ def run(options: argparse.Namespace) -> int:
     if whose == NONE:
         config = config._replace(groups={})  # a group of one is a name
     now = parse_window("1s", None, None, options.tz)
-    data_dir = find_data_dir(PROG, options.data_dir)
-    if not os.path.isdir(data_dir):
-        raise NothingToReport(f"no folder {data_dir}: give another --data-dir, or run gua doctor")
+    data_dir = find_history(PROG, options.data_dir)
     check_folder(options.folder)
 
     # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.render.page_set import FILES, Pages, make_pages, window_of
     from gua_report.summary.build import build_report
+    from gua_report.summary.report import spell_doctor
     from gua_report.summary.reserved_hours import read_told
 
     paths = {name: os.path.join(options.folder, FILES[name]) for name in PAGES}
@@ -84,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         with whole_file(paths[name], readers=data_dir) as file:
             file.write(pages.texts[name].encode())
     if pages.is_empty:
-        raise NothingToReport("nothing was observed, and the pages say so: run gua doctor to see why")
+        raise NothingToReport(f"nothing was observed, and the pages say so: run {spell_doctor(data_dir)} to see why")
     return 0
 
 

@@ -173,7 +173,7 @@ def unreadable(history: History) -> StoreError:
 
 
 def nothing(data_dir: str, window: Window) -> NoReport:
-    advice = f"run {_doctor(data_dir)} to see why, or give a longer --since, or another --data-dir"
+    advice = f"run {spell_doctor(data_dir)} to see why, or give a longer --since, or another --data-dir"
     return NoReport(f"no ticks {spell_window(window)}", advice)
 
 
@@ -183,7 +183,7 @@ def never_saw_cards(history: History, window: Window, notices: Sequence[Notice])
     errors = (day[day["ts_ms"] < window.end_ms]["error"].dropna().tolist() for day in ticks)
     error = next((some[-1] for some in errors if some), DRIVER_ERROR)
     why = f"no card was seen {spell_window(window)}, as the driver failed ({error})"
-    return NoReport(why, f"run {_doctor(history.data_dir)}", notices)
+    return NoReport(why, f"run {spell_doctor(history.data_dir)}", notices)
 
 
 def spell_window(window: Window) -> str:
@@ -191,5 +191,5 @@ def spell_window(window: Window) -> str:
     return f"from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}"
 
 
-def _doctor(data_dir: str) -> str:
+def spell_doctor(data_dir: str) -> str:
     return f"gua doctor --data-dir {shlex.quote(data_dir)}"

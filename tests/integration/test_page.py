@@ -183,10 +183,14 @@ def test_a_week_without_a_tick_has_a_page_that_says_so(tmp_path: Path) -> None:
 
 def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    for name in ("data", "nowhere"):
+    for name, expected in (
+        ("data", f"run gua doctor --data-dir {tmp_path / 'data'} to see why"),
+        ("nowhere", f"{tmp_path / 'nowhere'} does not exist: give another --data-dir, or install gua first"),
+    ):
         done = run(tmp_path, tmp_path / name, "--names", "none")
         assert done.returncode == 3
         assert one_line(done.stderr)
+        assert expected in done.stderr
 
 
 @needs_root
