@@ -8,7 +8,7 @@ from gua_report.render.limits import find_over
 from gua_report.render.sections.held import length_of, unknown_now
 from gua_report.render.values import card, clean, count, moment, percent
 from gua_report.summary.of_hosts import STOPPED, is_earlier
-from gua_report.summary.report import Report
+from gua_report.summary.report import LEAST_SECONDS, Report
 from gua_report.ticks.coverage import NOT_RUNNING
 from gua_report.window import LEAST_COVERAGE
 
@@ -16,7 +16,8 @@ from gua_report.window import LEAST_COVERAGE
 def reasons(report: Report, longest_ms: int) -> list[str]:
     """Findings to act on, in clean text: idle-held episodes of at least `longest_ms`, and whatever limits observation.
 
-    The window begins no earlier than the first tick of the history, so a fresh install is not called unobserved.
+    The window begins no earlier than the first tick of the history, and nothing is said of its coverage in the first
+    minutes, in which it is not known how often ticks come: so a fresh install is not called unobserved.
     """
     found = _about_hosts(report)
     if unknown := unknown_now(report):
@@ -42,7 +43,8 @@ def reasons(report: Report, longest_ms: int) -> list[str]:
         found.append(f"{over} over a limit{_named(people)}")
     if groups:
         found.append(f"{count(len(groups), 'group')} over a limit{_named(groups)}")
-    if report.coverage_share < LEAST_COVERAGE:
+    is_fresh = report.window.length_ms < min(LEAST_SECONDS * 1000, report.requested.length_ms)
+    if report.coverage_share < LEAST_COVERAGE and not is_fresh:
         gaps_ms = (report.gaps["end_ms"] - report.gaps["start_ms"]).groupby(report.gaps["kind"]).sum()
         why = gaps_ms.sort_values(ascending=False, kind="stable").items()
         kinds = [f"{clean(kind)} {duration(lost_ms / 1000)}" for kind, lost_ms in why]

@@ -148,6 +148,14 @@ def test_a_card_is_measured_by_its_own_time(tmp_path: Path) -> None:
     assert found(tmp_path, ticks) == ["1 card unknown for over 5% of the time (GPU 1 50.0%)"]
 
 
+def test_a_fresh_install_is_not_called_unobserved(tmp_path: Path) -> None:
+    write(tmp_path, series(MONDAY_MS, 2, busy(), every_ms=2000, interval_ms=None))  # make install, and the timer
+    asked = partial(report_of, tmp_path, MONDAY_MS - HOUR_MS)
+    assert asked(MONDAY_MS + 20_000).coverage_share < 0.5
+    assert reasons(asked(MONDAY_MS + 20_000), HOUR_MS) == []
+    assert "0.6% observed (sampler not running 10m)" in reasons(asked(MONDAY_MS + 11 * MINUTE_MS), HOUR_MS)
+
+
 def test_a_partition_that_can_not_be_read_is_something_to_act_on(tmp_path: Path) -> None:
     write(tmp_path, series(MONDAY_MS, 3 * 24, busy(), every_ms=HOUR_MS, interval_ms=HOUR_MS))
     broken = partition_path(samples_dir(str(tmp_path)), day_of(MONDAY_MS + DAY_MS))
