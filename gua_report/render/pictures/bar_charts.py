@@ -18,7 +18,6 @@ from gua_report.summary.over_time import find_days
 from gua_report.summary.report import Report
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN
 
-LEAST_WIDTH = 5  # of a column in text: names are shortened, 192.0 is not
 HOURS = state_columns("gpu_hours", (IDLE_HELD, ACTIVE, UNKNOWN))  # of people, in the order of their bars
 MOST_MARKS = 6
 MARKED_SECONDS = (0, 600, 1800, 5400, 14_400, 43_200)  # waits; others have no text on the axis
@@ -64,7 +63,8 @@ def _cells(bars: Bars, label: str, values: list[float], full: float) -> list[Cel
 
 
 def _column(bars: Bars, number: int, series: Series) -> Column:
-    return Column(series.label, lambda row: bars.spell(row[number]), right=True, least=LEAST_WIDTH)
+    # In text, names are shortened, 192.0 is not.
+    return Column(series.label, lambda row: bars.spell(row[number]), right=True, least=5, may_go=True, good=8)
 
 
 def days_picture(report: Report, top: int) -> Picture:

@@ -119,7 +119,7 @@ def timeline_picture(report: Report) -> Picture:
         Column("gpu", lambda row: row["gpu"]),
         Column("when", lambda row: spell_span(row["run"].start_ms, row["run"].end_ms, window)),
         *map(_column, KINDS),
-        Column("who", lambda row: row["run"].names),
+        Column("who", lambda row: row["run"].names, least=8, good=12),
     ]
     table = Table(columns, [{"gpu": card.number, "run": run} for card in cards for run in card.runs])
     return Picture(scene, table, LEGEND)
@@ -203,7 +203,7 @@ def _column(kind: str) -> Column:
         seconds = row["run"].seconds[kind]
         return amount(seconds / 3600) if seconds else ""
 
-    return Column(LEGEND[kind], cell, right=True)
+    return Column(LEGEND[kind], cell, right=True, may_go=kind != IDLE_HELD)
 
 
 def trend_picture(report: Report) -> Picture:
@@ -225,8 +225,8 @@ def trend_picture(report: Report) -> Picture:
     )
     columns = [
         Column(unit, lambda row: spell_span(row["start_ms"], row["end_ms"], report.window)),
-        *(figure(state, column) for state, column in HOURS.items()),
-        figure("observed h", "observed_seconds", lambda seconds: amount(seconds / 3600)),
+        *(figure(state, column)._replace(may_go=state != IDLE_HELD) for state, column in HOURS.items()),
+        figure("observed h", "observed_seconds", lambda seconds: amount(seconds / 3600))._replace(may_go=True),
         figure("idle-held share", "held_share", percent),
     ]
     return Picture(scene, Table(columns, found), LEGEND)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,25 @@ def test_the_numbers_below_the_bars_of_days_waits_and_people_are_those_of_the_js
     hours = [one["idle_held_gpu_hours"] for one in document["identity_days"] if one["identity"] == first]
     row = [text for (_, y), text in sorted(pictures["days"].numbers.items()) if y < band(0, 24)[1] + NUMBER_PX]
     assert [float(text) for text in row] == pytest.approx([one for one in hours if one], abs=0.51)
+
+
+@pytest.mark.parametrize(
+    ("section", "shown"),
+    [
+        ("timeline", "gpu when idle-held active who"),
+        ("trend", "hour idle-held active idle-held share"),
+        ("identity_days", "day ollama kim?"),
+    ],
+)
+def test_where_a_text_is_too_narrow_for_all_numbers_of_a_picture_whole_columns_are_left_out(
+    tmp_path: Path, section: str, shown: str
+) -> None:
+    demo.simulate(str(tmp_path), 0, EXAMPLE_END_MS - DAY_MS, EXAMPLE_END_MS)
+    report = report_of(tmp_path, EXAMPLE_END_MS - DAY_MS, EXAMPLE_END_MS)
+    _, table = renderer("text")(report, Options(sections=(section,))).split("those of UTC.\n")
+    header, *rows = table.splitlines()
+    assert " ".join(header.split()).startswith(shown)
+    assert not [row for row in rows if re.search(r"\d\.?…| …", row)]
 
 
 def sorted_numbers(picture: Drawn) -> list[str]:
