@@ -144,19 +144,23 @@ def _list(folder: str, data_dir: str) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except PermissionError as error:
-        raise StoreError(
-            f"{data_dir} is closed to this user (group {_group(data_dir)}, mode {os.stat(data_dir).st_mode & 0o777:o}):"
-            " ask its administrator to add you to that group"
-        ) from error
+        raise StoreError(_why_closed(folder, data_dir)) from error
     except OSError as error:
         raise storage_error(error, folder) from error
     by_day = {os.path.basename(path)[:10]: path for path in paths}
     return {day: path for day, path in by_day.items() if is_day(day)}
 
 
-def _group(path: str) -> str:
-    number = os.stat(path).st_gid
-    try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)
+def _why_closed(folder: str, data_dir: str) -> str:
+    for path in (folder, data_dir):
+        try:
+            facts = os.stat(path)
+        except PermissionError:  # what is around it is closed
+            continue
+        try:
+            group = grp.getgrgid(facts.st_gid).gr_name
+        except KeyError:
+            group = str(facts.st_gid)
+        closed = f"{path} is closed to this user (group {group}, mode {facts.st_mode & 0o777:o})"
+        return f"{closed}: ask its administrator to add you to that group"
+    return f"{data_dir} is in a folder that is closed to this user: give another --data-dir, or ask its administrator"

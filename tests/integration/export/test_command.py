@@ -120,9 +120,14 @@ def test_another_user_without_write_access_may_export(data_dir: Path) -> None:
     command = [sys.executable, "-c", AS_SOMEBODY.format(user=SOMEBODY), "--data-dir", str(data_dir), *ALL]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
-    (data_dir / "samples").chmod(0o700)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "is closed to this user" in complaint(done, 1)
+    for closed, expected in (
+        (data_dir / "samples", f"{data_dir / 'samples'} is closed to this user (group root, mode 700)"),
+        (data_dir, f"{data_dir} is closed to this user (group root, mode 700)"),
+        (data_dir.parent, f"{data_dir} is in a folder that is closed to this user"),
+    ):
+        closed.chmod(0o700)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert expected in complaint(done, 1)
 
 
 MEASURE = """
