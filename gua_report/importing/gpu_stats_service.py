@@ -151,7 +151,7 @@ def _parse(text: str) -> Line | str:
     number["pid"] = 0 if pid in (NOBODY, "") else _number(pid, 1, LARGEST_PID)
     for field, value in number.items():
         if value is None:
-            return f"whose {field} can't be"
+            return f"whose {field} makes no sense"
     return Line(
         ts_ms, number["gpu"] or 0, number["pid"] or 0, None if user == NOBODY else name(user), number["usage"] or 0
     )

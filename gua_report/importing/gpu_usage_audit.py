@@ -163,7 +163,7 @@ class _Database:
         people: dict[int, Process] = {}
         for ts, _, uuid, pid, memory, type_, login, owner, command in rows:
             if pid is None:
-                self._tally.leave("process row", "whose pid can't be", shown(ts))
+                self._tally.leave("process row", "whose pid makes no sense", shown(ts))
                 continue
             usage = Usage(pid, type_ if type_ in TYPES else TYPES[0], memory, None)
             of_card = usages.setdefault(uuid, {})

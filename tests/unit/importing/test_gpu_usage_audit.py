@@ -127,7 +127,7 @@ def test_what_cant_be_is_not_known(new: PeerDatabase, target: Target) -> None:
     assert (cards[0]["memory_used_mib"], cards[0]["process_memory_mib"]) == (None, None)
     assert [row["memory_mib"] for row in target.rows("process_ticks")] == [None, None]
     assert cards[3]["gpu_uuid"] == r"\xff\x00"
-    assert left_out(said) == {"process row whose pid can't be": 1, "card without a name": 1}
+    assert left_out(said) == {"process row whose pid makes no sense": 1, "card without a name": 1}
 
 
 def test_hostile_names_are_made_printable(new: PeerDatabase, target: Target) -> None:
