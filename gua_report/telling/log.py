@@ -42,6 +42,7 @@ BEGUN, DONE, FAILED, UNSURE = "begun", "done", "failed", "unsure"
 
 SCHEMA_VERSION = 1  # of the JSON
 SHOWN_PIDS = 3
+AS_OWNER = "run this as the folder's owner, or as root"
 OUTCOMES = {BEGUN: "interrupted, so it may have been done", UNSURE: "not known whether it was done"}
 REMIND, HOOK = "remind", "hook"  # in gua doctor
 
@@ -78,6 +79,11 @@ def read_log(data_dir: str, name: str) -> Read:
         acts = ask_as_owner(data_dir, lambda: _read(os.path.join(data_dir, name)))
     except CorruptPartition as error:
         return Read([], [f"{error}: it may hide that somebody was told, so look at it and move it away"])
+    except StoreError as error:
+        if isinstance(error.__cause__, PermissionError):
+            path = os.path.join(data_dir, name)
+            raise StoreError(f"{path} can't be read by this user: {AS_OWNER}") from error.__cause__
+        raise
     with understanding():
         return Read([_check(*act) for act in acts], [])
 
@@ -149,8 +155,7 @@ def _make(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreError(
-            f"{path} can't be written ({error.strerror}), and nothing is done without it: run this as the folder's"
-            " owner, or as root"
+            f"{path} can't be written ({error.strerror}), and nothing is done without it: {AS_OWNER}"
         ) from error
     with _writing(path) as connection:
         if not is_begun(connection, path, KIND.name, KIND.application_id, KIND.version):

@@ -82,6 +82,10 @@ def test_the_timer_tells_somebody_once_and_the_administrator_of_the_rest(guest: 
         refused = guest.run("gua", "remind", "--send", user=user, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "reminders.sqlite can't be written (Permission denied)" in refused.stderr
+    for command in (["remind"], ["remind", "--log"]):
+        refused = guest.run("gua", *command, user="somebody", check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "can't be read by this user: run this as the folder's owner, or as root" in refused.stderr
     assert len(laboratory.read_mailbox(guest, "somebody")) == 1
 
 
