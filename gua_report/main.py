@@ -1,7 +1,5 @@
 """The gua command: dispatches to its verbs, each imported only when it is called."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """The gua-containers command."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """gua demo: the report of a made-up laboratory, or of several. Needs no GPU, leaves nothing behind unless asked to."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

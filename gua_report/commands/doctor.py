@@ -1,7 +1,5 @@
 """gua doctor: whether sampling works on this machine, and what to do if it does not."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

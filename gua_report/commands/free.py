@@ -1,7 +1,5 @@
 """gua free: the cards that nobody holds, for CUDA_VISIBLE_DEVICES."""
 
-from __future__ import annotations
-
 import argparse
 import os
 

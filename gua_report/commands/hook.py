@@ -1,7 +1,5 @@
 """gua hook: run the administrator's program once for each process that holds a card without work for long."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """gua note: say that something is held on purpose, why and until when."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The gua page command."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from functools import partial

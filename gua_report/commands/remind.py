@@ -1,7 +1,5 @@
 """gua remind: tell people by mail what they hold without work."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any, NamedTuple

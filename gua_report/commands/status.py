@@ -1,7 +1,5 @@
 """gua status: the cards now, who is on them, and since when."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

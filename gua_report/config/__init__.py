@@ -1,7 +1,5 @@
 """The administrator's configuration: /etc/gua/gua.toml, or the file given with --config."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType

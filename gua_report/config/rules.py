@@ -1,7 +1,5 @@
 """What each key of the configuration may be: each error names the file, what was found and what is expected."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

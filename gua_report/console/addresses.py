@@ -1,7 +1,5 @@
 """Mail addresses and mail servers that a user gives. Strict, since they become headers and arguments of commands."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

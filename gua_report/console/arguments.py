@@ -1,7 +1,5 @@
 """Options that several commands share, and the validation of their values."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import stat

@@ -1,7 +1,5 @@
 """Fit text to the columns of a terminal: a wide character takes two of them, an escape sequence none."""
 
-from __future__ import annotations
-
 import re
 
 ESCAPE = re.compile(r"\x1b\[\d*m")

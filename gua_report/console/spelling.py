@@ -1,7 +1,5 @@
 """Spell durations, cards and unusual characters for people. Without pandas."""
 
-from __future__ import annotations
-
 from gua_sample.held_file import MONTHS as MONTHS
 from gua_sample.policy import STATES
 

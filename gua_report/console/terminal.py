@@ -1,7 +1,5 @@
 """Colour and progress, shown on a terminal only."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

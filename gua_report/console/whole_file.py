@@ -1,7 +1,5 @@
 """Files, pipes and devices that a user names: files are written atomically, and read up to a limit."""
 
-from __future__ import annotations
-
 import errno
 import os
 import select

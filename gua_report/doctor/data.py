@@ -1,7 +1,5 @@
 """Check the data folder: its owner, whether the sampler may write there, and the free space."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Check the driver as the sampler will find it: its device nodes, and NVML's answers."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """Findings of gua doctor, and the spelling of commands, sizes and times in them."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from typing import NamedTuple

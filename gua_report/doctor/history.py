@@ -1,7 +1,5 @@
 """Check the history: the newest tick, the clock, partitions, rollups and the published copy. Nothing is changed."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Check the machine: its Python, whether processes can be seen, and whether the timer runs the sampler."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

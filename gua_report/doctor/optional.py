@@ -1,7 +1,5 @@
 """Check what sampling works without: gua.toml, people's notes, and the names of containers. Nothing is changed."""
 
-from __future__ import annotations
-
 import os
 import time
 from itertools import chain

@@ -4,8 +4,6 @@ pynvml gets all functions of the driver's library from one function. That is rep
 written, and the ordinary code of a tick runs on top. What identifies people or cards is hashed; the salt is not kept.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The user whom the sampler runs as, and what that user may do, whoever runs this."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

@@ -5,8 +5,6 @@ its reader must not have more rights. The child sends texts and bytes; nothing o
 limited.
 """
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

@@ -1,7 +1,5 @@
 """A key by which a fleet tells machines apart, made from /etc/machine-id, which itself is published nowhere."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -1,7 +1,5 @@
 """Run a program with a time limit and without a shell; and whose program may be run as the hook."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat
