@@ -134,13 +134,7 @@ def find_encoding(name: str, form: str) -> Encode:
 
 
 def read_parts(
-    data_dir: str,
-    window: Window,
-    name: str,
-    config: Config,
-    encode: Encode,
-    by_day: bool,
-    progress: Progress | None,
+    data_dir: str, window: Window, name: str, config: Config, encode: Encode, by_day: bool, progress: Progress | None
 ) -> Iterator[Message]:
     from gua_report.exporting.days import Days
 

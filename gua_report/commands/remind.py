@@ -12,15 +12,7 @@ from gua_report.live.observer import add_look_options
 from gua_report.mailing.message import build_message, show_message
 from gua_report.telling.letters import Occasion, find_problems, load_templates
 from gua_report.telling.log import DONE, REMIND_LOG, UNSURE, open_log, read_log, show_log
-from gua_report.telling.reminders import (
-    MOST_REMINDERS,
-    Mailed,
-    Plan,
-    deliver,
-    find_persons,
-    make_plan,
-    why_not_now,
-)
+from gua_report.telling.reminders import MOST_REMINDERS, Mailed, Plan, deliver, find_persons, make_plan, why_not_now
 from gua_report.telling.watch import Held, Sight, Watch
 from gua_report.window import parse_zone
 from gua_sample import console, settings
