@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from glob import glob
 from typing import Any, NamedTuple
 
 from gua_report.console.spelling import gpu
@@ -138,22 +139,14 @@ def place(card: dict[str, Any]) -> str:
 
 def find_nodes(dev: str = "/dev") -> list[str]:
     """Device nodes of cards, and the control node. Call this before NVML is asked, which may create some."""
-    names = [name for name in _list(dev) if re.fullmatch(r"nvidia(\d+|ctl)", name)]
+    names = [name for name in glob("*", root_dir=dev) if re.fullmatch(r"nvidia(\d+|ctl)", name)]
     return [os.path.join(dev, name) for name in sorted(names, key=lambda name: (len(name), name))]
 
 
 def expected_nodes(dev: str = "/dev", proc: str = "/proc") -> list[str]:
-    cards = os.path.join(proc, "driver/nvidia/gpus")
-    told = b"".join(read_file(os.path.join(cards, name, "information")) or b"" for name in _list(cards))
+    told = b"".join(read_file(path) or b"" for path in glob(f"{proc}/driver/nvidia/gpus/*/information"))
     minors = sorted(int(number) for number in re.findall(rb"Device Minor:\s*(\d+)", told))
     return [os.path.join(dev, f"nvidia{minor}") for minor in [*minors, "ctl"] if minors]
-
-
-def _list(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def check_nodes(nodes: list[str], expected: list[str], seen: NvmlAnswer, user: User) -> Finding:

@@ -11,7 +11,9 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
+from glob import glob
 from typing import Any
 
 from gua_report.machine.child import ask, ask_as_owner
@@ -150,16 +152,9 @@ def _find_sources(mounts: Any) -> list[str]:
 def find_pod_names(keys: Collection[str], logs: str = LOGS) -> dict[str, str]:
     names = {}
     for folder, pattern in NAMES.items() if keys else ():
-        for match in filter(None, map(pattern.fullmatch, _list(os.path.join(logs, folder)))):
+        for match in filter(None, map(pattern.fullmatch, glob("*", root_dir=os.path.join(logs, folder)))):
             names[key_of(match["id"].replace("-", ""))] = f"{match['space']}/{match['pod']}"
     return {key: names[key] for key in keys if key in names}
-
-
-def _list(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:  # no kubelet here, or this user may not look
-        return []
 
 
 def take_note(path: str) -> dict[str, str]:
@@ -179,14 +174,12 @@ def parse_wanted(text: str) -> tuple[str, str] | None:
 
 
 def _take(path: str) -> str:
-    try:
+    text = ""
+    with suppress(OSError, StoreError):  # what is no file of a sane size asks for nothing
         text = read_regular(path, MOST_NOTE_BYTES).decode("ascii", "replace")
-    except FileNotFoundError:
-        return ""
-    except (OSError, StoreError):
-        text = ""
     try:
-        os.unlink(path)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
     except OSError as error:  # as long as something lies there, the path unit starts gua-containers again
         raise StoreError(f"{path} can't be removed ({error.strerror}): remove it") from error
     return text
