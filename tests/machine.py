@@ -1,7 +1,5 @@
 """A machine under test: the real gua-sample in a real process, on the stand-in driver, in a data folder of its own."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """Paths of this repository and the pages of its documents."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

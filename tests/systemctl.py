@@ -1,7 +1,5 @@
 """A fake systemctl with a test's own units: the machine that runs the tests may have others, or none."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

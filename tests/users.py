@@ -1,7 +1,5 @@
 """Other users: helpers that need root, and marks that skip tests without it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Run gua's verbs as any user and within limits, in children of this process, which has imported pandas once."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import pkgutil

@@ -1,7 +1,5 @@
 """The commands and files of docs/fleet.md, taken from the page itself, so that tests follow it word for word."""
 
-from __future__ import annotations
-
 import re
 
 from tests.end_to_end import laboratory

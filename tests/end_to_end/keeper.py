@@ -4,8 +4,6 @@ It mounts the guest's files, starts its systemd and prints the pid of that. Once
 (also by the death of the process at its other end), it removes everything of the guest.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """Guests with gua installed by `make install`, a stand-in driver, and a user."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

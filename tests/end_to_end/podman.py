@@ -1,7 +1,5 @@
 """podman in a guest, as root and as a user: containers of one program, from an image made of busybox."""
 
-from __future__ import annotations
-
 import shlex
 
 from tests.end_to_end.guest import Guest

@@ -1,7 +1,5 @@
 """From a container on a card to its name: podman, the sampler's note, the path unit, gua-containers as root."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

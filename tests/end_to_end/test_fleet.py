@@ -3,8 +3,6 @@
 One guest plays all machines: user gua publishes, gua-fleet is whom the collector logs in as, gua-collect collects.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

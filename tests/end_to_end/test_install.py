@@ -1,7 +1,5 @@
 """make install, upgrade, uninstall and install-user, on a machine with a booted systemd."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

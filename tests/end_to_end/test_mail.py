@@ -1,7 +1,5 @@
 """The units of contrib/mail on a booted systemd: a real postfix delivers to a mailbox, or a server by SMTP with TLS."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

@@ -1,7 +1,5 @@
 """Notes on an installed system: people write them without any right, and everybody is told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

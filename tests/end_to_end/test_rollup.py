@@ -1,7 +1,5 @@
 """The daily unit at work: inside its sandbox it sums up, writes CSV files and removes what is old enough."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

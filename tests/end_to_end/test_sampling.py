@@ -1,7 +1,5 @@
 """The service at work: on time, quiet, readable by others, and right across a reboot."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the unit keeps the sampler from, and what it must not keep from it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

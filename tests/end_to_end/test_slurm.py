@@ -4,8 +4,6 @@ The cards are those of the stand-in driver, with device nodes made for Slurm and
 /proc/driver/nvidia. gres.conf has them in another order than their minors: Slurm numbers cards by that order.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

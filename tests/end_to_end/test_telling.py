@@ -1,7 +1,5 @@
 """Reminders and the hook on a booted systemd: real timers, users and mailboxes, a real postfix, contrib's units."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Metrics under the hardened unit: with the drop-in, by the commands of the page, they reach node_exporter."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,8 +1,6 @@
 """docs/fleet.md from its first step to its last, as a new user takes them: three machines with cards and a collector
 without any, each booted, with names and keys of its own and a cable between them, to one report in a mailbox."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

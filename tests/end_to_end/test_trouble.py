@@ -1,7 +1,5 @@
 """Bad luck: each gives a clear line in the journal, once, a finding of the doctor, and costs no more than its ticks."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

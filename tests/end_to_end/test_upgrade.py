@@ -1,8 +1,6 @@
 """Upgrades and downgrades of a machine that goes on sampling, from the first version that wrote files up to two
 versions that are made up here: one adds a column, the other raises the versions of partitions and of kept ticks."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import defaultdict
 from datetime import datetime

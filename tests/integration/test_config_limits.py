@@ -1,7 +1,5 @@
 """--config may point to anything: no command waits for it for ever, or reads more than a config can have."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """docs/people.md leads to the first reminder in ten minutes: its commands, as they stand there, on a new machine."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

@@ -1,7 +1,5 @@
 """Limits through the commands: what a report reads for them, and what it says."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """gua note on the stand-in driver: a person marks what they hold, and status and report say so."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

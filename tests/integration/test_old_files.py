@@ -1,7 +1,5 @@
 """Files of every version that ever was, and of one to come, in every command; and going back and forth between them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Root becomes the owner of a data folder: from then on, nothing of Python's own files is needed any more."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """A machine on which everything works, with a systemctl that knows what a test tells it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

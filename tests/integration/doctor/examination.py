@@ -1,7 +1,5 @@
 """gua doctor as a person runs it, and what it finds."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping

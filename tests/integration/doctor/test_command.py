@@ -1,7 +1,5 @@
 """gua doctor as a person runs it: the real command on the stand-in driver and on what the real sampler recorded."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """gua doctor on the data folder: whose it is, who may write to it, and how much space is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """gua doctor on drivers, clocks, timers, partitions and a /proc that are not as they should be."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """gua doctor --record as a person runs it, on the stand-in driver."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

@@ -1,7 +1,5 @@
 """A copy of this repository to install from, and what an installation leaves."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

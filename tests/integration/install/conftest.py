@@ -1,7 +1,5 @@
 """Installations: a first one, an upgrade of it, and one without root. They take their time, and are made once."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import zipfile

@@ -1,7 +1,5 @@
 """make install and its relatives, run for real, as far as it goes without a systemd: into a DESTDIR."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

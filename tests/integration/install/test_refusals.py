@@ -1,7 +1,5 @@
 """What make install refuses: one line, and nothing touched."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re

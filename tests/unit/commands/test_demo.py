@@ -1,7 +1,5 @@
 """gua demo --hosts: a fleet in which something is missing, as it is in real ones."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """gua note, as far as it needs no driver: what it refuses, lists and removes, and notes about identities."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Text in columns of a terminal, where some characters are wide and colours take no room."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What gua doctor makes of the driver and of the data folder, and of users and what they may do."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What gua doctor makes of the history: ticks, clock, partitions, rollups and the published copy."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What gua doctor makes of the host: its system, its Python, who sees whose processes, and its timer."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What gua doctor makes of what sampling works without: gua.toml, notes, and the names of containers."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

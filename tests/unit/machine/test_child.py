@@ -1,7 +1,5 @@
 """Questions in a process of their own: each is answered, or it is said why not."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

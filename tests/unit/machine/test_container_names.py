@@ -1,7 +1,5 @@
 """What docker and podman tell of containers: bounded, in time, checked, and never more than was asked for."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The key by which a fleet tells machines apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

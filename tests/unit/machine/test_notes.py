@@ -1,7 +1,5 @@
 """Whom notes are about, and what they say of a process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

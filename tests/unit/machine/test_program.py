@@ -1,7 +1,5 @@
 """Programs that are run with a time limit: what they get, and what becomes of those that hang, flood or stay behind."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What systemctl tells of the units: understood, or not waited for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
