@@ -72,8 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     if verb not in VERBS:
         console.complain("gua", f"error: {unknown(verb)}")
         return UsageError.exit_code
-    status: int = importlib.import_module(VERBS[verb][0]).main(rest)
-    return status
+    return int(importlib.import_module(VERBS[verb][0]).main(rest))
 
 
 def unknown(verb: str) -> str:

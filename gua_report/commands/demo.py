@@ -167,7 +167,8 @@ def make_host(folder: str, number: int, hosts: int, seed: int, days: int, now_ms
 def simulate(folder: str, seed: int, start_ms: int, end_ms: int) -> None:
     laboratory = Laboratory(seed)
     history = leave_state(folder, laboratory.history(start_ms, end_ms, INTERVAL_MS), end_ms - DAY_MS)
-    store.append_history(store.prepare(folder), show_progress(history, start_ms, end_ms))
+    ticks = terminal.tracked(history, terminal.progress_bar("simulating"), (end_ms - start_ms) // INTERVAL_MS)
+    store.append_history(store.prepare(folder), ticks)
     write_containers(folder, laboratory.containers(start_ms, end_ms))
 
 
@@ -189,13 +190,3 @@ def furnish(folder: str, end_ms: int) -> str:
         put_note(opened, note, end_ms)
     replace_file(config, GROUPS + f"[notes]\nspool = {json.dumps(spool, ensure_ascii=False)}\n")
     return config
-
-
-def show_progress(history: Iterator[Tick], start_ms: int, end_ms: int) -> Iterator[Tick]:
-    show = terminal.progress_bar("simulating")
-    for tick in history:
-        if show and tick.ts_ms % HOUR_MS < INTERVAL_MS:
-            show(tick.ts_ms - start_ms, end_ms - start_ms)
-        yield tick
-    if show:
-        show(1, 1)

@@ -17,15 +17,13 @@ from gua_report.console.arguments import add_place, add_window, choose, find_his
 from gua_report.console.terminal import Progress
 from gua_report.console.whole_file import is_database, standard_output, whole_file
 from gua_report.exporting.rows import OTHER_NAMES, TABLES
-from gua_report.machine.child import stream_as_owner
+from gua_report.machine.child import Message, stream_as_owner
 from gua_report.window import Window, is_day, parse_window
 from gua_sample import console
 from gua_sample.errors import GuaError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from gua_report.exporting.days import Encode
-
-Message = tuple[str, bytes]
 
 PROG = "gua export"
 DESCRIPTION = """\

@@ -29,10 +29,10 @@ def is_name(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable() and bool(value.strip())
 
 
-def _is_text(check: Callable[[str], bool]) -> Callable[[Any], bool]:
+def _is_text(check: Callable[[str], Any]) -> Callable[[Any], bool]:
     def accepts(value: Any) -> bool:
         try:
-            return isinstance(value, str) and check(value)
+            return is_name(value) and bool(check(value))
         except (UsageError, ValueError):
             return False
 
@@ -52,13 +52,13 @@ def _is_list_of(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
 MEMORY = Rule("a number of MiB, 0 or more", _is_number)
 PRICE = Rule("a number, 0 or more", _is_number)
 DAYS = Rule("a whole number of days, 1 or more", lambda value: type(value) is int and value >= 1)
-FOLDER = Rule("the absolute path of a folder, in quotes", lambda value: is_name(value) and value.startswith("/"))
+FOLDER = Rule("the absolute path of a folder, in quotes", _is_text(lambda value: value.startswith("/")))
 PATH = FOLDER._replace(expected="the absolute path of a file, in quotes")
 PERSON = Rule("a name in quotes, without control characters", is_name)
 MEMBERS = Rule('a list of people and of Unix groups, such as ["ada", "@vision"]', _is_list_of(is_name))
 HOSTS = Rule('a list of hosts, or of patterns, such as ["gpu01", "gpu1*"]', _is_list_of(is_name))
 REASON = Rule("a reason in quotes, without control characters", is_name)
-ADDRESS = Rule('one address such as "root@localhost"', lambda value: is_name(value) and is_address(value))
+ADDRESS = Rule('one address such as "root@localhost"', _is_text(is_address))
 LIMIT = Rule(
     "a table with idle_held_hours, gpu_hours or both, each a number of GPU-hours a week above 0",
     lambda value: (
@@ -67,7 +67,7 @@ LIMIT = Rule(
         and all(key in LIMIT_KEYS and _is_number(hours) and hours > 0 for key, hours in value.items())
     ),
 )
-DURATION = Rule('a duration such as "2h" or "30m"', _is_text(lambda value: duration_ms(value) > 0))
+DURATION = Rule('a duration such as "2h" or "30m"', _is_text(duration_ms))
 
 TABLES = {
     "policy": {
@@ -79,7 +79,7 @@ TABLES = {
         "per_gpu_hour": PRICE,
         "per_kwh": PRICE,
         "currency": Rule(
-            'a text of 1 to 12 printable characters, such as "EUR"', lambda value: is_name(value) and len(value) <= 12
+            'a text of 1 to 12 printable characters, such as "EUR"', _is_text(lambda value: len(value) <= 12)
         ),
     },
     "retention": {
@@ -92,7 +92,7 @@ TABLES = {
         "folder": FOLDER,
         "redis": Rule(
             'a URL such as "redis://localhost:6379/0"',
-            lambda value: is_name(value) and value.startswith(("redis://", "rediss://", "unix://")),
+            _is_text(lambda value: value.startswith(("redis://", "rediss://", "unix://"))),
         ),
     },
     "containers": {"owner_label": Rule('the name of a label in quotes, such as "gua.owner"', is_name)},
@@ -100,23 +100,21 @@ TABLES = {
     "notes": {"spool": FOLDER},
     "limits": {"everyone": LIMIT},
     "mail": {
-        "domain": Rule('a domain such as "lab.example"', lambda value: is_name(value) and is_domain(value)),
+        "domain": Rule('a domain such as "lab.example"', _is_text(is_domain)),
         "administrator": ADDRESS,
         "from": ADDRESS,
         "smtp": Rule(
             'a URL such as "smtp://mail.lab.example:587" or "smtps://mail.lab.example:465", without a login',
-            lambda value: is_name(value) and parse_server(value) is not None,
+            _is_text(parse_server),
         ),
-        "smtp_user": Rule("a name in ASCII, in quotes", lambda value: is_name(value) and value.isascii()),
+        "smtp_user": Rule("a name in ASCII, in quotes", _is_text(str.isascii)),
         "password_file": PATH,
         "ca_file": PATH,
     },
     "remind": {
         "after": DURATION,
         "days": Rule(f"a list of some of {', '.join(WEEKDAYS)}", _is_list_of(lambda value: value in WEEKDAYS)),
-        "hours": Rule(
-            'hours of the day such as "7-19"', lambda value: isinstance(value, str) and parse_hours(value) is not None
-        ),
+        "hours": Rule('hours of the day such as "7-19"', _is_text(parse_hours)),
         "holidays": Rule(
             'a list of dates such as ["2026-12-25"]',
             _is_list_of(_is_text(lambda value: date.fromisoformat(value).isoformat() == value)),

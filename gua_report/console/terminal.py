@@ -3,7 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from operator import length_hint
 from typing import TextIO, TypeVar
 
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE, UNKNOWN, UNPARTITIONED
@@ -30,22 +31,24 @@ def paint(text: str, code: str, color: bool) -> str:
 def progress_bar(verb: str = "reading") -> Progress | None:
     if not is_terminal(sys.stderr):
         return None
-    began = time.monotonic()
+    shown_at = time.monotonic() + 0.4
 
     def show(done: int, total: int) -> None:
+        nonlocal shown_at
         if done >= total:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() - began > 0.5:
+        elif time.monotonic() - shown_at > 0.1:
+            shown_at = time.monotonic()
             print(f"\r{verb}: {100 * done // total} %\x1b[K", end="", file=sys.stderr, flush=True)
 
     return show
 
 
-def tracked(items: Sequence[Item], progress: Progress | None) -> Iterator[Item]:
+def tracked(items: Iterable[Item], progress: Progress | None, count: int = 0) -> Iterator[Item]:
     try:
         for done, item in enumerate(items):
             if progress:
-                progress(done, len(items))
+                progress(done, count or length_hint(items))
             yield item
     finally:
         if progress:
