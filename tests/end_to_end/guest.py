@@ -46,20 +46,16 @@ Value = TypeVar("Value")
 
 
 class Guest:
-    """A guest while its block runs. `layers` are folders of guests that were shut down, the lowest first. `binds` are
-    directories of the host, not below /dev or /run, that the guest sees and changes under the same path. `network` is
+    """A guest while its block runs. `layers` are folders of guests that were shut down, the lowest first. `network` is
     the host's; without it there is only a loopback."""
 
-    def __init__(
-        self, folder: Path, layers: Iterable[Path] = (), binds: Iterable[Path] = (), network: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, layers: Iterable[Path] = (), network: bool = False) -> None:
         self.folder = folder
         is_elsewhere = ROOT.stat().st_dev != Path("/").stat().st_dev
         self._plan = {
             "folder": str(folder),
             "layers": [str(layer) for layer in layers],
             "read_only": [str(ROOT)] if is_elsewhere else [],
-            "binds": [str(directory) for directory in binds],
             "network": network,
         }
 

@@ -57,12 +57,11 @@ def new_machine_id() -> None:
     (ROOT / "etc/machine-id").write_text(Path("/proc/sys/kernel/random/uuid").read_text().replace("-", ""))
 
 
-def share(directory: str, *options: str) -> None:
+def share_read_only(directory: str) -> None:
     inside = ROOT / directory.lstrip("/")
     inside.mkdir(parents=True, exist_ok=True)
     mount("--rbind", directory, inside)
-    if options:
-        mount("--options", ",".join(["remount", "bind", *options]), inside)
+    mount("--options", "remount,bind,ro", inside)
 
 
 def make_cgroup() -> Path:
@@ -102,7 +101,7 @@ def remove(cgroup: Path) -> None:
         time.sleep(0.005)
 
 
-def main(folder: Path, layers: Sequence[str], read_only: Sequence[str], binds: Sequence[str], network: bool) -> None:
+def main(folder: Path, layers: Sequence[str], read_only: Sequence[str], network: bool) -> None:
     os.umask(0o022)
     is_new = not (folder / "files").exists()
     mount_files(folder, layers)
@@ -111,9 +110,7 @@ def main(folder: Path, layers: Sequence[str], read_only: Sequence[str], binds: S
         if not layers:
             forget_the_host()
     for directory in read_only:
-        share(directory, "ro")
-    for directory in binds:
-        share(directory)
+        share_read_only(directory)
     cgroup = make_cgroup()
     try:
         guest = start(cgroup, network)

@@ -29,6 +29,9 @@ UNIT = "gua-sample.service"
 INDEX_VARIABLES = ("PIP_", "SSL_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "https_proxy")
 
 
+NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}
+
+
 def index_environment() -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if name.startswith(INDEX_VARIABLES)}
     return {name: value for name, value in found.items() if not name.endswith("CONSTRAINT")}
@@ -49,6 +52,11 @@ def make(guest: Guest, target: str, *variables: str, **options: Any) -> subproce
     options.setdefault("timeout", 300)
     options["environment"] = index_environment() | options.get("environment", {})
     return guest.run("make", target, f"PYTHON={PYTHON}", *variables, cwd=SOURCE, **options)
+
+
+def make_renamable(guest: Guest) -> None:
+    """Copy the environment: in a layer below, the old one can't be renamed by an upgrade; on a disk it can."""
+    guest.run("sh", "-c", "cp -a /opt/gua /opt/copy && rm -r /opt/gua && mv /opt/copy /opt/gua")
 
 
 def install_driver(guest: Guest, folder: Path, scenario: Scenario) -> None:
@@ -185,6 +193,37 @@ def write(folder):
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 capabilities = [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")]
 """
+# All of what runs in the place of a program that mails; what it writes to is then looked at.
+MAILING_PROBE = (
+    PROBE
+    + """
+folders = ["/", "/etc/gua", "/opt/gua", "/var", "/var/lib/gua", "/var/spool/probe", "/home/somebody", "/run"]
+found = {
+    "writes": [folder for folder in [*folders, "/dev/shm"] if attempt(write(folder)) == "done"],
+    "home": attempt(lambda: os.listdir("/home/somebody")),
+    "inet": attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
+    "netlink": attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
+    "device": attempt(lambda: open("/opt/probe-node", "rb").close()),
+    "of pid 1": os.path.exists("/proc/1"),
+    "capabilities": capabilities,
+    "no new privileges": status["NoNewPrivs"].strip(),
+}
+print("PROBE " + json.dumps(found))
+"""
+)
+
+
+def probe(guest: Guest, unit: str) -> dict[str, Any]:
+    """What the unit of a program that mails could do, by trying it in the program's place."""
+    guest.write("/opt/probe.py", MAILING_PROBE)
+    guest.run("mknod", "--mode=666", "/opt/probe-node", "c", "60", "0")  # see test_sandbox.py
+    guest.run("sh", "-c", "mkdir /var/spool/probe && chmod 777 /var/spool/probe /home/somebody")
+    start = ("ExecStart=", "ExecStart=/opt/gua/bin/python /opt/probe.py")
+    drop_in(guest, unit, "Service", *start, name="60-probe.conf")
+    guest.run("systemctl", "start", unit)
+    (said,) = [line.removeprefix("PROBE ") for line in guest.journal(unit) if line.startswith("PROBE ")]
+    found: dict[str, Any] = json.loads(said)
+    return found
 
 
 HOLD = "/usr/lib/systemd/system/gua-sample.timer.d"

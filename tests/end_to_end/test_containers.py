@@ -12,7 +12,7 @@ import pytest
 from tests.driver import Scenario
 from tests.end_to_end import laboratory, podman
 from tests.end_to_end.guest import Guest, prepare_layer
-from tests.end_to_end.laboratory import WHEELS, make
+from tests.end_to_end.laboratory import NO_INDEX, WHEELS, make
 from tests.repository import ROOT
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("podman", "runc", "newuidmap", "busybox")]
@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("podman", "runc", "new
 FILE = "/var/lib/gua/containers.json"
 NOTE = "/run/gua/containers.wanted"
 PATH, SERVICE = "gua-containers.path", "gua-containers.service"
-NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}
 MODE_AND_OWNER = ("stat", "--format=%U:%G %a", FILE)
 
 
@@ -29,8 +28,7 @@ def asking(bare: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory
     """The layers of a machine with CONTAINERS=yes, podman, and the users ana and ben."""
 
     def prepare(guest: Guest) -> None:
-        # In a layer below, the old one could not be renamed; on a disk it can.
-        guest.run("sh", "-c", "cp -a /opt/gua /opt/copy && rm -r /opt/gua && mv /opt/copy /opt/gua")
+        laboratory.make_renamable(guest)
         done = make(guest, "install", "CONTAINERS=yes", f"WHEELS={WHEELS}", environment=NO_INDEX)
         guest.write("/root/install.log", done.stdout)
         for user in ("ana", "ben"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.guest import Guest, prepare_layer
+from tests.end_to_end.guest import Guest
 from tests.repository import ROOT
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -26,11 +26,6 @@ def test_a_guest_boots_with_all_of_its_units_well(guest: Guest) -> None:
     assert guest.run("systemctl", "is-system-running").stdout == "running\n"
 
 
-def test_a_guest_sees_the_checkout(guest: Guest) -> None:
-    assert guest.read(Path(__file__)) == Path(__file__).read_text()
-    assert guest.run("pwd", cwd=ROOT).stdout == f"{ROOT}\n"
-
-
 def test_there_is_no_network_but_the_loopback_unless_asked_for(guest: Guest, tmp_path: Path) -> None:
     assert guest.run("ls", "/sys/class/net").stdout == "lo\n"
     with Guest(tmp_path, network=True) as other:
@@ -40,55 +35,6 @@ def test_there_is_no_network_but_the_loopback_unless_asked_for(guest: Guest, tmp
 def test_the_clock_of_the_host_is_out_of_reach(guest: Guest) -> None:
     with pytest.raises(AssertionError, match="Operation not permitted"):
         guest.run("date", "--set=@0")
-
-
-def test_commands_run_as_root_or_another_user_with_a_clean_environment(
-    guest: Guest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GUA_TEST_OF_THE_HOST", "1")
-    assert "GUA_TEST_OF_THE_HOST" not in guest.run("env").stdout
-    guest.run("useradd", "--create-home", "alice")
-    question = 'echo "$(id -un) $(id -Gn) $HOME $COLOUR $PWD $1"'
-    done = guest.run("sh", "-c", question, "-", "a  b", user="alice", cwd="/usr", environment={"COLOUR": "red"})
-    assert done.stdout == "alice alice /home/alice red /usr a  b\n"
-
-
-def test_a_command_that_fails_shows_what_it_said(guest: Guest) -> None:
-    command = ["sh", "-c", "echo said; echo complained >&2; exit 3"]
-    with pytest.raises(AssertionError, match=r"(?s)exit 3 gave status 3\n.*said\n.*complained\n"):
-        guest.run(*command)
-    done = guest.run(*command, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "said\n", "complained\n")
-
-
-def test_a_command_that_takes_too_long_is_ended_and_shows_what_it_said(guest: Guest) -> None:
-    with pytest.raises(AssertionError, match=r"(?s)took over 0\.2 s\n.*said\n"):
-        guest.run("sh", "-c", "echo said; sleep 4321", timeout=0.2, check=False)
-    assert guest.run("pgrep", "-f", "^sleep 4321", check=False).stdout == ""
-
-
-def test_files_are_written_and_read_in_the_guest(guest: Guest) -> None:
-    # /var/run is a link to /run: on the host it would lead to the host's.
-    guest.write("/var/run/gua-test/deep/file", "from the host\n", mode=0o600)
-    assert guest.read("/run/gua-test/deep/file") == "from the host\n"
-    path = guest.path("/var/run/gua-test/deep/file")
-    assert path.read_text() == "from the host\n"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert not Path("/run/gua-test").exists()
-
-
-def test_the_journal_has_the_lines_of_a_unit(guest: Guest) -> None:
-    guest.run("systemd-run", "--unit=speaks", "--wait", "--quiet", "sh", "-c", "echo one; echo two")
-    lines = guest.journal("speaks")
-    assert [line for line in lines if line in ("one", "two")] == ["one", "two"]
-    assert any(line.endswith(": two") for line in guest.journal("speaks", "--boot", output="short"))
-
-
-def test_waiting_gives_the_value_waited_for_or_says_what_did_not_come(guest: Guest) -> None:
-    answers = iter(["", "", "here"])
-    assert guest.wait_until(lambda: next(answers), 5, "an answer") == "here"
-    with pytest.raises(AssertionError, match=r"waited 0\.1 s in vain for rain"):
-        guest.wait_until(lambda: False, 0.1, "rain")
 
 
 def test_a_second_boot_on_a_folder_is_a_reboot_of_the_same_machine(tmp_path: Path) -> None:
@@ -143,24 +89,6 @@ def test_guests_on_a_layer_run_at_the_same_time_and_leave_it_as_it_is(tmp_path: 
 def snapshot(folder: Path) -> dict[Path, tuple[int, int, int]]:
     states = {path: path.lstat() for path in folder.rglob("*")}
     return {path: (state.st_mode, state.st_size, state.st_mtime_ns) for path, state in states.items()}
-
-
-def test_a_bound_directory_is_the_hosts(tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    with Guest(tmp_path / "guest", binds=[shared]) as guest:
-        guest.write(shared / "result", "42")
-    assert (shared / "result").read_text() == "42"
-
-
-def test_a_layer_is_prepared_once(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
-    def prepare(guest: Guest) -> None:
-        guest.run("sh", "-c", f"echo prepared >>{NOTE}")
-
-    name = tmp_path.name
-    layer = prepare_layer(name, tmp_path_factory, prepare)
-    assert prepare_layer(name, tmp_path_factory, prepare) == layer
-    assert (layer / "files" / NOTE.lstrip("/")).read_text() == "prepared\n"
 
 
 def test_a_boot_that_fails_says_why(tmp_path: Path) -> None:

@@ -2,25 +2,17 @@
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
-from tests.end_to_end.laboratory import SOURCE, WHEELS, make, readme_output, without_numbers
+from tests.end_to_end.laboratory import NO_INDEX, SOURCE, WHEELS, make, readme_output, without_numbers
 
 pytestmark = pytest.mark.timeout(400)
 
 FROM_WHEELS = (f"WHEELS={WHEELS}",)
-NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}
-
-
-@pytest.fixture
-def new_machine(bare: Path, tmp_path: Path) -> Iterator[Guest]:
-    with Guest(tmp_path / "guest", layers=[bare]) as guest:
-        yield guest
 
 
 def test_a_fresh_clone_installs_a_service_that_samples(guest: Guest) -> None:
@@ -43,36 +35,13 @@ def test_the_readme_shows_what_make_install_says(guest: Guest) -> None:
     assert readme_output("sudo make install") == without_numbers(guest.read("/root/install.log"))
 
 
-@pytest.mark.parametrize(
-    ("variables", "complaint"),
-    [
-        (["PYTHON=/root/python/bin/python3"], "PYTHON=/usr/bin/python3"),
-        (["PYTHON=/usr/bin/no-python"], "no-python"),
-        (["READERS=nobody"], "READERS"),
-        (["WHEELS=/nowhere"], "WHEELS"),
-    ],
-)
-def test_a_refusal_is_one_line_and_touches_nothing(new_machine: Guest, variables: list[str], complaint: str) -> None:
-    new_machine.run("sh", "-c", "chmod 700 /root; cp -a /usr/bin/python3 /root/; mkdir -p /root/python/bin")
-    new_machine.run("cp", "-L", "/usr/bin/python3", "/root/python/bin/python3")
-    before = laboratory.files(new_machine)
-    done = make(new_machine, "install", *variables, check=False)
-    assert done.returncode != 0
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("make")]
-    assert len(lines) == 1
-    assert complaint in lines[0]
-    assert laboratory.files(new_machine) == before
-    assert new_machine.run("getent", "passwd", "gua", check=False).stdout == ""
-
-
 def test_an_upgrade_loses_no_tick_and_nothing_of_the_administrators(guest: Guest) -> None:
     guest.write("/etc/gua/gua-sample.env", "# mine\n")
     guest.write("/etc/gua/gua.toml", "[policy]\nprocess_memory_mib = 200\n")
     guest.write("/etc/systemd/system/gua-sample.service.d/mine.conf", "[Service]\nNice=3\n")
     guest.write("/etc/systemd/system/gua-sample.timer.d/mine.conf", "[Timer]\nOnCalendar=\nOnCalendar=*:*:*\n")
     guest.run("systemctl", "disable", "--now", "gua-rollup.timer")
-    # In a layer below, the old one could not be renamed; on a disk it can.
-    guest.run("sh", "-c", "cp -a /opt/gua /opt/copy && rm -r /opt/gua && mv /opt/copy /opt/gua")
+    laboratory.make_renamable(guest)
     laboratory.release_timer(guest)
     guest.run("sed", "-i", 's/__version__ = .*/__version__ = "99.0"/', f"{SOURCE}/gua_sample/__init__.py")
     ticks = len(laboratory.errors(guest))
@@ -96,8 +65,7 @@ def test_an_upgrade_loses_no_tick_and_nothing_of_the_administrators(guest: Guest
 
 
 def test_the_timer_runs_by_the_interval_that_was_chosen(guest: Guest) -> None:
-    # In a layer below, the old one could not be renamed; on a disk it can.
-    guest.run("sh", "-c", "cp -a /opt/gua /opt/copy && rm -r /opt/gua && mv /opt/copy /opt/gua")
+    laboratory.make_renamable(guest)
     laboratory.release_timer(guest)
     make(guest, "install", "INTERVAL=5s", *FROM_WHEELS, environment=NO_INDEX)
     calendar = guest.run("systemctl", "show", "--property=TimersCalendar", "--value", "gua-sample.timer").stdout
@@ -106,14 +74,6 @@ def test_the_timer_runs_by_the_interval_that_was_chosen(guest: Guest) -> None:
     guest.wait_until(lambda: len(laboratory.errors(guest)) > ticks + 4, 60, "ticks")
     times = [tick["ts_ms"] // 5000 for tick in laboratory.rows(guest, "ticks")[ticks:]]
     assert times == list(range(times[0], times[0] + len(times)))
-
-
-def test_an_installation_that_fails_leaves_the_old_one_at_work(guest: Guest) -> None:
-    guest.write(f"{SOURCE}/pyproject.toml", "this is no TOML")
-    before = laboratory.files(guest)
-    assert make(guest, "install", *FROM_WHEELS, environment=NO_INDEX, check=False).returncode != 0
-    assert laboratory.files(guest) == before
-    assert laboratory.sample(guest) == 0
 
 
 def test_uninstall_leaves_only_data(guest: Guest) -> None:
@@ -159,9 +119,10 @@ def test_an_installation_that_was_cut_short_is_completed_by_the_next(guest: Gues
     assert guest.run("systemctl", "is-enabled", "gua-sample.timer", "gua-rollup.timer").stdout == "enabled\nenabled\n"
 
 
-def test_a_person_who_is_called_gua_is_left_alone(new_machine: Guest) -> None:
-    new_machine.run("useradd", "--create-home", "gua")
-    done = make(new_machine, "install", check=False)
+def test_a_person_who_is_called_gua_is_left_alone(bare: Path, tmp_path: Path) -> None:
+    with Guest(tmp_path / "guest", layers=[bare]) as new_machine:
+        new_machine.run("useradd", "--create-home", "gua")
+        done = make(new_machine, "install", check=False)
     assert done.returncode != 0
     assert "there is a user gua already, with the home folder /home/gua" in done.stderr
 

@@ -1,8 +1,6 @@
 """docs/fleet.md from its first step to its last, as a new user takes them: three machines with cards and a collector
 without any, each booted, with names and keys of its own and a cable between them, to one report in a mailbox."""
 
-import email
-import email.policy
 import json
 import re
 import subprocess
@@ -137,13 +135,6 @@ def ask(guest: Guest, command: str, check: bool = True) -> subprocess.CompletedP
     return guest.run(*without_sudo(f"sudo -u gua-collect {command}").split(), cwd="/root", check=check, timeout=120)
 
 
-def read_mailbox(guest: Guest) -> list[EmailMessage]:
-    path = f"/var/mail/{RECIPIENT}"
-    text = guest.read(path) if guest.run("test", "-s", path, check=False).returncode == 0 else ""
-    found = [email.message_from_string(part, policy=email.policy.default) for part in re.split(r"(?m)^From .*\n", text)]
-    return [message for message in found[1:] if isinstance(message, EmailMessage)]
-
-
 def hours(document: dict[str, Any]) -> dict[str, float]:
     return {state: found["gpu_hours"] for state, found in document["headline"]["states"].items()}
 
@@ -251,7 +242,9 @@ def check_the_mail(message: EmailMessage, days: int) -> None:
 
 
 def next_mail(guest: Guest, number: int) -> EmailMessage:
-    return guest.wait_until(lambda: read_mailbox(guest)[number - 1 : number], 60, f"mail {number}")[0]
+    return guest.wait_until(
+        lambda: laboratory.read_mailbox(guest, RECIPIENT)[number - 1 : number], 60, f"mail {number}"
+    )[0]
 
 
 def test_three_machines_end_in_one_mailed_report(fleet: Fleet) -> None:

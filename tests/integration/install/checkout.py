@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,12 @@ class Checkout:
             text=True,
             check=False,
         )
+
+    def succeed(self, *words: str, **more: Any) -> Done:
+        """The same, which must succeed without a complaint."""
+        done = self.make(*words, **more)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:

@@ -140,8 +140,7 @@ def test_an_upgrade_keeps_what_was_edited_and_renews_the_rest(upgraded: Path, in
 def test_the_defaults_take_the_choices_back(checkout: Checkout, few_wheels: Path, upgraded: Path) -> None:
     target = copy_tree(upgraded, upgraded.parent / "every 30 s")
     defaults = ("INTERVAL=30s", "CONTAINERS=no")
-    done = checkout.make("install", f"DESTDIR={target}", f"WHEELS={few_wheels}", *defaults, variables=NO_INDEX)
-    assert (done.returncode, done.stderr) == (0, "")
+    checkout.succeed("install", f"DESTDIR={target}", f"WHEELS={few_wheels}", *defaults, variables=NO_INDEX)
     assert not (target / "etc/systemd/system/gua-sample.timer.d").exists()
     assert not list((target / "usr/local/lib/systemd/system").glob("gua-containers*"))
     listed = (target / "opt/gua/installed-files").read_text()
@@ -211,8 +210,7 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
     (target / "var/lib/gua/samples/2026-11-16.sqlite").touch()
     (target / SPOOL / "1001.0").touch()
 
-    done = checkout.make("uninstall", f"DESTDIR={target}")
-    assert (done.returncode, done.stderr) == (0, "")
+    done = checkout.succeed("uninstall", f"DESTDIR={target}")
     assert done.stdout.splitlines()[-3:] == [
         "kept /etc/gua/gua-sample.env, which was edited",
         f"kept the history in /var/lib/gua and its owner, the user gua, and people's notes in /{SPOOL}",
@@ -227,12 +225,10 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
     ]
     assert sorted(os.listdir(target)) == ["etc", "var"]  # no empty folders either
 
-    again = checkout.make("uninstall", f"DESTDIR={target}")
-    assert (again.returncode, again.stderr) == (0, "")
+    again = checkout.succeed("uninstall", f"DESTDIR={target}")
     assert again.stdout.splitlines()[0] == f"gua is not installed in {target}/opt/gua"
 
-    purged = checkout.make("uninstall", f"DESTDIR={target}", "PURGE=1")
-    assert (purged.returncode, purged.stderr) == (0, "")
+    checkout.succeed("uninstall", f"DESTDIR={target}", "PURGE=1")
     assert files(target) == ["/etc/systemd/system/gua-sample.service.d/own.conf"]
     assert not (target / "var/lib/gua").exists()
     assert not (target / "var/spool/gua").exists()
@@ -240,8 +236,7 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
 
 def test_a_purge_takes_away_edited_configuration_too(checkout: Checkout, upgraded: Path, tmp_path: Path) -> None:
     target = copy_tree(upgraded, tmp_path / "target")
-    done = checkout.make("uninstall", f"DESTDIR={target}", "PURGE=1")
-    assert (done.returncode, done.stderr) == (0, "")
+    checkout.succeed("uninstall", f"DESTDIR={target}", "PURGE=1")
     assert files(target) == ["/etc/systemd/system/gua-sample.service.d/own.conf"]
 
 
@@ -292,8 +287,7 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
 def test_a_user_removes_all_but_the_history(checkout: Checkout, installed_by_user: tuple[Path, dict[str, str]]) -> None:
     target, variables = installed_by_user
     (target / "my data/gua").mkdir(parents=True)
-    done = checkout.make("uninstall-user", f"DESTDIR={target}", user=unprivileged(), variables=variables)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = checkout.succeed("uninstall-user", f"DESTDIR={target}", user=unprivileged(), variables=variables)
     kept = ["kept the history in /my data/gua", "to remove it too: make uninstall-user PURGE=1"]
     assert done.stdout.splitlines()[-2:] == kept
     assert [str(path.relative_to(target)) for path in sorted(target.rglob("*"))] == ["my data", "my data/gua"]
