@@ -69,16 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
     what = parser.add_argument_group("what")
     what.add_argument("--what", metavar="TABLE", default="card_ticks", help=f"{', '.join(TABLES)} (default card_ticks)")
     how = parser.add_argument_group("how")
-    how.add_argument(
-        "--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default as the output's name ends, else csv)"
-    )
-    how.add_argument(
-        "-o",
-        "--output",
-        metavar="PATH",
-        type=output_path,
-        help="the file to write instead of printing; with parquet a folder, unless it ends in .parquet",
-    )
+    formats = f"{', '.join(FORMATS)} (default as the output's name ends, else csv)"
+    how.add_argument("--format", metavar="NAME", help=formats)
+    output = "the file to write instead of printing; with parquet a folder, unless it ends in .parquet"
+    how.add_argument("-o", "--output", metavar="PATH", type=output_path, help=output)
     how.add_argument("--host", metavar="NAME", help="in a folder of parquet files (default this machine's name)")
     add_place(parser)
     return console.run(parser, run, arguments)

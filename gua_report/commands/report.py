@@ -94,9 +94,8 @@ def main(arguments: list[str] | None = None) -> int:
     own = "of this person, as reports call them; me is the user who runs this, under sudo that is root"
     whose.add_argument("--who", metavar="NAME", help=own)
     how = parser.add_argument_group("how")
-    how.add_argument(
-        "--format", metavar="NAME", help=f"{', '.join(FORMATS)} (default as the output's name ends, else text)"
-    )
+    formats = f"{', '.join(FORMATS)} (default as the output's name ends, else text)"
+    how.add_argument("--format", metavar="NAME", help=formats)
     how.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     how.add_argument("--brief", action="store_true", help="what fits a phone: what to act on, and the first people")
     widths = f"columns of the text (default {WIDTH}, up to {WIDEST} on a terminal)"
@@ -104,13 +103,8 @@ def main(arguments: list[str] | None = None) -> int:
     how.add_argument("--color", metavar="WHEN", help="auto, always or never (default auto: on a terminal)")
     how.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     how.add_argument("-o", "--output", metavar="FILE", type=output_path, help="write there instead of printing")
-    how.add_argument(
-        "--quiet-if-clean",
-        metavar="D",
-        nargs="?",
-        const=LONG_EPISODE,
-        help=f"print and write nothing unless there is something to act on, and say what: {WHAT_COUNTS}",
-    )
+    quiet = f"print and write nothing unless there is something to act on, and say what: {WHAT_COUNTS}"
+    how.add_argument("--quiet-if-clean", metavar="D", nargs="?", const=LONG_EPISODE, help=quiet)
     add_place(parser)
     return console.run(parser, run, arguments)
 
@@ -122,9 +116,8 @@ def run(options: argparse.Namespace) -> int:
     wanted, sections = find_wanted(options, config), find_sections(options, name, config)
     if options.brief and (name not in BRIEF_FORMATS or options.section):
         raise UsageError(f"--brief is for {' and '.join(BRIEF_FORMATS)}, and chooses the sections itself")
-    display = render.Options(
-        sections, options.top, find_width(options), options.ascii, find_color(options), brief=options.brief
-    )
+    width, color = find_width(options), find_color(options)
+    display = render.Options(sections, options.top, width, options.ascii, color, brief=options.brief)
     window = parse_window(options.since, options.start, options.end, options.tz)
     quiet = options.quiet_if_clean is not None
     says_what_to_act_on = quiet or options.brief or name == "html"

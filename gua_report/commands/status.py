@@ -39,9 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.hints = {"-l": "nvidia-smi's: give --watch"}
     parser.add_argument("-v", "--verbose", action="store_true", help="all processes, and how long each idles")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/status.md")
-    parser.add_argument(
-        "--watch", metavar="D", nargs="?", const=WATCH_EVERY, help=f"again and again (every {WATCH_EVERY})"
-    )
+    again = f"again and again (every {WATCH_EVERY})"
+    parser.add_argument("--watch", metavar="D", nargs="?", const=WATCH_EVERY, help=again)
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
     add_options(parser)
     return console.run(parser, run, arguments)

@@ -112,26 +112,23 @@ class Config(NamedTuple):
 def load_config(path: str | None) -> Config:
     document = _read(path)
     check_document(document, path or SYSTEM_CONFIG)
-    price, limits = document.pop("price", {}), document.pop("limits", {})
-    by_name = {
-        key: {name: Limit(**hours) for name, hours in limits.pop(key, {}).items()} for key in ("people", "groups")
-    }
+    price, mail, limits = (document.pop(table, {}) for table in ("price", "mail", "limits"))
+    everyone = Limit(**limits.pop("everyone", {}))
+    of_some = {key: {name: Limit(**hours) for name, hours in found.items()} for key, found in limits.items()}
     return Config(
         DEFAULT._replace(**{key: float(value) for key, value in document.pop("policy", {}).items()}),
         float(price["per_gpu_hour"]) if "per_gpu_hour" in price else None,
         float(price["per_kwh"]) if "per_kwh" in price else None,
         price.get("currency", DEFAULT_CURRENCY),
         document.pop("people", {}),
-        limits=Limits(Limit(**limits.get("everyone", {})), **by_name),
+        mail=Mail(sender=mail.pop("from", None), **mail),
+        limits=Limits(everyone, **of_some),
         **{table: _read_table(table, content) for table, content in document.items()},
     )
 
 
 def _read_table(table: str, content: dict[str, Any]) -> Any:
-    values = (
-        {"sender" if key == "from" else key: value for key, value in content.items()} if table == "mail" else content
-    )
-    frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
     kind = type(Config._field_defaults[table])
     return frozen if kind is MappingProxyType else kind(**frozen)
 

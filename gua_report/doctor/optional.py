@@ -36,10 +36,8 @@ def check_config(path: str | None) -> tuple[Config | None, list[Finding]]:
     if path is None and not os.path.exists(name):
         return config, []
     clashes = [f"{who} ({config.people[who]})" for who in find_clashes(config.exempt, config.people)]
-    text = (
-        f"[exempt] has names for which [people] gives another, to be exempted instead: {first_of(clashes, MOST_NAMED)}"
-    )
-    findings = [warning(CONFIG, text, _edit(name))] if clashes else []
+    text = "[exempt] has names for which [people] gives another, to be exempted instead: "
+    findings = [warning(CONFIG, text + first_of(clashes, MOST_NAMED), _edit(name))] if clashes else []
     findings += _check_names(config, name)
     counted = ((config.people, "name"), (config.groups, "group"), (config.exempt, "exemption"))
     content = ", ".join(plural(len(found), noun) for found, noun in counted if found)

@@ -143,9 +143,8 @@ def _understand(answer: bytes, runtime: str, key: str, label: str) -> Described 
 
 
 def _find_sources(mounts: Any) -> list[str]:
-    found = (
-        [one.get("Source") for one in mounts[:MOST_MOUNTS] if isinstance(one, dict)] if isinstance(mounts, list) else []
-    )
+    listed = mounts[:MOST_MOUNTS] if isinstance(mounts, list) else []
+    found = [one.get("Source") for one in listed if isinstance(one, dict)]
     return [path for path in found if isinstance(path, str) and path.startswith("/") and len(path) <= LONGEST_PATH]
 
 
