@@ -6,10 +6,12 @@ import subprocess
 import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from gua_report.main import main
 from gua_sample.partition_names import list_partitions
 from tests.driver import Scenario, environment, with_clock
 
@@ -99,6 +101,13 @@ def one_line(text: str) -> bool:
 def call(command: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
     """What becomes of a command, whatever its exit status."""
     return subprocess.run(command, **{"capture_output": True, "text": True, "check": False, **more})
+
+
+def run_here(*words: str | Path) -> tuple[int, str, str]:
+    """Exit status, output and errors of `gua` with these arguments, in this process."""
+    with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as errors:
+        status = main([*map(str, words)])
+    return status, output.getvalue(), errors.getvalue()
 
 
 def complaint(done: Any, status: int) -> str:

@@ -68,22 +68,3 @@ def test_without_a_step_ticks_go_on_and_one_line_says_why(guest: Guest, without:
     reason = "Permission denied" if without == "chgrp" else "Read-only file system"
     assert line.startswith(f"<3>error: {FILE} can't be written ({reason}): ")
     assert laboratory.errors(guest)[before:] == [None] * 3
-
-
-def test_a_folder_that_is_missing_costs_the_metrics_alone(guest: Guest) -> None:
-    switch_on(guest)
-    guest.run("rm", "-r", FOLDER)
-    assert laboratory.sample(guest) == 1
-    assert laboratory.errors(guest)[-1] is None
-
-
-def test_a_driver_that_hangs_shows_in_the_metrics(guest: Guest) -> None:
-    switch_on(guest)
-    assert laboratory.sample(guest) == 0
-    laboratory.drop_in(guest, UNIT, "Service", "TimeoutStartSec=3")
-    hanging = laboratory.busy_scenario()
-    hanging.delay("nvmlInitWithFlags", 600_000)
-    laboratory.set_scenario(guest, hanging)
-    assert laboratory.sample(guest) == 1
-    assert series(guest, "gua_tick_error{") == ['gua_tick_error{error="timeout"} 1']
-    assert series(guest, "gua_card") == []

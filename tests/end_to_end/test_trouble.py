@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.driver import Scenario
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
 from tests.end_to_end.laboratory import UNIT, our_lines
@@ -130,16 +129,6 @@ def test_a_state_folder_of_another_user_is_taken_over(guest: Guest) -> None:
     assert guest.run("stat", "--format=%U", laboratory.SAMPLES).stdout == "gua\n"
 
 
-def test_a_card_that_is_lost_costs_only_its_own_readings(guest: Guest) -> None:
-    scenario = laboratory.busy_scenario()
-    scenario.cards[0].error(None, 15)
-    laboratory.set_scenario(guest, scenario)
-    assert laboratory.sample(guest) == 0
-    assert [row["status"] for row in laboratory.rows(guest, "card_ticks")[-3:]].count("gpu_is_lost") == 1
-    assert our_lines(guest) == []
-    assert "gpu_is_lost" in laboratory.findings(guest)["NVML"]
-
-
 def test_a_persistence_daemon_is_asked_for_with_the_timer_and_not_with_each_run(guest: Guest) -> None:
     """Whoever stops it must not find it back after 30 s, and one that fails must not fill the journal."""
     guest.write("/etc/systemd/system/nvidia-persistenced.service", "[Service]\nType=oneshot\nExecStart=false\n")
@@ -154,9 +143,3 @@ def test_an_installation_that_is_broken_is_said(guest: Guest) -> None:
     guest.run("sh", "-c", "rm -r /opt/gua/lib/python*/site-packages/gua_sample/store.py")
     assert laboratory.sample(guest) == 1
     assert "ImportError" in our_lines(guest)[-1]
-
-
-def test_no_card_at_all_is_said(guest: Guest) -> None:
-    laboratory.set_scenario(guest, Scenario())
-    assert laboratory.sample(guest) == 1
-    assert "no_cards" in our_lines(guest)[-1]

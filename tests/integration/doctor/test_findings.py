@@ -10,7 +10,7 @@ import pytest
 
 from gua_sample import schema
 from tests.damage import DAMAGES
-from tests.integration.doctor.examination import Finding, doctor, errors, examine, of_check, one, sample_before
+from tests.integration.doctor.examination import Finding, errors, examine, of_check, one, sample_before
 from tests.lab import HOUR_MS
 from tests.machine import GUA, Machine, call, query, within
 from tests.systemctl import install
@@ -96,20 +96,6 @@ def test_a_tick_is_not_stale_while_the_timer_is_not_late(healthy: Machine, no_sy
 
 
 # The timer
-def test_a_failed_run_since_the_newest_tick_is_an_error(healthy: Machine, no_systemctl: Path) -> None:
-    began = time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(time.time() + 2))
-    failed = {"ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "238", "User": "0"}
-    install(no_systemctl, "service", ExecMainStartTimestamp=began, **failed)
-    assert errors(examine(healthy)) == {"service"}
-    assert doctor(healthy).stdout.splitlines()[-1].endswith("sampling does not work")
-
-
-def test_a_machine_without_systemctl_is_told_so(healthy: Machine, open_folder: Path) -> None:
-    variables = healthy.environment() | {"PATH": str(open_folder)}
-    found = one(examine(healthy, variables=variables), "timer")
-    assert (found["status"], found["text"].partition(";")[0]) == ("warning", "there is no systemctl here")
-    healthy.partitions()[0].unlink()
-    assert one(examine(healthy, variables=variables), "timer")["status"] == "error"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -1,21 +1,19 @@
 """gua demo --hosts: a fleet in which something is missing, as it is in real ones."""
 
-import io
 import json
 import os
 import time
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from gua_report.main import main
 from gua_report.rollups.index import read_meta
 from gua_sample.errors import CorruptPartition
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import A100, A6000, EXAMPLE_END_MS, H100, L40S, NAMES
 from tests.lab import DAY_MS, HOUR_MS, NOON_MS
 from tests.machine import query
+from tests.machine import run_here as gua
 
 
 def be_a_user_at_noon(changed: pytest.MonkeyPatch) -> None:
@@ -26,13 +24,6 @@ def be_a_user_at_noon(changed: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def as_a_user_at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
     be_a_user_at_noon(monkeypatch)
-
-
-def gua(*words: str | Path) -> tuple[int, str, str]:
-    """Exit status, output and errors of a gua command."""
-    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
-        status = main(list(map(str, words)))
-    return status, output.getvalue(), errors.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -1,21 +1,19 @@
 """gua note, as far as it needs no driver: what it refuses, lists and removes, and notes about identities."""
 
-import io
 import json
 import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gua_report.main import main
 from gua_sample.notes import LONGEST_DAYS
 from tests.json_keys import key_paths
 from tests.lab import DAY_MS
-from tests.machine import one_line
+from tests.machine import one_line, run_here
 from tests.notes import content, make_spool, put
 from tests.repository import documented
 from tests.users import SOMEBODY, needs_root
@@ -40,12 +38,7 @@ def config(open_folder: Path, spool: Path) -> Path:
 
 @pytest.fixture
 def note(config: Path) -> Note:
-    def call(*words: str) -> tuple[int, str, str]:
-        with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
-            status = main(["note", "--config", str(config), *words])
-        return status, output.getvalue(), errors.getvalue()
-
-    return call
+    return partial(run_here, "note", "--config", config)
 
 
 def refusal(found: tuple[int, str, str], status: int) -> str:

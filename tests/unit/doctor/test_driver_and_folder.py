@@ -11,7 +11,7 @@ from gua_report.commands import doctor
 from gua_report.doctor import data as doctor_data
 from gua_report.doctor import driver as doctor_driver
 from gua_report.doctor import user as doctor_user
-from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, as_root, error, ok, shell, size, warning
+from gua_report.doctor.findings import ERROR, OK, WARNING, Finding, as_root, error, ok, shell, warning
 from gua_report.doctor.user import User
 from gua_report.machine.units import Units
 from tests.facts import GUA, newest, put, statuses, units
@@ -203,16 +203,6 @@ def test_the_command_for_root_names_the_folder_unless_root_would_find_it() -> No
 def test_findings_can_not_steer_a_terminal() -> None:
     found = error("x", "a\x1b[31mb\nc", shell("rm", "a\x1b[31m b"))
     assert (found.text, found.remedy) == (r"a\x1b[31mb\nc", r"rm 'a\x1b[31m b'")
-
-
-def test_sizes_are_spelled_for_people() -> None:
-    assert [size(count) for count in (0, 1023, 1536, 20 * 1024**2, 3 * 1024**5)] == [
-        "0 bytes",
-        "1023 bytes",
-        "1.5 KiB",
-        "20 MiB",
-        "3072 TiB",
-    ]
 
 
 def test_every_line_fits_and_commands_can_be_pasted() -> None:
