@@ -179,5 +179,5 @@ def write_folder(parts: Iterator[Message], name: str, folder: str, host: str) ->
     for day, content in parts:
         if not is_day(day):  # the day becomes part of a path
             raise StoreError("what reads the folder sends nonsense: is a file in it damaged?")
-        with whole_file(parquet.path_in(folder, host, day), follow=False, make_folders=True) as file:
+        with whole_file(parquet.path_in(folder, host, day), is_ours=True) as file:
             file.write(content)

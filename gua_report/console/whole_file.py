@@ -22,18 +22,16 @@ CHUNK_BYTES = 1 << 18
 
 
 @contextmanager
-def whole_file(
-    path: str, follow: bool = True, make_folders: bool = False, readers: str | None = None
-) -> Iterator[BinaryIO]:
+def whole_file(path: str, is_ours: bool = False, readers: str | None = None) -> Iterator[BinaryIO]:
     """Open `path` for an atomic write: replaced when the block succeeds, unchanged when it raises.
 
     A pipe or a device is written to directly. The new file gets the mode of the old one, and its owner if we may set
-    it; with `readers`, those who can read that folder can read it. Without `follow`, a link is replaced. The folder,
-    and what is there, are opened once, so that nobody can exchange them meanwhile.
+    it; with `readers`, those who can read that folder can read it. If gua chose the name (`is_ours`), missing folders
+    are made and a link is replaced. The folder, and what is there, are opened once: nobody can exchange them meanwhile.
     """
-    with _find_place(path, follow, make_folders) as (folder, name, place, found):
+    with _find_place(path, is_ours) as (folder, name, place, found):
         is_file = found is not None and stat.S_ISREG(found.st_mode)
-        if found is not None and not is_file and (follow or not stat.S_ISLNK(found.st_mode)):
+        if found is not None and not is_file and not (is_ours and stat.S_ISLNK(found.st_mode)):
             # A link is one of /proc here: it leads to what this process has open.
             way, within = (name, folder) if stat.S_ISLNK(found.st_mode) else (f"/proc/self/fd/{place}", None)
             with open(os.open(way, DIRECTLY, dir_fd=within), "wb") as file:
@@ -70,17 +68,15 @@ def check_place(path: str) -> None:
 
 
 @contextmanager
-def _find_place(
-    path: str, follow: bool = True, make_folders: bool = False
-) -> Iterator[tuple[int, str, int | None, os.stat_result | None]]:
+def _find_place(path: str, is_ours: bool = False) -> Iterator[tuple[int, str, int | None, os.stat_result | None]]:
     try:
         with ExitStack() as opened:
-            folder, name = open_folder(path, follow, make_folders)
+            folder, name = open_folder(path, not is_ours, is_ours)
             opened.callback(os.close, folder)
             place = _open_place(folder, name)
             if place is not None:
                 opened.callback(os.close, place)
-            yield folder, name, place, None if place is None else _judge(folder, place, path, follow)
+            yield folder, name, place, None if place is None else _judge(folder, place, path, not is_ours)
     except BrokenPipeError:
         raise
     except OSError as error:

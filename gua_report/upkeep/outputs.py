@@ -74,7 +74,7 @@ def write_daily_csv(data_dir: str, day: str, config: Config, rules: Rules | None
     except EmptyPartition:
         return None
     path = csv_path(data_dir, day)
-    with whole_file(path, follow=False, make_folders=True) as file:
+    with whole_file(path, is_ours=True) as file:
         file.writelines(csv_file(TABLES["csv"].columns, [rows]))
     return path
 
