@@ -43,9 +43,9 @@ LONGEST_LINE = 200
 class Ran(NamedTuple):
     held: Held
     facts: dict[str, Any]
-    outcome: str | None  # None: it was only to be shown
-    status: int | None
-    said: str | None
+    outcome: str | None = None  # it was only to be shown
+    status: int | None = None
+    said: str | None = None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,16 +89,15 @@ def run_all(program: str, hook: Hook, watch: Watch, acts: list[Act], log: Log | 
         was_run = any(act.is_about(held.episode, held.earliest_ms) for act in acts)
         if was_run or len(ran) == MOST_RUNS or not watch.is_still_so(held):
             continue
-        if log is None:
-            ran.append(Ran(held, tell_facts(held, watch.sight), None, None, None))
-        else:
+        one = Ran(held, tell_facts(held, watch.sight))
+        if log is not None:
             check_target(program)  # it may have been exchanged since
-            facts = tell_facts(held, watch.sight)
             act = log.begin(now_ms(), held.who, None, [held.episode])
-            status, said = run_hook(program, json.dumps(facts) + "\n", seconds)
+            status, said = run_hook(program, json.dumps(one.facts) + "\n", seconds)
             outcome = UNSURE if status is None else DONE if status == 0 else FAILED
             log.end(act, outcome, said if status is None else f"exit {status}: {said}")
-            ran.append(Ran(held, facts, outcome, status, said))
+            one = Ran(held, one.facts, outcome, status, said)
+        ran.append(one)
     return ran
 
 

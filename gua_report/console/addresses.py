@@ -1,6 +1,7 @@
 """Mail addresses and mail servers that a user gives. Strict, since they become headers and arguments of commands."""
 
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 LONGEST_ADDRESS, LONGEST_LOCAL_PART, LONGEST_DOMAIN = 254, 64, 253
@@ -50,8 +51,6 @@ def parse_server(url: str) -> Server | None:
 def _is_ip_address(text: str) -> bool:
     import ipaddress
 
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return "%" not in text
+    with suppress(ValueError):
+        return "%" not in str(ipaddress.ip_address(text))
+    return False

@@ -131,10 +131,9 @@ def _link_target(folder: int, name: str, path: str) -> str | None:
 
 
 def _open_place(folder: int, name: str) -> int | None:
-    try:
+    with suppress(FileNotFoundError):
         return os.open(name, PLACE, dir_fd=folder)
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def _is_of_proc(folder: int) -> bool:

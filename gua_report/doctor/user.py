@@ -93,10 +93,5 @@ def may(user: User, path: str, how: int) -> bool:
 def allows(found: os.stat_result, user: User, how: int) -> bool:
     if user.uid == 0:
         return True
-    if found.st_uid == user.uid:
-        shift = 6
-    elif found.st_gid in user.groups:
-        shift = 3
-    else:
-        shift = 0
+    shift = 6 if found.st_uid == user.uid else 3 if found.st_gid in user.groups else 0
     return stat.S_IMODE(found.st_mode) >> shift & how == how

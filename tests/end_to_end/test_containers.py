@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from tests.driver import Scenario
 from tests.end_to_end import laboratory, podman
 from tests.end_to_end.guest import Guest, prepare_layer
 from tests.end_to_end.laboratory import NO_INDEX, WHEELS, make
-from tests.repository import ROOT
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("podman", "runc", "newuidmap", "busybox")]
 
@@ -236,14 +234,9 @@ def test_the_unit_can_do_nothing_but_its_work(guest: Guest) -> None:
     assert found["capabilities"] == [set_ids, set_ids, set_ids, 0]
 
 
-def test_the_units_verify_and_their_exposure_is_low(guest: Guest) -> None:
+def test_the_units_verify_without_a_word(guest: Guest) -> None:
     done = guest.run("systemd-analyze", "verify", PATH, SERVICE)
     assert (done.stdout, done.stderr) == ("", "")
-    command = ["systemd-analyze", "security", "--offline=true", str(ROOT / "systemd" / SERVICE)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    match = re.search(r"Overall exposure level for .*: ([0-9.]+)", shown)
-    assert match
-    assert float(match[1]) <= 1.4  # that of the others is 1.2; root and becoming user gua is the rest
 
 
 def test_installing_says_so_and_uninstalling_takes_all_of_it_away(guest: Guest) -> None:

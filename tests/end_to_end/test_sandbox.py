@@ -128,10 +128,14 @@ def test_the_units_verify_without_a_word(guest: Guest) -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("unit", ["gua-sample.service", "gua-rollup.service"])
-def test_the_exposure_of_the_units_is_low(unit: str) -> None:
+@pytest.mark.parametrize(
+    ("unit", "most"),
+    # The last is root's, and becomes user gua.
+    [("gua-sample.service", 1.2), ("gua-rollup.service", 1.2), ("gua-containers.service", 1.4)],
+)
+def test_the_exposure_of_the_units_is_low(unit: str, most: float) -> None:
     command = ["systemd-analyze", "security", "--offline=true", str(ROOT / "systemd" / unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     match = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
     assert match
-    assert float(match[1]) <= 1.2
+    assert float(match[1]) <= most
