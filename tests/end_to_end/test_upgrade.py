@@ -1,6 +1,7 @@
-"""Upgrades and downgrades of a machine that goes on sampling, to two versions that are made up here: one adds a column,
-the other raises the versions of partitions and of kept ticks."""
+"""Upgrades and downgrades of a machine that goes on sampling: from an earlier version, and to two that are made up here:
+one adds a column, the other raises the versions of partitions and of kept ticks."""
 
+import subprocess
 from collections import defaultdict
 from datetime import datetime
 from typing import Any
@@ -12,9 +13,11 @@ from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
 from tests.end_to_end.laboratory import NO_INDEX, SAMPLES, SOURCE, UNIT, WHEELS
 from tests.naive import Naive
+from tests.repository import ROOT
 
 pytestmark = pytest.mark.timeout(900)
 
+EARLIER = "68bfe74"
 RUNS = "/root/runs"
 # What a version to come appends to a module of this one.
 FURTHER_COLUMN = {
@@ -34,6 +37,16 @@ def source_of(guest: Guest, name: str, appended: dict[str, str]) -> str:
     for module, text in appended.items():
         path = f"{folder}/gua_sample/{module}"
         guest.write(path, guest.read(path) + text)
+    return folder
+
+
+def earlier_source(guest: Guest) -> str:
+    """A clone of an earlier version, from the project's history."""
+    folder = f"{SOURCE}-{EARLIER}"
+    archive = subprocess.run(["git", "-C", str(ROOT), "archive", EARLIER], capture_output=True, check=False)
+    assert archive.returncode == 0, f"no {EARLIER} in this clone ({archive.stderr!r}): git fetch --unshallow"
+    guest.run("mkdir", folder)
+    subprocess.run(["tar", "-x", "-C", str(guest.path(folder))], input=archive.stdout, check=True)
     return folder
 
 
@@ -127,6 +140,16 @@ def machine(guest: Guest) -> Machine:
     laboratory.make(guest, "uninstall", "PURGE=1")
     guest.run("sh", "-c", f"rm -rf {laboratory.HOLD}")
     return Machine(guest)
+
+
+def test_an_upgrade_from_an_earlier_version_loses_no_tick(machine: Machine) -> None:
+    machine.install(earlier_source(machine.guest))
+    machine.sample_for_a_while()
+    machine.install(SOURCE)
+    machine.sample_for_a_while()
+    machine.assert_nothing_lost()
+    machine.stop()
+    assert_report_counts_all(machine.guest)
 
 
 def test_versions_with_a_further_column_and_a_further_version_go_back_and_forth(machine: Machine) -> None:
