@@ -59,6 +59,9 @@ class Stored(NamedTuple):
         return self.rule == RULE and self.origin == origin
 
 
+DAY_COLUMNS = ("id", "day", *Policy._fields, *Origin._fields[1:], *Stored._fields[1:])
+
+
 def is_closed(day: str, now_ms: int) -> bool:
     """Whether the day is over, and its last tick is written, or waits beside its partition."""
     return now_ms >= midnight_ms(day) + DAY_MS + CLOSED_AFTER_MS
@@ -75,7 +78,8 @@ def origin_of(partition: str, policy: Policy) -> Origin:
 
 def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:
     of_rule = {day: stored for day, stored in index.items() if stored.rule == RULE and stored.origin.policy == policy}
-    return {day for day in of_rule.keys() & partitions.keys() if has_changed(of_rule[day], partitions[day]) is False}
+    there = of_rule.keys() & partitions.keys()
+    return {day for day in there if has_changed(of_rule[day].origin, partitions[day]) is False}
 
 
 def find_expired(index: Mapping[str, Stored], partitions: Mapping[str, str]) -> set[str]:
@@ -90,10 +94,10 @@ def find_usable(index: Mapping[str, Stored], partitions: Mapping[str, str], poli
     return find_current(index, there, policy) | {day for day in expired if index[day].origin.policy == policy}
 
 
-def has_changed(stored: Stored, partition: str) -> bool | None:
+def has_changed(origin: Origin, partition: str) -> bool | None:
     """Whether the partition is another than the day was made from; None if it has just been removed."""
     with suppress(FileNotFoundError):
-        return stored.origin != origin_of(partition, stored.origin.policy)
+        return origin != origin_of(partition, origin.policy)
     return None
 
 
@@ -142,13 +146,12 @@ def read_index(path: str, check: bool = False, damaged: list[str] | None = None)
     """The stored days. `check` examines the whole file; `damaged` gets a line for each invalid day left out."""
     if not os.path.lexists(path):
         return {}
-    names = ("id", "day", *Policy._fields, *Origin._fields[1:], *Stored._fields[1:])
     index = {}
     with open_rollups(path) as connection:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] if check else "ok"
         if found != "ok":
             raise CorruptPartition(f"{path} is damaged ({' '.join(found.split())})")
-        for row in connection.execute(f"SELECT {', '.join(names)} FROM day ORDER BY id"):
+        for row in connection.execute(f"SELECT {', '.join(DAY_COLUMNS)} FROM day ORDER BY id"):
             try:
                 index[row[1]] = _stored(row)
             except (TypeError, ValueError) as error:

@@ -4,10 +4,6 @@ In tables, times are milliseconds after the day's midnight (UTC), so that they s
 tables and views.
 """
 
-import sqlite3
-from contextlib import closing
-from functools import cache
-
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES
 
@@ -139,12 +135,12 @@ TABLES = {
     ) STRICT, WITHOUT ROWID
     """,
 }
-# Columns, and whole tables, that were added later: earlier files lack them until the next write.
+# Columns with their types, and a whole table, that were added later: earlier files lack them until the next write.
 ADDED = {
-    "day": ("rule", "ticks_digest", "sums_digest"),
-    "card_day": ("instant_only",),
-    "episode": ("slurm_job",),
-    "unpartitioned_hour": ("day_id", "hour", "gpu_uuid", "gpu_ms"),
+    "day": {"rule": "INTEGER", "ticks_digest": "TEXT", "sums_digest": "TEXT"},
+    "card_day": {"instant_only": "INTEGER"},
+    "episode": {"slurm_job": "TEXT"},
+    "unpartitioned_hour": {"day_id": "INTEGER", "hour": "INTEGER", "gpu_uuid": "TEXT", "gpu_ms": "INTEGER"},
 }
 ADDED_TABLE = "unpartitioned_hour"
 # Columns that earlier files have, and that stand in the way of a write.
@@ -241,11 +237,3 @@ VIEWS = (
     FROM day d JOIN unpartitioned_hour h ON h.day_id = d.id
     """,
 )
-
-
-@cache
-def columns_of(table: str) -> dict[str, str]:
-    """The columns of a table in this version, with their types. A newer gua may have added some to the file."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(TABLES[table])
-        return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}

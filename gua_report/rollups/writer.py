@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 
 from gua_report.rollups import schema
 from gua_report.rollups.hourly_sums import CARD_SUMS, INSTANT_ONLY, roll_up
-from gua_report.rollups.index import Stored
+from gua_report.rollups.index import DAY_COLUMNS, Stored
 from gua_report.rollups.reader import Day
 from gua_report.ticks.classify import read_classified
 from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans
@@ -104,7 +104,7 @@ class RollupWriter:
         self._connection.execute("BEGIN IMMEDIATE")
         self._delete(number_of(day))
         (policy, *partition), *marks = stored
-        self._insert("day", [(number_of(day), day, *policy, *partition, *marks)])
+        self._insert("day", DAY_COLUMNS, [(number_of(day), day, *policy, *partition, *marks)])
         known = _rows(facts, schema.CARD_FACTS)
         cards = {one[0]: self._id_of("card", schema.CARD_FACTS, one) for one in known}
         frames = {
@@ -148,7 +148,7 @@ class RollupWriter:
         self._connection.execute("COMMIT")
 
     def _begin(self) -> None:
-        """Create the tables and views of a new file, or bring an earlier one up to date."""
+        """Create the tables and views of a new file, or bring an earlier one up to date. Raises StoreError."""
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         names = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master")}
@@ -156,21 +156,21 @@ class RollupWriter:
             raise StoreError(f"{self.path} is a database of something else: move it away")
         if found == schema.APPLICATION_ID and version != schema.VERSION:
             raise StoreError(f"{self.path} has version {version}, this gua writes {schema.VERSION}: upgrade gua")
-        missing = find_missing(self._connection, schema.ADDED)
-        if names and not missing:
-            return
+        if not names or find_missing(self._connection, schema.ADDED):
+            self._bring_up_to_date()
+
+    def _bring_up_to_date(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         for statement in schema.VIEWS:
             self._connection.execute(f"DROP VIEW IF EXISTS {statement.split()[2]}")
-        for table, statement in schema.TABLES.items():
-            if table not in names:
-                self._connection.execute(statement)
-                continue
-            for column in missing.get(table, ()):
-                kind = schema.columns_of(table)[column]
-                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
-            if (old := schema.REMOVED.get(table)) and not find_missing(self._connection, {table: (old,)}):
-                self._connection.execute(f"ALTER TABLE {table} DROP COLUMN {old}")
+        for statement in schema.TABLES.values():
+            self._connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        for table, columns in find_missing(self._connection, schema.ADDED).items():
+            for column in columns:
+                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {schema.ADDED[table][column]}")
+        for table, column in schema.REMOVED.items():
+            if column in self._columns_of(table):
+                self._connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         for statement in schema.VIEWS:
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
@@ -182,11 +182,12 @@ class RollupWriter:
         for table in schema.DAY_TABLES:
             self._connection.execute(f"DELETE FROM {table} WHERE day_id = ?", (number,))
 
-    def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
-        if rows:
-            columns = list(schema.columns_of(table))[: len(rows[0])]
-            marks = ", ".join("?" * len(columns))
-            self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+    def _columns_of(self, table: str) -> list[str]:
+        return [row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")]
+
+    def _insert(self, table: str, columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
+        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        self._connection.executemany(insert, rows)
 
     def _add(self, table: str, frame: pd.DataFrame, number: int, cards: Mapping[str, int]) -> None:
         """Add the rows of a day: times as those after its midnight, cards and words as their ids."""
@@ -197,11 +198,12 @@ class RollupWriter:
             found["gpu_ms"] = _unless(frame["gpu_ms"], frame["weight_ms"])
         if "start_ms" in frame:
             found[["start_ms", "end_ms"]] -= number * DAY_MS
-        if "card_id" in schema.columns_of(table):
+        if "gpu_uuid" in frame:
             found["card_id"] = frame["gpu_uuid"].map(cards)
         for name in (name for of, name in schema.WORD_COLUMNS if of == table):
             found[name] = self._words(frame[name])
-        self._insert(table, _rows(found, schema.columns_of(table)))
+        columns = [name for name in self._columns_of(table) if name in found]  # a newer gua may have added some
+        self._insert(table, columns, _rows(found, columns))
 
     def _words(self, texts: pd.Series[Any]) -> list[int | None]:
         distinct = dict.fromkeys(text for text in texts if isinstance(text, str))
@@ -213,9 +215,8 @@ class RollupWriter:
         condition = " AND ".join(f"{name} IS ?" for name in names)
         row = self._connection.execute(f"SELECT id FROM {table} WHERE {condition}", values).fetchone()
         if row is None:
-            marks = ", ".join("?" * len(values))
-            insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"
-            row = (self._connection.execute(insert, values).lastrowid,)
+            self._insert(table, names, [values])
+            row = self._connection.execute("SELECT last_insert_rowid()").fetchone()
         found: int = row[0]
         return found
 

@@ -119,7 +119,7 @@ def make_plan(
     days = expired.union(find_current(index, there, policy))
     # An unchanged partition has no late ticks: its removal was cut short, or is under way.
     left = sorted((expired & partitions.keys()) - saved.keys())
-    late = [day for day in left if has_changed(index[day], partitions[day])]
+    late = [day for day in left if has_changed(index[day].origin, partitions[day])]
     spare = frozenset(day for day, stored in index.items() if stored.is_verified) - days
     plan = DayPlan(path, days, expired, late=tuple(late), spare=spare, warnings=tuple(warnings))
     plan = plan.without([day for day in expired if index[day].origin.policy != policy], OTHER_THRESHOLDS)
