@@ -163,7 +163,7 @@ def look_into(
 ) -> tuple[Files, Newest | None, list[Finding], list[Finding]]:
     samples = samples_dir(data_dir)
     if deep:
-        from gua_report.upkeep.deep_check import read_everything  # with pandas, which the child can't always import
+        from gua_report.upkeep.damage import read_everything  # with pandas, which the child can't always import
 
     def look() -> list[Any]:
         found = list_history(samples)

@@ -29,8 +29,8 @@ from gua_report.rollups.index import (
 from gua_report.rollups.reader import Day, read_days
 from gua_report.rollups.writer import RollupWriter, digest_sums, fingerprint, roll_up_day
 from gua_report.ticks.history import History
+from gua_report.upkeep.damage import read_or_repair, spell_rot
 from gua_report.upkeep.outputs import csv_path, list_csvs, publish, remove, remove_left, unpublish, write_daily_csv
-from gua_report.upkeep.repair_rollups import read_or_repair
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
 from gua_sample.partition_file import BUSY_SECONDS, storage_error
@@ -214,14 +214,15 @@ class Upkeep:
             return True
         with RollupWriter(self.path) as writer:
             writer.mark([day], ticks_digest=None)  # a killed run must not leave the old one with new bytes
-            problem = None
             try:
                 writer.mark([day], partition_bytes=compact(path), is_compact=1)
             except StoreError as error:
-                self.complain(f"not compacted: {(problem := error)}")
-            self.origins[day] = origin_of(path, self.config.policy)
-            writer.mark([day], ticks_digest=self._digest(day))
-        return problem is None
+                self.complain(f"not compacted: {error}")
+                return False
+            finally:
+                self.origins[day] = origin_of(path, self.config.policy)
+                writer.mark([day], ticks_digest=self._digest(day))
+        return True
 
     def _is_old(self, day: str, days: int | None) -> bool:
         return days is not None and number_of(day) < self.now_ms // DAY_MS - days
@@ -232,7 +233,7 @@ class Upkeep:
         keep, history = self.config.retention, self.history
         old = [day for day in history.days if self._is_old(day, keep.raw_days)]
         days = [day for day in old if self._may_expire(day) or (self.dry_run and day in rolled_up)]
-        days = [day for day in days if not has_changed(Stored(self.origins[day]), history.paths[day])]  # late ticks
+        days = [day for day in days if not has_changed(self.origins[day], history.paths[day])]  # late ticks
         csvs = [path for day, path in sorted(list_csvs(self.data_dir).items()) if self._is_old(day, keep.csv_days)]
         rollups = [day for day in self.index if day not in self.origins and self._is_old(day, keep.rollup_days)]
         partitions = [history.paths[day] for day in days]
@@ -286,11 +287,6 @@ def compact(partition: str) -> int:
             return os.stat(partition).st_size
     except (sqlite3.Error, OSError) as error:
         raise storage_error(error, partition) from error
-
-
-def spell_rot(what: str) -> str:
-    """A line for the administrator about a file, or a part of one."""
-    return f"{what} changed on disk though nobody wrote to it (bit rot): restore it from a backup"
 
 
 @contextmanager

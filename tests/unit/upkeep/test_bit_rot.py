@@ -17,7 +17,7 @@ from gua_report.config import Config, Retention
 from gua_report.rollups.index import UNREADABLE, Stored, path_of, read_index
 from gua_report.rollups.writer import RollupWriter
 from gua_report.upkeep import nightly
-from gua_report.upkeep.deep_check import read_everything
+from gua_report.upkeep.damage import read_everything
 from gua_report.upkeep.nightly import Done, Upkeep
 from gua_report.window import number_of
 from gua_sample import store
