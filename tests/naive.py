@@ -118,7 +118,7 @@ class Naive:
         return {key: active[key] / value for key, value in known.items()}
 
     def _told(self, card: Card, one: Tick) -> list[Fraction | None]:
-        """An instance's share by slices, its share by memory, and its memory. A failed one's are of the same day."""
+        """An instance's share by slices, and its share by memory. A failed one's are of the same day."""
         same_day = (tick for tick in self.ticks if tick.ts_ms // DAY_MS == one.ts_ms // DAY_MS)
         seen = dict.fromkeys(other.facts for tick in same_day for other in tick.cards)
         own = [card.facts]
@@ -128,26 +128,21 @@ class Naive:
         for part, whole in (
             ("compute_slices", "most_compute_slices"),
             ("memory_total_mib", "parent_memory_mib"),
-            ("memory_total_mib", "memory_reserved_mib"),  # all cards of the laboratory have the same reserve
         ):
             known = [(getattr(facts, part), getattr(facts, whole)) for facts in own]
             found.append(next((Fraction(one, other) for one, other in known if one and other), None))
         return found
 
     def _share(self, card: Card, one: Tick) -> float:
-        """The share of a card in a GPU: 1, or of a MIG instance by slices, else by memory, else beside its siblings."""
+        """The share of a card in a GPU: 1, or of a MIG instance by slices, else by memory, else what others leave."""
         if card.facts.parent_uuid is None:
             return 1.0
         family = [self._told(other, one) for other in one.cards if other.facts.parent_uuid == card.facts.parent_uuid]
-        slices, memory, mib = self._told(card, one)
+        slices, memory = self._told(card, one)
         if slices or memory:
             return float(slices or memory or 0)
-        sizes = [other[2] for other in family if other[2]]
-        usual = sum(sizes) / len(sizes) if sizes else Fraction(1)
-        everything = sum(other[2] or usual for other in family)
-        guesses = sum((other[2] or usual) / everything for other in family if not other[0] and not other[1])
-        left = max(Fraction(0), 1 - sum(other[0] or other[1] or 0 for other in family))
-        return float((mib or usual) / everything * min(Fraction(1), left / guesses))
+        shares = [other[0] or other[1] for other in family]
+        return float(max(Fraction(0), 1 - sum(share or 0 for share in shares)) / shares.count(None))
 
     def gaps(self, start_ms: int, end_ms: int) -> dict[str, float]:
         """Seconds without card time by kind, from the first tick on."""

@@ -43,11 +43,6 @@ def second_hour(folder: Path, first: list[Gpu], second: list[Gpu]) -> Report:
     return report_of(folder, MONDAY_MS + HOUR_MS, MONDAY_MS + 2 * HOUR_MS)
 
 
-def sizes(*mibs: int) -> list[Gpu]:
-    """Instances of which the memory is known, and the first is at work."""
-    return [mig(0, place, 0.0 if place else 80.0)._replace(total_mib=mib) for place, mib in enumerate(mibs)]
-
-
 QUARTER = mig(0, 1)._replace(total_mib=20_480, parent_mib=81_920)
 
 
@@ -73,12 +68,6 @@ QUARTER = mig(0, 1)._replace(total_mib=20_480, parent_mib=81_920)
         ),
         # One that never told weighs no more than its siblings leave.
         ([sliced(0, 0, 3), sliced(0, 1, 3), failed(mig(0, 2))], {"truly_idle": 6 / 7, "unknown": 1 / 7}, None),
-        # In files of an older gua, all of them together are the card.
-        (
-            [mig(0, 0, 80.0)._replace(total_mib=40_000), mig(0, 1)._replace(total_mib=10_000)],
-            {"active": 0.8, "truly_idle": 0.2},
-            None,
-        ),
         ([failed(mig(0, place)) for place in range(7)] + [free(1)], {"unknown": 1, "truly_idle": 1}, None),
     ],
 )
@@ -92,14 +81,11 @@ def test_what_instances_weigh_and_what_is_unpartitioned(
     assert report.headline["share"].sum() == pytest.approx(1)
 
 
-def test_an_instance_that_fails_keeps_the_share_it_had_that_day_and_its_memory_in_older_files(tmp_path: Path) -> None:
+def test_an_instance_that_fails_keeps_the_share_it_had_that_day(tmp_path: Path) -> None:
     instances = [sliced(0, 0, 3, 80.0, (Job(),)), sliced(0, 1)]
-    report = second_hour(tmp_path / "new", instances, [failed(instances[0]), instances[1]])
+    report = second_hour(tmp_path, instances, [failed(instances[0]), instances[1]])
     expect(report, unknown=3 / 7, truly_idle=1 / 7)
     assert uncovered(report) == pytest.approx({"GPU-0": 3 / 7})
-    instances = sizes(30_000, 10_000)
-    report = second_hour(tmp_path / "old", instances, [failed(one) for one in instances])
-    assert dict(zip(report.gpus["uuid"], report.gpus["gpu_hours"], strict=True)) == {"MIG-0-0": 0.75, "MIG-0-1": 0.25}
 
 
 def test_the_share_of_an_instance_that_fails_does_not_depend_on_where_a_window_begins(tmp_path: Path) -> None:
