@@ -136,7 +136,7 @@ def _frames(found: Classified, inside: Booleans) -> Frames:
     inside = inside & ~lead
     times, weights = ticks["ts_ms"].to_numpy(), ticks["weight_ms"].to_numpy()
     tick = rows.cards.tick
-    facts = rows.card_facts.drop(columns="partition").iloc[rows.cards.card].reset_index(drop=True)
+    facts = rows.card_facts.iloc[rows.cards.card].reset_index(drop=True)
     column = pd.Index(found.cards["uuid"]).get_indexer(facts["uuid"])
     cards = (
         pd.DataFrame(rows.cards._asdict())
@@ -169,7 +169,7 @@ def _frames(found: Classified, inside: Booleans) -> Frames:
         )[inside[tick]]
         .astype({"gpu_index": "int64"})
     )  # until here missing for cards that are seen outside only
-    return Frames(ticks[inside].drop(columns=["id", "boot_time_ms", "joined", "is_lead", "day"]), cards, processes)
+    return Frames(ticks[inside].drop(columns=["id", "boot_time_ms", "joined", "is_lead"]), cards, processes)
 
 
 def _with_time(frame: pd.DataFrame, zone: tzinfo) -> pd.DataFrame:

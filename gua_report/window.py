@@ -7,6 +7,7 @@ import re
 import time
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta, timezone, tzinfo
+from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -40,6 +41,12 @@ def number_of(day: str) -> int:
 
 def midnight_ms(day: str) -> int:
     return number_of(day) * DAY_MS
+
+
+def split_days(start_ms: int, end_ms: int) -> list[tuple[int, int]]:
+    """The parts of a time that lie in each UTC day."""
+    midnights = range(start_ms // DAY_MS * DAY_MS + DAY_MS, end_ms, DAY_MS)
+    return list(pairwise([start_ms, *midnights, end_ms]))
 
 
 class Window(NamedTuple):

@@ -155,7 +155,7 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     gathered = gather(scope, spans, newest.seen_ms, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
-    sums = Rollup(*(tables.concat(list(frames)) for frames in zip(*gathered.rollups[window], strict=True)))
+    sums = tables.add_rollups(gathered.rollups[window])
     report = _add_up(request, scope, gathered, sums, spans, newest)
     if request.told is not None:
         facts, people = tables.last_facts(sums.card_facts), report.identities["identity"].tolist()

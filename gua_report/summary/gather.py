@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import groupby, pairwise
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -16,18 +17,14 @@ from gua_report.summary.intervals import overlap
 from gua_report.summary.now import Now, look_at
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
 from gua_report.summary.report import CLASHES, CUT_HOURS, UTC_HOURS, Notice
-from gua_report.summary.tables import concat
+from gua_report.summary.tables import add_rollups, concat
 from gua_report.ticks.classify import ABSENT, Classified, read_classified
 from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans
 from gua_report.ticks.episodes import episode_keys, find_episodes, join_episodes
-from gua_report.ticks.history import History
-from gua_report.window import HOUR_MS, Window, midnight_ms, number_of, show
+from gua_report.window import HOUR_MS, Window, midnight_ms, number_of, show, split_days
 from gua_sample.partition_names import DAY_MS, day_of
 
-# Days that are read at a time, to bound the memory; more if they have few ticks, since each part needs some ticks
-# before and after it, which may span as many days.
-DAYS_AT_A_TIME = 8
-TICKS_AT_A_TIME = 2000
+DAYS_AT_A_TIME = 2  # read in threads, as SQLite works without the interpreter's lock; no more, to bound the memory
 Progress = Callable[[int, int], None]
 Read = TypeVar("Read")
 
@@ -62,8 +59,8 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
     scope = scope._replace(plan=plan)
     parts = find_parts(plan, scope.windows)
     rollups: dict[Window, list[Rollup]] = {window: [] for window in scope.windows}
-    reading = {part: _some_days_each(scope.history, part) for part in parts if part.source == FROM_TICKS}
-    done, total = 0, sum(map(len, reading.values()))
+    days = {part: split_days(*part[:2]) for part in parts if part.source == FROM_TICKS}
+    done, total = 0, sum(map(len, days.values()))
     cut_hours: list[str] = []
     now: Now | None = None
     for part in parts:
@@ -73,10 +70,9 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
                 rollups[window].append(_cut(stored[window], start_ms, end_ms, share))
                 if share < 1 and window is scope.window:
                     cut_hours.append(show(start_ms, window.zone))
-        for first_ms, last_ms in reading.get(part, []):
-            found = read_classified(scope.history, first_ms, last_ms, scope.config.policy, scope.config.people)
+        for first_ms, last_ms, found in _read_ticks(scope, days.get(part, [])):
             if found is not None:
-                known += find_known(scope, found, first_ms)
+                known += _find_known(scope, found)
                 now = (None if seen_ms is None else look_at(found, seen_ms)) or now
                 for window, start_ms, end_ms in _meet(scope.windows, first_ms, last_ms):
                     rollups[window].append(roll_up(found, start_ms, end_ms, scope.grid))
@@ -85,7 +81,7 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
                 progress(done, total)
     if cut_hours:
         notices.append(Notice(CUT_HOURS, detail=", ".join(cut_hours)))
-    return Gathered(plan, parts, rollups, follow_episodes(scope, known), notices, now)
+    return Gathered(plan, parts, rollups, _follow_episodes(scope, known), notices, now)
 
 
 def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[Window, int, int]]:
@@ -95,15 +91,16 @@ def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[W
             yield window, start, end
 
 
-def _some_days_each(history: History, part: WindowPart) -> list[tuple[int, int]]:
-    cuts, days, ticks = [part.start_ms], 0, 0
-    for day in history.days_of(part.start_ms, part.end_ms):
-        if days >= DAYS_AT_A_TIME and ticks >= TICKS_AT_A_TIME:
-            cuts.append(midnight_ms(day))
-            days = ticks = 0
-        days += 1
-        ticks += len(history.ticks_of(day))
-    return list(pairwise([*cuts, part.end_ms]))
+def _read_ticks(scope: Scope, times: list[tuple[int, int]]) -> Iterator[tuple[int, int, Classified | None]]:
+    """These times, each within one day, and what is found in them."""
+    history, policy, people = scope.history, scope.config.policy, scope.config.people
+
+    def read(time: tuple[int, int]) -> tuple[int, int, Classified | None]:
+        return *time, read_classified(history, *time, policy, people)
+
+    with ThreadPoolExecutor(DAYS_AT_A_TIME) as pool:
+        for first in range(0, len(times), DAYS_AT_A_TIME):
+            yield from pool.map(read, times[first : first + DAYS_AT_A_TIME])
 
 
 def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Known], list[Notice]]:
@@ -120,7 +117,7 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Know
     days = _read_stretches(plan, plan.find_days(window.start_ms, window.end_ms), read_days)
     if not days:
         return plan, rollups, [], []
-    stored = Rollup(*(concat(list(frames)) for frames in zip(*(day.rollup for day in days), strict=True)))
+    stored = add_rollups([day.rollup for day in days])
     rollups[window] = stored._replace(identities=map_people(stored.identities, people))
     clashes = _find_clashes(stored.identities, people).intersection(plan.find_days(window.start_ms, window.end_ms))
     plan = plan.without(clashes - plan.expired)
@@ -190,27 +187,24 @@ def _share(spans: pd.DataFrame, start_ms: int, end_ms: int) -> float:
 
 
 class Known(NamedTuple):
-    """The episodes of consecutive ticks, from the one at `first_ms` to the one at `last_ms`."""
+    """The episodes of consecutive ticks of a day, from the one at `first_ms` to the one at `last_ms`."""
 
     first_ms: int
     last_ms: int
     episodes: pd.DataFrame
 
 
-def find_known(scope: Scope, found: Classified, start_ms: int) -> list[Known]:
-    """The episodes of the ticks from `start_ms` on; not of stored days, whose stored episodes are complete."""
+def _find_known(scope: Scope, found: Classified) -> list[Known]:
+    """The episodes of the window's ticks of a day; none of a stored day, whose stored episodes are complete."""
     ticks = found.ticks.iloc[found.inside]
     times = ticks["ts_ms"].to_numpy()
-    ends = times + ticks["weight_ms"].to_numpy()
-    own = (np.maximum(times, scope.window.start_ms) >= start_ms) & (ends > scope.window.start_ms)
-    own &= ~ticks["day"].isin(scope.plan.days).to_numpy()
-    if not own.any():
+    own = times[times + ticks["weight_ms"].to_numpy() > scope.window.start_ms].tolist()
+    if not own or day_of(own[0]) in scope.plan.days:
         return []
-    first_ms, last_ms = int(times[own][0]), int(times[own][-1])
-    return [Known(first_ms, last_ms, find_episodes(found, first_ms, last_ms + 1))]
+    return [Known(own[0], own[-1], find_episodes(found, own[0], own[-1] + 1))]
 
 
-def follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
+def _follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
     """All episodes that reach into the window, whole, and some others. `known` are those of all ticks in it."""
     parts = [one.episodes for one in known]
     edges_ms = [ms for one in known for ms in one[:2]] or [scope.window.start_ms]

@@ -14,10 +14,11 @@ from gua_report.console.spelling import state_columns
 from gua_report.rollups.hourly_sums import Rollup, roll_up
 from gua_report.summary.intervals import MINUTE_MS, MONTH_MS, WEEK_MS, cell_of, choose_cell_ms, find_edges, observed_ms
 from gua_report.summary.plan import Scope
+from gua_report.summary.tables import add_rollups
 from gua_report.ticks.arrays import Integers, pack, unpack
 from gua_report.ticks.classify import CODE_OF, read_classified
 from gua_report.ticks.history import History
-from gua_report.window import HOUR_MS, Window
+from gua_report.window import HOUR_MS, Window, split_days
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import STATES, TRULY_IDLE
 
@@ -55,10 +56,11 @@ def _read_fine(scope: Scope, cell_ms: int) -> Rollup | None:
         return None
     # One of its own: what can't be read here is in the rollups, and no reason for a warning.
     history = History(scope.history.data_dir)
-    found = read_classified(history, window.start_ms, window.end_ms, scope.config.policy, scope.config.people)
-    if found is None or history.warnings:
-        return None
-    return roll_up(found, window.start_ms, window.end_ms, (scope.grid[0] % cell_ms, cell_ms))
+    parts = []
+    for start_ms, end_ms in split_days(window.start_ms, window.end_ms):
+        found = read_classified(history, start_ms, end_ms, scope.config.policy, scope.config.people)
+        parts += [roll_up(found, start_ms, end_ms, (scope.grid[0] % cell_ms, cell_ms))] if found else []
+    return add_rollups(parts) if parts and not history.warnings else None
 
 
 def _timeline(cards: pd.DataFrame, edges: Integers, facts: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,7 @@ Reservations begin and end anywhere in an hour, so the stored hourly sums of clo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +22,8 @@ from gua_report.summary.intervals import overlap, union
 from gua_report.summary.plan import Scope
 from gua_report.ticks.arrays import Booleans, Integers, pack, unpack
 from gua_report.ticks.classify import ABSENT, CODE_OF, Classified, read_classified
-from gua_report.window import HOUR_MS, Window
-from gua_sample.partition_names import DAY_MS, day_of
+from gua_report.window import HOUR_MS, split_days
+from gua_sample.partition_names import day_of
 from gua_sample.policy import ACTIVE, IDLE_HELD, TRULY_IDLE
 
 KEYS = ["identity", "gpu_uuid", "gpu_index", "mig_index"]
@@ -69,10 +69,11 @@ def reserved_hours(
     parents: Parents = {uuid: None if pd.isna(parent) else parent for uuid, _, parent in known}
     names = {uuid: names_of(uuid, index, parents[uuid]) for uuid, index in indexes.items()}
     name_strays(wanted, names, identities, config.people, problems.append)
-    if gone := [day for day, _, _ in _days(window) if day in scope.plan.expired]:
+    days = split_days(window.start_ms, window.end_ms)
+    if gone := [day for start_ms, _ in days if (day := day_of(start_ms)) in scope.plan.expired]:
         problems.append(f"ticks have expired: who used what in {span_of_days(gone)} is not known here")
     spent = Spent(lambda: [0] * 5)
-    for _, start_ms, end_ms in _days(window):
+    for start_ms, end_ms in days:
         found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people)
         if found is not None:
             indexes = _move(indexes, found)
@@ -84,13 +85,6 @@ def reserved_hours(
         if found is not None:
             _add_part(spent, found, own, jobs, start_ms, end_ms)
     return _table(spent, facts, told.book.is_complete), problems
-
-
-def _days(window: Window) -> Iterator[tuple[str, int, int]]:
-    """The UTC days of the window, with the start and end of the part in it."""
-    for number in range(window.start_ms // DAY_MS, (window.end_ms - 1) // DAY_MS + 1):
-        start_ms = number * DAY_MS
-        yield day_of(start_ms), max(start_ms, window.start_ms), min(start_ms + DAY_MS, window.end_ms)
 
 
 def _move(before: Indexes, day: Classified) -> Indexes:

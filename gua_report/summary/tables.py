@@ -11,7 +11,7 @@ import pandas as pd
 
 from gua_report.config import Config
 from gua_report.console.spelling import state_columns
-from gua_report.rollups.hourly_sums import INSTANT_ONLY
+from gua_report.rollups.hourly_sums import INSTANT_ONLY, Rollup, empty_rollup
 from gua_report.summary.intervals import observed_ms
 from gua_report.summary.meant import COLUMNS as MEANT
 from gua_report.summary.of_hosts import HOURS
@@ -52,6 +52,10 @@ def concat(frames: list[pd.DataFrame]) -> pd.DataFrame:
     if len(filled) > 1:
         return pd.concat(filled, ignore_index=True)
     return next(iter(filled or frames), pd.DataFrame())
+
+
+def add_rollups(parts: list[Rollup]) -> Rollup:
+    return Rollup(*(concat(list(frames)) for frames in zip(*(parts or [empty_rollup()]), strict=True)))
 
 
 def last_facts(card_facts: pd.DataFrame) -> pd.DataFrame:

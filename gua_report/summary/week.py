@@ -11,7 +11,6 @@ from gua_report.config import Config, Limit
 from gua_report.limits import OVER, UNSURE, WEEK_MS, Standing, Used, Week, judge, limit_of, tell, week_before
 from gua_report.machine.notes import find_notes
 from gua_report.people.groups import Memberships
-from gua_report.rollups.hourly_sums import empty_rollup
 from gua_report.summary import tables
 from gua_report.summary.gather import gather, gather_spans
 from gua_report.summary.meant import Moment, find_meant, meant_gpu_hours
@@ -34,8 +33,7 @@ def read_week(scope: Scope, first_ms: int, moment: Moment) -> tuple[Week, pd.Dat
     spans = gather_spans(scope)
     gathered = gather(scope, spans, None, None)
     scope = scope._replace(plan=gathered.plan)
-    parts = gathered.rollups[window]
-    presences = tables.concat([part.identities for part in parts]) if parts else empty_rollup().identities
+    presences = tables.add_rollups(gathered.rollups[window]).identities
     notes = find_notes(scope.config, gathered.episodes["identity"].unique().tolist())
     meant = find_meant(gathered.episodes, notes, moment)
     meant_hours = meant_gpu_hours(scope, presences, gathered.episodes, meant)

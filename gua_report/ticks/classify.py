@@ -1,4 +1,4 @@
-"""The state of every card and every process from each tick of a stretch of rows to the next.
+"""The state of every card and every process from each tick of a day, or of a part of it, to the next.
 
 The rule is in gua_sample/policy.py. Here stands what it is applied to: which tick is the other end of a tick's time,
 and, of the processes, in sightings.py, who was only passing and who is alone on a card.
@@ -19,6 +19,7 @@ from gua_report.ticks.read_partition import Rows
 from gua_report.ticks.sightings import Ends, judge_processes, see_processes
 from gua_report.ticks.tick_weights import weigh
 from gua_sample.identity import find_slurm_job
+from gua_sample.partition_names import day_of
 from gua_sample.policy import (
     IDLE_HELD,
     MOST_ACTIVE_FIRST,
@@ -69,17 +70,14 @@ def read_classified(
     people: Mapping[str, str],
     uuids: Sequence[str] | None = None,
 ) -> Classified | None:
-    """The ticks that reach into a time, of all cards or those in `uuids`; None if there are none, or unreadable."""
-    days = history.days_of(start_ms, end_ms)
-    if not days:
-        return None
-    timeline = history.timeline(days)
-    times = timeline["ts_ms"].to_numpy()
-    ends = times + timeline["weight_ms"].to_numpy()
-    inside = np.flatnonzero((ends > start_ms) & (times < end_ms))
+    """The ticks that reach into a time of one UTC day, of all cards or those in `uuids`; None if none can be read."""
+    day = day_of(start_ms)
+    ticks = history.weighed_ticks_of(day)
+    times = ticks["ts_ms"].to_numpy()
+    (inside,) = np.nonzero((times + ticks["weight_ms"].to_numpy() > start_ms) & (times < end_ms))
     if not len(inside):
         return None
-    stretch = history.read(timeline, int(inside[0]), int(inside[-1]) + 1, uuids)
+    stretch = history.read(day, int(inside[0]), int(inside[-1]) + 1, uuids)
     return None if stretch is None else classify(stretch, policy, people)
 
 
@@ -175,8 +173,8 @@ def _add_unattributed(
 
 
 def resolve_all(facts: pd.DataFrame) -> pd.Series[str]:
-    known = facts[IDENTITY_FACTS].astype(object)
-    rows = list(known.where(known.notna(), None).itertuples(index=False, name=None))
+    columns = ([None if pd.isna(value) else value for value in facts[name]] for name in IDENTITY_FACTS)
+    rows = list(zip(*columns, strict=True))
     identities = {row: _resolve(*row) for row in dict.fromkeys(rows)}
     return pd.Series([identities[row] for row in rows], index=facts.index, dtype="str", name="identity")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from gua_report.ticks.arrays import Booleans, Integers
 from gua_report.ticks.history import History
+from gua_report.window import split_days
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import LONGEST_GAP_INTERVALS
 from gua_sample.records import IMPORTED_BOOT, TIMEOUT
@@ -89,9 +89,8 @@ def mark_days(gaps: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:
     """The gaps, in which these kinds, by day, take the place of "sampler not running"."""
     marked: list[tuple[int, int, str]] = []
     for start, end, kind in gaps.itertuples(index=False):
-        midnights = range(start // DAY_MS * DAY_MS + DAY_MS, end, DAY_MS) if kind == NOT_RUNNING else ()
-        for first, last in pairwise([start, *midnights, end]):
-            marked.append((first, last, kinds.get(day_of(first), kind) if kind == NOT_RUNNING else kind))
+        parts = split_days(start, end) if kind == NOT_RUNNING else [(start, end)]
+        marked += [(*part, kinds.get(day_of(part[0]), kind) if kind == NOT_RUNNING else kind) for part in parts]
     return _merge(marked)
 
 

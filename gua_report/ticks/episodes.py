@@ -16,10 +16,10 @@ COLUMNS += ["joins_before", "joins_after", "slurm_job"]
 
 
 def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame:
-    """The episodes of the ticks in a time, cut at midnight: those at `start_ms` or later, and before `end_ms`.
+    """The episodes of the ticks in a time of one day: those at `start_ms` or later, and before `end_ms`.
 
-    `joins_before`: it may have begun earlier, as it is there at the first tick of its day, after a hole, or before
-    `start_ms`. `joins_after`: it may go on, as it is there at the last tick of its day, close to midnight, or after
+    `joins_before`: it may have begun earlier, as it is there at the first tick of the day, after a hole, or before
+    `start_ms`. `joins_after`: it may go on, as it is there at the last tick of the day, close to midnight, or after
     `end_ms`. Where it may go on beyond midnight, it reaches to it, so that `join_episodes` finds its other half.
     """
     rows = found.processes[found.processes["state"] == CODE_OF[IDLE_HELD]]
@@ -30,10 +30,13 @@ def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame
     follows = (key[1:] == key[:-1]) & (card[1:] == card[:-1]) & (following[tick[:-1]] == tick[1:])
     begins, ends = np.append(True, ~follows), np.append(~follows, True)
     times = found.ticks["ts_ms"].to_numpy()
-    within = (times[tick] >= start_ms) & (times[tick] < end_ms)
-    frame = pd.DataFrame({"row": np.arange(len(rows)), "memory_mib": rows["memory_mib"].to_numpy()})[within]
-    grouped = frame.groupby(np.cumsum(begins)[within], sort=True)
-    first, last = grouped["row"].first().to_numpy(), grouped["row"].last().to_numpy()
+    (within,) = np.nonzero((times[tick] >= start_ms) & (times[tick] < end_ms))
+    if not len(within):
+        return pd.DataFrame(columns=COLUMNS)
+    piece = np.cumsum(begins)[within]
+    places = np.flatnonzero(np.append(True, piece[1:] != piece[:-1]))
+    first, last = within[places], within[np.append(places[1:], len(within)) - 1]
+    peak_mib = np.fmax.reduceat(rows["memory_mib"].to_numpy()[within], places)
     facts = found.process_facts.iloc[rows["process"].to_numpy()[last]]
     return pd.DataFrame(
         {
@@ -44,7 +47,7 @@ def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame
             "identity": facts["identity"].to_numpy(),
             "start_ms": np.where(begins[first], start_at[tick[first]], times[tick[first]]),
             "end_ms": end_at[tick[last]],
-            "peak_memory_mib": grouped["memory_mib"].max().to_numpy(),
+            "peak_memory_mib": peak_mib,
             "joins_before": ~begins[first] | ~np.isin(tick[first], following),  # the latter: after a hole
             "joins_after": ~ends[last] | is_last[tick[last]],
             "slurm_job": facts["slurm_job"].to_numpy(dtype=object),
@@ -54,24 +57,22 @@ def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame
 
 
 def _links(found: Classified) -> tuple[Integers, Booleans, Integers, Integers]:
-    """Of each tick: the next one of its day that saw cards, if it is near and of the same boot, else -1; whether it is
-    the last one, close to midnight; when an episode begins that has it first, and ends that has it last.
+    """Of each tick: the next one that saw cards, if it is near and of the same boot, else -1; whether it is the day's
+    last one, close to midnight; when an episode begins that has it first, and ends that has it last.
     """
     ticks, count = found.ticks, len(found.ticks)
     times, interval = ticks["ts_ms"].to_numpy(), ticks["interval_ms"].to_numpy()
-    midnight, longest = times // DAY_MS * DAY_MS, LONGEST_GAP_INTERVALS * interval
+    midnight, longest = times[0] // DAY_MS * DAY_MS, LONGEST_GAP_INTERVALS * interval
     seen = np.flatnonzero((found.states != ABSENT).any(axis=1))
     # A tick without cards in between does not break a link, a reboot does.
     boots = ticks["boot_id"].to_numpy(dtype=object)
     boot = np.cumsum(np.append(False, boots[1:] != boots[:-1]))[seen]
-    near = (np.diff(times[seen]) <= longest[seen[:-1]]) & (np.diff(midnight[seen]) == 0) & (np.diff(boot) == 0)
+    near = (np.diff(times[seen]) <= longest[seen[:-1]]) & (np.diff(boot) == 0)
     links = np.full(count, -1, np.int64)
     links[seen[:-1]] = np.where(near, seen[1:], -1)
-    is_first, is_last = np.zeros(count, bool), np.zeros(count, bool)
-    is_first[seen] = np.append(True, np.diff(midnight[seen]) > 0)
-    is_first &= (times - midnight <= longest) & (ticks["boot_time_ms"].to_numpy() <= midnight)
-    is_last[seen] = np.append(np.diff(midnight[seen]) > 0, True)
-    is_last &= midnight + DAY_MS - times <= longest
+    place = np.arange(count)
+    is_first = (place == seen[0]) & (times - midnight <= longest) & (ticks["boot_time_ms"].to_numpy() <= midnight)
+    is_last = (place == seen[-1]) & (midnight + DAY_MS - times <= longest)
     start_ms = np.where(is_first, midnight, times)
     end_ms = np.where(is_last, midnight + DAY_MS, times + ticks["weight_ms"].to_numpy())
     return links, is_last, start_ms, end_ms

@@ -1,18 +1,16 @@
-"""All partitions of a data folder: which of them a window needs, and days with the ticks around them."""
+"""All partitions of a data folder: which of them a window needs, and the ticks of their days."""
 
 from __future__ import annotations
 
 import grp
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from gua_report.ticks.open_partition import open_partition
-from gua_report.ticks.read_partition import TICK_COLUMNS, Rows, concat_rows, read_rows, read_ticks, with_lead
+from gua_report.ticks.read_partition import TICK_COLUMNS, Rows, read_rows, read_ticks, with_lead
 from gua_report.ticks.tick_weights import with_weights
 from gua_report.window import is_day, midnight_ms
 from gua_sample.errors import EmptyPartition, StoreError
@@ -23,10 +21,10 @@ from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
 
 
 class Stretch(NamedTuple):
-    """The rows of consecutive ticks, with some before and after them of the same days."""
+    """The rows of consecutive ticks, with some before and after them of the same day."""
 
     rows: Rows
-    ticks: pd.DataFrame  # the rows' ticks, with weights, and the time before each day's first one as a row of its own
+    ticks: pd.DataFrame  # the rows' ticks, with weights, and the time before the day's first one as a row of its own
     inside: slice  # positions of the ticks asked for
 
 
@@ -93,7 +91,7 @@ class History:
 
     def weighed_ticks_of(self, day: str) -> pd.DataFrame:
         if day not in self._weighed:
-            self._weighed[day] = with_weights(self.ticks_of(day), midnight_ms(day)).assign(day=day)
+            self._weighed[day] = with_weights(self.ticks_of(day), midnight_ms(day))
         return self._weighed[day]
 
     def outermost_ms(self) -> list[int]:
@@ -108,34 +106,22 @@ class History:
         return [day for day in self.days if first <= day <= last and len(self.ticks_of(day))]
 
     def timeline(self, days: list[str]) -> pd.DataFrame:
-        """The weighed ticks of these days, in time order; `id` and `day` locate a tick."""
+        """The weighed ticks of these days, in time order."""
         return pd.concat([self.weighed_ticks_of(day) for day in days], ignore_index=True)
 
-    def read(self, timeline: pd.DataFrame, first: int, last: int, uuids: Sequence[str] | None = None) -> Stretch | None:
-        """The ticks from `first` to before `last`, of all cards or those in `uuids`; None if all are unreadable."""
+    def read(self, day: str, first: int, last: int, uuids: Sequence[str] | None = None) -> Stretch | None:
+        """The day's weighed ticks from `first` to before `last`, of all cards or of `uuids`; None if unreadable."""
         # Whether a process is idle depends on the tick before too, and ticks without cards may lie between.
-        ticks = timeline.iloc[max(0, first - TICKS_AROUND) : last + TICKS_AROUND]
-        groups = [ticks.iloc[where] for _, where in ticks.groupby("day", sort=True).indices.items()]
-        # Threads help because SQLite works without the interpreter's lock.
-        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            parts = list(pool.map(lambda group: self._read_partition(group, uuids), groups))
-        read = [(part, group) for part, group in zip(parts, groups, strict=True) if part is not None]
-        if not read:
-            return None
-        rows = concat_rows([part for part, _ in read], [len(group) for _, group in read])
-        ticks = pd.concat([group for _, group in read])
-        own = np.flatnonzero((ticks.index >= first) & (ticks.index < last))
-        return Stretch(rows, ticks.reset_index(drop=True), slice(int(own[0]), int(own[-1]) + 1)) if len(own) else None
-
-    def _read_partition(self, ticks: pd.DataFrame, uuids: Sequence[str] | None) -> Rows | None:
-        day = str(ticks["day"].iloc[0])
+        begin = max(0, first - TICKS_AROUND)
+        ticks = self.weighed_ticks_of(day).iloc[begin : last + TICKS_AROUND].reset_index(drop=True)
         try:
             with open_partition(self.paths[day]) as connection:
                 rows = read_rows(connection, ticks, uuids)
-                return with_lead(rows) if ticks["is_lead"].iloc[0] else rows
         except StoreError as error:
             self.skip(day, error)
             return None
+        rows = with_lead(rows) if ticks["is_lead"].iloc[0] else rows
+        return Stretch(rows, ticks, slice(first - begin, last - begin))
 
 
 def _list(folder: str, data_dir: str) -> dict[str, str]:

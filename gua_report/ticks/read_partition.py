@@ -52,10 +52,10 @@ class ProcessRows(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The content of some ticks. Facts are frames of a few rows; a card or process has several if its facts change."""
+    """The content of some ticks of a day. Facts are frames of a few rows: a card has several if its facts change."""
 
     cards: CardRows
-    card_facts: pd.DataFrame  # CARD_FACTS, and the number of their partition in this stretch
+    card_facts: pd.DataFrame  # CARD_FACTS
     processes: ProcessRows
     process_facts: pd.DataFrame  # PROCESS_FACTS
 
@@ -157,21 +157,6 @@ def _with_lead(*columns: Any) -> list[Any]:
     repeated = [np.concatenate((column[second], column)) for column in columns]
     repeated[0][: len(second)] = 0
     return repeated
-
-
-def concat_rows(parts: list[Rows], counts: list[int]) -> Rows:
-    sizes = [(count, len(part.card_facts), len(part.process_facts)) for part, count in zip(parts, counts, strict=True)]
-    firsts = np.cumsum([(0, 0, 0), *sizes[:-1]], axis=0).tolist()
-    cards, processes = [], []
-    for (rows, _, used, _), (tick, card, process) in zip(parts, firsts, strict=True):
-        cards.append(rows._replace(tick=rows.tick + tick, card=rows.card + card))
-        processes.append(used._replace(tick=used.tick + tick, card=used.card + card, process=used.process + process))
-    return Rows(
-        CardRows(*(np.concatenate(column) for column in zip(*cards, strict=True))),
-        pd.concat([part.card_facts.assign(partition=k) for k, part in enumerate(parts)], ignore_index=True),
-        ProcessRows(*(np.concatenate(column) for column in zip(*processes, strict=True))),
-        pd.concat([part.process_facts for part in parts], ignore_index=True),
-    )
 
 
 def _facts(

@@ -128,8 +128,8 @@ def _told(facts: pd.DataFrame, unusable: Booleans) -> tuple[Floats, Booleans]:
             "memory": _ratio(facts["memory_total_mib"], facts["parent_memory_mib"]),
         }
     )
-    known = told.groupby([facts["partition"], facts["uuid"]], sort=False).transform("last")
-    told = told.where(facts["status"] == STATUS_OK, told.fillna(known))
+    if (failed := ~facts["status"].isin([STATUS_OK, UNPARTITIONED])).any():
+        told[failed] = told.fillna(told.groupby(facts["uuid"]).transform("last"))
     slices = told["slices"].mask(unusable, 0.0)  # a card without any instance: none of it is covered
     return slices.fillna(told["memory"]).to_numpy(), slices.notna().to_numpy()
 
