@@ -77,21 +77,14 @@ def origin_of(partition: str, policy: Policy) -> Origin:
 
 
 def find_current(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:
-    of_rule = {day: stored for day, stored in index.items() if stored.rule == RULE and stored.origin.policy == policy}
-    there = of_rule.keys() & partitions.keys()
-    return {day for day in there if has_changed(of_rule[day].origin, partitions[day]) is False}
+    there = {day: stored for day, stored in index.items() if day in partitions and stored.rule == RULE}
+    of_policy = {day: stored.origin for day, stored in there.items() if stored.origin.policy == policy}
+    return {day for day, origin in of_policy.items() if has_changed(origin, partitions[day]) is False}
 
 
 def find_expired(index: Mapping[str, Stored], partitions: Mapping[str, str]) -> set[str]:
     """The days whose rollup is all that is left, or all that counts."""
     return {day for day, stored in index.items() if stored.is_expired or day not in partitions}
-
-
-def find_usable(index: Mapping[str, Stored], partitions: Mapping[str, str], policy: Policy) -> set[str]:
-    """The days that are taken from rollups: what ticks would give now, or would have given."""
-    expired = find_expired(index, partitions)
-    there = {day: path for day, path in partitions.items() if day not in expired}
-    return find_current(index, there, policy) | {day for day in expired if index[day].origin.policy == policy}
 
 
 def has_changed(origin: Origin, partition: str) -> bool | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gua_report.limits import WEEK_MS, Used, Week, week_before
 from gua_report.people.identities import apply_mapping
-from gua_report.rollups.index import find_usable, open_rollups, path_of, read_index
+from gua_report.rollups.index import find_current, find_expired, open_rollups, path_of, read_index
 from gua_report.window import HOUR_MS, midnight_ms, number_of
 from gua_sample.partition_names import DAY_MS, SUFFIX
 from gua_sample.policy import IDLE_HELD, STATES, UNKNOWN, Policy
@@ -27,8 +27,9 @@ def read_closed_week(
     start_ms, end_ms = week_before(now_ms // DAY_MS * DAY_MS)
     index, path = read_index(path_of(data_dir), damaged=[]), path_of(data_dir)
     by_day = {os.path.basename(one).removesuffix(SUFFIX): one for one in partitions}
-    wanted = [day for day in index if start_ms <= midnight_ms(day) < end_ms]
-    days = find_usable({day: index[day] for day in wanted}, by_day, policy)
+    wanted = {day: stored for day, stored in index.items() if start_ms <= midnight_ms(day) < end_ms}
+    expired = {day for day in find_expired(wanted, by_day) if wanted.pop(day).origin.policy == policy}
+    days = find_current(wanted, by_day, policy) | expired
     if not days:
         return ClosedWeek(Week(start_ms, end_ms, 0.0), {})
     with open_rollups(path) as connection:

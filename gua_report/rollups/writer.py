@@ -36,7 +36,7 @@ def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
     """Roll up a day; None if it has no ticks, or is unreadable. Readers map identities to people."""
     start_ms, end_ms = midnight_ms(day), midnight_ms(day) + DAY_MS
     found = read_classified(history, start_ms, end_ms, policy, {})
-    if found is None or day in history.unreadable:
+    if found is None:
         return None
     return Day(roll_up(found, start_ms, end_ms), find_episodes(found, start_ms, end_ms), find_spans(history, [day]))
 

@@ -242,10 +242,8 @@ def _find(scope: Scope, day: str, start_ms: int, end_ms: int, uuids: list[str]) 
     config = scope.config
     if day in scope.plan.days:
         return map_people(read_episodes(scope.plan.path, day), config.people)
-    if day not in scope.history.days or end_ms <= start_ms:
-        return None
     found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people, uuids)
-    if found is None or day in scope.history.unreadable:
+    if found is None:
         return None
     own = found.ticks["ts_ms"].between(start_ms, end_ms - 1).to_numpy()
     return None if (found.states[own] == ABSENT).all() else find_episodes(found, start_ms, end_ms)

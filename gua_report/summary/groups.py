@@ -26,8 +26,6 @@ GROUP_COLUMNS = [
     "energy_kwh",
     "idle_held_cost",
 ]
-
-
 # What is known of a person's hours: GPU time by state, energy, and the time for which that is known.
 PERSON_SUMS = ["active_ms", "idle_held_ms", "unknown_ms", "joules", "told_ms", "idle_held_joules", "idle_held_told_ms"]
 

@@ -31,17 +31,12 @@ IDENTITY_COLUMNS = [
     "idle_held_cost",
     "meant_gpu_hours",
 ]
-
-
 EPISODE_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "pid", "command", "start_ms", "end_ms", "seconds"]
 EPISODE_COLUMNS += ["start_is_exact", "peak_memory_mib", "ongoing", *MEANT, "slurm_job"]
 EPISODE_TYPES: dict[str, Any] = {
     **dict.fromkeys(["gpu_uuid", "identity", "command", "slurm_job"], object),
-    "pid": "int64",
-    "start_ms": "int64",
-    "end_ms": "int64",
-    "seconds": "float64",
-    "peak_memory_mib": "float64",
+    **dict.fromkeys(["pid", "start_ms", "end_ms"], "int64"),
+    **dict.fromkeys(["seconds", "peak_memory_mib"], "float64"),
     "ongoing": bool,
 }
 

@@ -72,8 +72,6 @@ def _ends(ticks: pd.DataFrame, failed: Booleans) -> Integers:
     ends: Integers = times + ticks["weight_ms"].to_numpy(dtype=np.int64)
     ran_until = times + np.nan_to_num(ticks["nvml_ms"].to_numpy(dtype="float64")).astype(np.int64)
     late = failed & (ran_until > ends)
-    if not late.any():
-        return ends
     ends[late] = ran_until[late]
     rest = times[1:] - ends[:-1]
     # No run begins beside a hanging one, and then the timer waits for its next turn: that wait, too, is due to the run.

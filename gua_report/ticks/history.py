@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import pandas as pd
@@ -43,10 +44,9 @@ class History:
         self.paths: dict[str, str] = {}
         for day, path in _list(samples_dir(data_dir), data_dir).items() if has_ticks else ():
             try:
-                check_regular(path, MOST_DATABASE_BYTES)
-                self.paths[day] = path
-            except FileNotFoundError:
-                pass  # it has just expired
+                with suppress(FileNotFoundError):  # it has just expired
+                    check_regular(path, MOST_DATABASE_BYTES)
+                    self.paths[day] = path
             except StoreError as error:
                 self.skip(day, error)
         self.days = sorted(self.paths)
@@ -56,14 +56,13 @@ class History:
     def ticks_of(self, day: str) -> pd.DataFrame:
         if day not in self._ticks:
             frame = pd.DataFrame(columns=["id", *TICK_COLUMNS])
-            if day in self.paths:
-                try:
-                    with open_partition(self.paths[day]) as connection:
+            try:
+                if day in self.paths:
+                    # Empty while its first tick is just being written.
+                    with suppress(EmptyPartition), open_partition(self.paths[day]) as connection:
                         frame = read_ticks(connection, midnight_ms(day))
-                except EmptyPartition:
-                    pass  # the first tick of the day is just being written
-                except StoreError as error:
-                    self.skip(day, error)
+            except StoreError as error:
+                self.skip(day, error)
             self._ticks[day] = frame
         return self._ticks[day]
 

@@ -120,29 +120,6 @@ def test_unknown_is_its_own_column_and_never_idle(tmp_path: Path, gpu: Gpu) -> N
     assert (report.identities["idle_held_gpu_hours"] == 0).all()
 
 
-def test_memory_that_no_process_shows_is_held_by_unattributed(tmp_path: Path) -> None:
-    report = report_hour(tmp_path, HIDDEN)
-    expect(report, idle_held=1)
-    found = row(report.identities, "identity", "(unattributed)")
-    assert found["idle_held_gpu_hours"] == pytest.approx(1)
-    assert found["idle_held_share"] == 1
-    assert report.reclaim["freed_gpu_hours"].tolist() == [0, 0, 0]
-
-
-def test_a_card_that_becomes_mig_in_between_weighs_one_gpu_all_the_time(tmp_path: Path) -> None:
-    half = 30 * MINUTE_MS
-    slices = [mig(0, place) for place in range(7)]
-    write(tmp_path, series(MONDAY_MS, 30, free()) + series(MONDAY_MS + half, 30, *slices))
-    expect(report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS), truly_idle=1)
-
-
-def test_an_identity_with_an_active_and_an_idle_process_on_a_card_is_active_there(tmp_path: Path) -> None:
-    both = busy(ALICE, Job(101, "alice", sm_percent=90))
-    write(tmp_path, series(MONDAY_MS - HOUR_MS, 120, both, held(ALICE, index=1)))
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS)
-    assert hours_by(report.identities, "identity") == pytest.approx({("alice", "active"): 1, ("alice", "idle-held"): 1})
-
-
 def test_a_person_with_several_identities_counts_once_on_a_card(tmp_path: Path) -> None:
     write(tmp_path, hour(held(Job(), Job(101, "x", cgroup=CONTAINER))))
     config = CONFIG._replace(people={"docker:3f2a9c81d0b7": "alice"})
@@ -169,11 +146,6 @@ def test_the_window_before_is_compared_if_nine_tenths_of_it_were_observed(
     if report.before is not None:
         assert report.before["gpu_hours"]["active"] == pytest.approx(observed / 60)
         assert report.before["share"].to_dict() == {"active": 1, "idle-held": 0, "truly-idle": 0, "unknown": 0}
-
-
-def test_a_hole_before_the_window_is_no_data(tmp_path: Path) -> None:
-    write(tmp_path, hour(busy(), start_ms=MONDAY_MS - 30 * HOUR_MS) + hour(held()))
-    assert report_of(tmp_path, MONDAY_MS, MONDAY_MS + HOUR_MS).before is None
 
 
 # --- thresholds and the header ---

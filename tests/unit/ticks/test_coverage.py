@@ -24,7 +24,6 @@ from tests.lab import (
     Report,
     busy,
     free,
-    gap_seconds,
     held,
     hours,
     minutes,
@@ -173,17 +172,6 @@ def test_a_run_that_hung_over_midnight_is_one_gap_whatever_the_window(tmp_path: 
         assert found.to_numpy().tolist() == [[MONDAY_MS + expected * SECOND_MS, MONDAY_MS + 90 * SECOND_MS, KILLED]]
 
 
-def test_all_kinds_together_add_up_to_what_was_not_observed(tmp_path: Path) -> None:
-    ticks = watched(0, 10) + watched(10, 13, error="unknown") + watched(13, 20) + watched(20, 22, error=TIMEOUT)
-    ticks += watched(22, 30) + watched(35, 40) + watched(45, 55, boot="boot-2")
-    write(tmp_path, ticks)
-    report = report_minutes(tmp_path, 0, 60)
-    assert gap_seconds(report) == {DRIVER_ERROR: 180, KILLED: 120, NOT_RUNNING: 600, HOST_DOWN: 300}
-    assert report.observed_seconds == 3600 - 1200
-    assert report.coverage_share == pytest.approx(2 / 3)
-    assert sum(hours(report).values()) == pytest.approx(2 / 3)
-
-
 def test_the_window_starts_at_the_oldest_sample_if_that_is_younger(tmp_path: Path) -> None:
     write(tmp_path, watched(10, 30))
     report = report_minutes(tmp_path, -1000, 30)
@@ -191,13 +179,6 @@ def test_the_window_starts_at_the_oldest_sample_if_that_is_younger(tmp_path: Pat
     assert report.requested.start_ms == MONDAY_MS - 1000 * MINUTE_MS
     assert report.coverage_share == 1
     assert gaps(report) == []
-
-
-def test_a_window_that_begins_in_the_middle_of_a_tick_has_its_rest(tmp_path: Path) -> None:
-    write(tmp_path, series(MONDAY_MS, 3, held(), every_ms=10 * MINUTE_MS, interval_ms=10 * MINUTE_MS))
-    report = report_minutes(tmp_path, 14, 16)
-    assert report.coverage_share == 1
-    assert hours(report)["idle-held"] == pytest.approx(2 / 60)
 
 
 def test_a_driver_that_never_worked_is_no_report_but_a_line_with_its_error(tmp_path: Path) -> None:
@@ -208,13 +189,6 @@ def test_a_driver_that_never_worked_is_no_report_but_a_line_with_its_error(tmp_p
         "no card was seen from 2026-11-16 00:00 to 2026-11-16 00:30 UTC, as the driver failed (driver_not_loaded):"
         f" run gua doctor --data-dir {tmp_path}"
     )
-
-
-def test_a_single_tick_with_cards_is_a_report(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 29, error="driver_not_loaded") + minutes(29, 30, busy()))
-    report = report_minutes(tmp_path, 0, 30)
-    assert gaps(report) == [(0, 29, DRIVER_ERROR)]
-    assert sum(hours(report).values()) == pytest.approx(1 / 60)
 
 
 def test_a_day_of_driver_errors_does_not_spoil_the_others(tmp_path: Path) -> None:
@@ -343,13 +317,6 @@ def test_a_tick_that_comes_late_while_a_report_is_made_does_no_harm(
     assert hours(report_minutes(tmp_path, 0, 10)) == pytest.approx(
         {"active": 1 / 6, "idle-held": 0, "truly-idle": 0, "unknown": 0}
     )
-
-
-def test_a_history_of_one_tick_is_a_report(tmp_path: Path) -> None:
-    write(tmp_path, [tick(MONDAY_MS, held())])
-    report = report_minutes(tmp_path, -60, 60)
-    assert hours(report)["idle-held"] == pytest.approx(30 / 3600)
-    assert gap_seconds(report) == {NOT_RUNNING: 3570}
 
 
 def test_what_lies_in_a_partition_that_can_not_be_read_says_so() -> None:

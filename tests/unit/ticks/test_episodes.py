@@ -138,11 +138,6 @@ def test_an_episode_reaches_back_before_the_window_and_ends_with_it(tmp_path: Pa
     assert spans(report_minutes(tmp_path, start, edge)) == [(100, -30, edge)]
 
 
-def test_a_process_on_two_cards_has_an_episode_on_each(tmp_path: Path) -> None:
-    write(tmp_path, minutes(0, 10, held(), held(index=1)) + minutes(10, 20, busy(), held(index=1)))
-    assert spans(report_minutes(tmp_path, 0, 20)) == [(100, 0, 9), (100, 0, 20)]
-
-
 def test_what_ended_before_the_window_or_began_after_it_is_left_out_and_only_what_goes_on_is_ongoing(
     tmp_path: Path,
 ) -> None:
@@ -181,13 +176,6 @@ def test_a_gap_of_two_and_a_half_intervals_is_bridged_and_a_longer_one_is_not(tm
     assert len(report_minutes(tmp_path / "broken", 0, 30).episodes) == 2
 
 
-def test_an_episode_over_many_midnights_is_one(tmp_path: Path) -> None:
-    ticks = series(MONDAY_MS, 9 * 24, held(), every_ms=HOUR_MS)
-    write(tmp_path, ticks)
-    report = report_of(tmp_path, MONDAY_MS, MONDAY_MS + 9 * DAY_MS)
-    assert report.episodes["seconds"].tolist() == [9 * 24 * 3600]
-
-
 def test_a_boot_after_its_ticks_is_a_clock_that_was_set_since(tmp_path: Path) -> None:
     """Nothing is known of the machine before its first tick of the day then, and the time is not lost."""
     ticks = [one._replace(ts_ms=one.ts_ms + 20_000) for one in minutes(-30, 30, held())]
@@ -204,14 +192,6 @@ def test_an_episode_reaches_back_over_days_before_the_window_and_goes_on_after_i
         report = report_of(tmp_path, MONDAY_MS + start, MONDAY_MS + end)
         assert report.episodes["seconds"].tolist() == [end / 1000]
         assert report.episodes["ongoing"].tolist() == [True]
-
-
-def test_only_what_reaches_the_newest_tick_is_ongoing(tmp_path: Path) -> None:
-    one, other = held(), held(Job(200, "bob"), index=1)
-    write(tmp_path, minutes(0, 20, one, other) + minutes(20, 30, free(), other))
-    report = report_minutes(tmp_path, 0, 30)
-    assert report.episodes["pid"].tolist() == [200, 100]
-    assert report.episodes["ongoing"].tolist() == [True, False]
 
 
 def test_ongoing_ones_come_first_and_then_the_longest(tmp_path: Path) -> None:

@@ -121,17 +121,6 @@ def test_weights_are_what_the_rule_says(drawn: list[tuple[int, int | None, bool]
     assert frame(rows)["weight_ms"].tolist() == Naive(ticks).weights
 
 
-@modest
-@given(steps)
-def test_no_time_counts_twice_and_none_is_less_than_a_millisecond(drawn: list[tuple[int, int | None, bool]]) -> None:
-    ticks = frame(rows_of(drawn))
-    ends = ticks["ts_ms"] + ticks["weight_ms"]
-    assert (ends.iloc[:-1].to_numpy() <= ticks["ts_ms"].iloc[1:].to_numpy()).all()
-    assert (ticks["weight_ms"] >= 1).all()
-    assert ticks["weight_ms"].dtype == np.int64
-    assert ticks["interval_ms"].notna().all()
-
-
 bounds = st.integers(MONDAY_MS - HOUR_MS, MONDAY_MS + 4 * HOUR_MS)
 
 
@@ -174,23 +163,6 @@ def test_weights_never_exceed_the_window_and_every_piece_lies_in_its_hour(
     last = (ticks["ts_ms"] + ticks["weight_ms"]).to_numpy()[pieces.tick]
     ends = np.minimum(np.minimum(pieces.hour_ms + HOUR_MS, end), last)
     assert (pieces.weight_ms == ends - begins).all()
-
-
-@modest
-@given(steps, offsets)
-def test_the_hours_of_a_window_that_has_it_all_add_up_to_the_weights(
-    drawn: list[tuple[int, int | None, bool]], offset_ms: int
-) -> None:
-    ticks = frame(rows_of(drawn))
-    pieces = cut(ticks, 0, 2 * MONDAY_MS, offset_ms)
-    assert np.bincount(pieces.tick, weights=pieces.weight_ms).tolist() == ticks["weight_ms"].tolist()
-
-
-def test_an_hour_of_a_zone_that_is_off_by_half_begins_at_half_past() -> None:
-    ticks = frame([(NOON_MS + 20 * MINUTE_MS, 40 * MINUTE_MS, "a")])
-    pieces = cut(ticks, 0, 2 * MONDAY_MS, 30 * MINUTE_MS)
-    assert pieces.hour_ms.tolist() == [NOON_MS - 30 * MINUTE_MS, NOON_MS + 30 * MINUTE_MS]
-    assert pieces.weight_ms.tolist() == [10 * MINUTE_MS, 30 * MINUTE_MS]
 
 
 def at_intervals(*stretches: tuple[int, int, bool]) -> list[Tick]:
