@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.ticks.arrays import Floats, Integers, pack, spread, unpack
+from gua_report.ticks.arrays import Floats, Integers, spread
 from gua_report.ticks.classify import ABSENT, CODE_OF, NOT_USABLE, RANKS, Classified
 from gua_report.ticks.read_partition import CARD_FACTS
 from gua_report.ticks.tick_weights import Pieces, cut
@@ -154,7 +154,7 @@ def presences(
     code_of, names = pd.factorize(day.process_facts["identity"].to_numpy(dtype=object))
     tick, card, process, state = (rows[name].to_numpy() for name in ("tick", "card", "process", "state"))
     identity = code_of[process]
-    place = pack((tick, card, identity), [len(day.cards), len(names)])
+    place = np.ravel_multi_index((tick, card, identity), (len(day.ticks), len(day.cards), len(names)))
     order = np.lexsort((RANKS[state], place))
     best = order[np.append(place[order][1:] != place[order][:-1], True)] if len(order) else order
     return tick[best], card[best], identity[best], state[best], np.asarray(names, dtype=object)
@@ -182,8 +182,8 @@ def _find_holds(day: Classified) -> pd.DataFrame:
 
 def _group(key: list[str], codes: list[Integers], labels: list[Any], columns: dict[str, Any]) -> pd.DataFrame:
     """The sums of the columns by key. `codes` are positions in the labels of each name in the key."""
-    sizes = [len(names) for names in labels[1:]]
-    found, group = np.unique(pack(codes, sizes), return_inverse=True)
-    keys = {name: names[code] for name, names, code in zip(key, labels, unpack(found, sizes), strict=True)}
+    sizes = [*map(len, labels)]
+    found, group = np.unique(np.ravel_multi_index(codes, sizes), return_inverse=True)
+    keys = {name: names[code] for name, names, code in zip(key, labels, np.unravel_index(found, sizes), strict=True)}
     sums = {name: np.bincount(group, weights=values, minlength=len(found)) for name, values in columns.items()}
     return pd.DataFrame({**keys, **sums})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import UnionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,11 +130,7 @@ class _Reader:
         values: list[Any] = [_objects(_at(self._uuids, card)), pid, np.where(born == NOT_KNOWN, np.nan, born)]
         values += [_objects(self._text(command)), _objects(_at(self._words, identity)), start, end]
         values += [np.where(peak == NOT_KNOWN, np.nan, peak), before.astype(bool), after.astype(bool)]
-        query = "SELECT slurm_job FROM episode WHERE day_id BETWEEN ? AND ?"
-        jobs = [job for (job,) in self._connection.execute(query, self._range)]
-        if not all(job is None or isinstance(job, str) for job in jobs):
-            raise TypeError("no text for a job")
-        values.append(pd.Series(jobs, dtype=object))
+        values.append(self._texts("episode", "slurm_job", str | None))
         return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
 
     def spans(self) -> pd.DataFrame:
@@ -155,15 +152,10 @@ class _Reader:
         return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
 
     def unpartitioned(self) -> pd.DataFrame:
-        query = f"SELECT {HOURS}, gpu_uuid, gpu_ms FROM unpartitioned_hour WHERE day_id BETWEEN ? AND ?"
-        rows = self._connection.execute(query, self._range).fetchall()
-        hours, uuids, gpu_ms = zip(*rows, strict=True) if rows else ((), (), ())
-        if not all(isinstance(uuid, str) for uuid in uuids):
-            raise TypeError("no text for a uuid")
-        found = [np.array(numbers, dtype=np.int64) for numbers in (hours, gpu_ms)]
-        check_range(found[0], self._range[0] * 24, self._range[1] * 24 + 23, "an hour")
-        check_range(found[1], 0, HOUR_MS, "a part of an hour")
-        values: list[Any] = [found[0] * HOUR_MS, pd.Series(uuids, dtype=object), found[1].astype(float)]
+        hours, gpu_ms = self._columns("unpartitioned_hour", HOURS, "gpu_ms")
+        check_range(hours, self._range[0] * 24, self._range[1] * 24 + 23, "an hour")
+        check_range(gpu_ms, 0, HOUR_MS, "a part of an hour")
+        values: list[Any] = [hours * HOUR_MS, self._texts("unpartitioned_hour", "gpu_uuid", str), gpu_ms.astype(float)]
         return pd.DataFrame(dict(zip(UNPARTITIONED_COLUMNS, values, strict=True)))
 
     def _hours(self, table: str, *names: str) -> tuple[pd.DataFrame, list[Integers]]:
@@ -179,6 +171,13 @@ class _Reader:
 
     def _columns(self, table: str, *names: str) -> list[Integers]:
         return read_columns(self._connection, f"{table} WHERE day_id BETWEEN ? AND ?", names, self._range)
+
+    def _texts(self, table: str, name: str, kind: type | UnionType) -> pd.Series[Any]:
+        rows = self._connection.execute(f"SELECT {name} FROM {table} WHERE day_id BETWEEN ? AND ?", self._range)
+        texts = [text for (text,) in rows]
+        if not all(isinstance(text, kind) for text in texts):
+            raise TypeError(f"no text for {name}")
+        return pd.Series(texts, dtype=object)
 
     def _text(self, numbers: Integers) -> np.ndarray[Any, Any]:
         return _at(self._words, np.where(numbers == NOT_KNOWN, 0, numbers), may_be_none=True)

@@ -152,7 +152,7 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     if not _in_window(observed, window).any():
         raise never_saw_cards(history, window, _find_notices(plan, window))
     newest = look_at_newest(history, plan, window, max(outermost_ms))
-    gathered = gather(scope, spans, newest.seen_ms, request.progress)
+    gathered = gather(scope, spans, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
     sums = tables.add_rollups(gathered.rollups[window])
@@ -209,9 +209,7 @@ def _add_up(
     observed_ms = _observed_ms(gaps, window)
     before = request.window.before()
     before_share = _observed_ms(find_gaps(spans, before.start_ms, before.end_ms), before) / before.length_ms
-    now = gathered.now
-    if now is None and newest.seen_ms is not None:
-        now = read_now(history, config, newest.seen_ms)
+    now = None if newest.seen_ms is None else read_now(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     notes = find_notes(config, gathered.episodes["identity"].unique().tolist())
     moment = _moment(window, newest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from gua_report.people.identities import apply_mapping
 from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, empty_rollup, roll_up
 from gua_report.rollups.reader import read_days, read_episodes, read_spans, read_states
 from gua_report.summary.intervals import overlap
-from gua_report.summary.now import Now, look_at
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
 from gua_report.summary.report import CLASHES, CUT_HOURS, UTC_HOURS, Notice
 from gua_report.summary.tables import add_rollups, concat
@@ -27,6 +26,7 @@ from gua_sample.partition_names import DAY_MS, day_of
 DAYS_AT_A_TIME = 2  # read in threads, as SQLite works without the interpreter's lock; no more, to bound the memory
 Progress = Callable[[int, int], None]
 Read = TypeVar("Read")
+Known: TypeAlias = tuple[int, int, pd.DataFrame]  # the first and last of consecutive ticks, and their episodes
 
 
 class Gathered(NamedTuple):
@@ -35,7 +35,6 @@ class Gathered(NamedTuple):
     rollups: dict[Window, list[Rollup]]
     episodes: pd.DataFrame  # of the last window
     notices: list[Notice]  # figures that are not exact, since ticks have expired
-    now: Now | None  # None if the tick that would tell was not read
 
 
 def gather_spans(scope: Scope) -> pd.DataFrame:
@@ -53,8 +52,8 @@ def gather_spans(scope: Scope) -> pd.DataFrame:
     return spans.sort_values("start_ms", kind="stable", ignore_index=True)
 
 
-def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Progress | None) -> Gathered:
-    """Read all days, each from where the plan says. `seen_ms`: the tick that tells who holds what, if there is one."""
+def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gathered:
+    """Read all days, each from where the plan says."""
     plan, stored, known, notices = _read_stored(scope)
     scope = scope._replace(plan=plan)
     parts = find_parts(plan, scope.windows)
@@ -62,7 +61,6 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
     days = {part: split_days(*part[:2]) for part in parts if part.source == FROM_TICKS}
     done, total = 0, sum(map(len, days.values()))
     cut_hours: list[str] = []
-    now: Now | None = None
     for part in parts:
         if part.source != FROM_TICKS:
             for window, start_ms, end_ms in _meet(scope.windows, part.start_ms, part.end_ms):
@@ -73,7 +71,6 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
         for first_ms, last_ms, found in _read_ticks(scope, days.get(part, [])):
             if found is not None:
                 known += _find_known(scope, found)
-                now = (None if seen_ms is None else look_at(found, seen_ms)) or now
                 for window, start_ms, end_ms in _meet(scope.windows, first_ms, last_ms):
                     rollups[window].append(roll_up(found, start_ms, end_ms, scope.grid))
             done += 1
@@ -81,7 +78,7 @@ def gather(scope: Scope, spans: pd.DataFrame, seen_ms: int | None, progress: Pro
                 progress(done, total)
     if cut_hours:
         notices.append(Notice(CUT_HOURS, detail=", ".join(cut_hours)))
-    return Gathered(plan, parts, rollups, _follow_episodes(scope, known), notices, now)
+    return Gathered(plan, parts, rollups, _follow_episodes(scope, known), notices)
 
 
 def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[Window, int, int]]:
@@ -123,7 +120,7 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Know
     plan = plan.without(clashes - plan.expired)
     used = plan.find_days(window.start_ms, window.end_ms)
     episodes = map_people(_only(concat([day.episodes for day in days]), "start_ms", used), people)
-    known = [Known(midnight_ms(used[0]), midnight_ms(used[-1]) + DAY_MS - 1, episodes)] if used else []
+    known = [(midnight_ms(used[0]), midnight_ms(used[-1]) + DAY_MS - 1, episodes)] if used else []
     if scope.grid != FULL_HOURS and plan.find_days(window.start_ms, window.end_ms):
         notices.append(Notice(UTC_HOURS))
     if clashes & plan.days:
@@ -186,14 +183,6 @@ def _share(spans: pd.DataFrame, start_ms: int, end_ms: int) -> float:
     return float(part / whole) if whole else 0.0
 
 
-class Known(NamedTuple):
-    """The episodes of consecutive ticks of a day, from the one at `first_ms` to the one at `last_ms`."""
-
-    first_ms: int
-    last_ms: int
-    episodes: pd.DataFrame
-
-
 def _find_known(scope: Scope, found: Classified) -> list[Known]:
     """The episodes of the window's ticks of a day; none of a stored day, whose stored episodes are complete."""
     ticks = found.ticks.iloc[found.inside]
@@ -201,12 +190,12 @@ def _find_known(scope: Scope, found: Classified) -> list[Known]:
     own = times[times + ticks["weight_ms"].to_numpy() > scope.window.start_ms].tolist()
     if not own or day_of(own[0]) in scope.plan.days:
         return []
-    return [Known(own[0], own[-1], find_episodes(found, own[0], own[-1] + 1))]
+    return [(own[0], own[-1], find_episodes(found, own[0], own[-1] + 1))]
 
 
 def _follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
     """All episodes that reach into the window, whole, and some others. `known` are those of all ticks in it."""
-    parts = [one.episodes for one in known]
+    parts = [episodes for _, _, episodes in known]
     edges_ms = [ms for one in known for ms in one[:2]] or [scope.window.start_ms]
     found = join_episodes(parts)
     for edge_ms, back in ((min(edges_ms), True), (max(edges_ms), False)):
@@ -218,7 +207,7 @@ def _follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
 
 
 def _extend(scope: Scope, found: pd.DataFrame, edge_ms: int, back: bool) -> list[pd.DataFrame]:
-    """Follow the window's episodes beyond the known ticks, day by day, on their own cards only."""
+    """Follow the window's episodes beyond the known ticks, day by day."""
     inside = found[(found["end_ms"] > scope.window.start_ms) & (found["start_ms"] < scope.window.end_ms)]
     direction = "joins_before" if back else "joins_after"
     going_on = set(episode_keys(inside[inside[direction].astype(bool)]))
@@ -228,7 +217,7 @@ def _extend(scope: Scope, found: pd.DataFrame, edge_ms: int, back: bool) -> list
         start_ms, end_ms = midnight_ms(day), midnight_ms(day) + DAY_MS
         first_ms, last_ms = (start_ms, edge_ms) if back else (edge_ms + 1, end_ms)
         edge_ms = start_ms if back else end_ms - 1
-        more = _find(scope, day, first_ms, last_ms, sorted({uuid for uuid, _, _ in going_on}))
+        more = _find(scope, day, first_ms, last_ms)
         if more is not None:
             parts.append(more)
             going_on &= set(episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)]))
@@ -237,12 +226,12 @@ def _extend(scope: Scope, found: pd.DataFrame, edge_ms: int, back: bool) -> list
     return parts
 
 
-def _find(scope: Scope, day: str, start_ms: int, end_ms: int, uuids: list[str]) -> pd.DataFrame | None:
+def _find(scope: Scope, day: str, start_ms: int, end_ms: int) -> pd.DataFrame | None:
     """The episodes of a part of a day, or of the whole day if it is stored; None if no card was seen."""
     config = scope.config
     if day in scope.plan.days:
         return map_people(read_episodes(scope.plan.path, day), config.people)
-    found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people, uuids)
+    found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people)
     if found is None:
         return None
     own = found.ticks["ts_ms"].between(start_ms, end_ms - 1).to_numpy()

@@ -83,18 +83,11 @@ class Now(NamedTuple):
 
 
 def read_now(history: History, config: Config, seen_ms: int) -> Now | None:
-    if day_of(seen_ms) not in history.days:
-        return None
+    """What the tick at that time tells; None if it is not there any more."""
     found = read_classified(history, seen_ms, seen_ms + 1, config.policy, config.people)
-    return look_at(found, seen_ms) if found else None
-
-
-def look_at(found: Classified, seen_ms: int) -> Now | None:
-    """What that tick tells; None if it is not among those asked for."""
-    (inside,) = np.nonzero(found.ticks["ts_ms"].to_numpy()[found.inside] == seen_ms)
-    if not len(inside):
+    if found is None or found.ticks["ts_ms"].iloc[found.inside.stop - 1] != seen_ms:
         return None
-    tick = int(inside[-1]) + found.inside.start
+    tick = found.inside.stop - 1
     is_unknown = found.states[tick] == CODE_OF[UNKNOWN]
     return Now([str(uuid) for uuid in found.cards["uuid"][is_unknown]], _processes(found, tick))
 

@@ -15,7 +15,7 @@ from gua_report.rollups.hourly_sums import Rollup, roll_up
 from gua_report.summary.intervals import MINUTE_MS, MONTH_MS, WEEK_MS, cell_of, choose_cell_ms, find_edges, observed_ms
 from gua_report.summary.plan import Scope
 from gua_report.summary.tables import add_rollups
-from gua_report.ticks.arrays import Integers, pack, unpack
+from gua_report.ticks.arrays import Integers
 from gua_report.ticks.classify import CODE_OF, read_classified
 from gua_report.ticks.history import History
 from gua_report.window import HOUR_MS, Window, split_days
@@ -94,9 +94,9 @@ def sum_identity_days(identities: pd.DataFrame, window: Window) -> pd.DataFrame:
 def _by_cell(frame: pd.DataFrame, edges: Integers, key: list[str], unit: str, states: tuple[str, ...]) -> pd.DataFrame:
     codes, labels = zip(*(pd.factorize(frame[name], sort=True) for name in key), strict=True)
     cell = cell_of(edges, frame["hour_ms"].to_numpy(dtype=np.int64))
-    sizes = [*(len(names) for names in labels[1:]), len(edges) - 1]
-    found, row = np.unique(pack([*codes, cell], sizes), return_inverse=True)
-    *places, cells = unpack(found, sizes)
+    sizes = [*map(len, labels), len(edges) - 1]
+    found, row = np.unique(np.ravel_multi_index([*codes, cell], sizes), return_inverse=True)
+    *places, cells = np.unravel_index(found, sizes)
     columns = {name: np.asarray(names)[place] for name, names, place in zip(key, labels, places, strict=True)}
     columns |= {"start_ms": edges[cells], "end_ms": edges[cells + 1]}
     summed, length_ms = UNITS[unit]

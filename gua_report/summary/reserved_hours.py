@@ -20,7 +20,7 @@ from gua_report.reservations.sources import name_strays, names_of, read_book
 from gua_report.rollups.hourly_sums import presences
 from gua_report.summary.intervals import overlap, union
 from gua_report.summary.plan import Scope
-from gua_report.ticks.arrays import Booleans, Integers, pack, unpack
+from gua_report.ticks.arrays import Booleans, Integers
 from gua_report.ticks.classify import ABSENT, CODE_OF, Classified, read_classified
 from gua_report.window import HOUR_MS, split_days
 from gua_sample.partition_names import day_of
@@ -166,11 +166,12 @@ def _presences(day: Classified) -> tuple[Booleans, dict[Key, Integers]]:
     tick, card, identity, state, names = presences(day)
     at_work = np.zeros(day.states.shape, bool)
     at_work[tick[state == CODE_OF[ACTIVE]], card[state == CODE_OF[ACTIVE]]] = True
-    width, uuids = day.states.shape[1:], day.cards["uuid"].to_numpy()
-    pairs = pack((identity, card), width)
+    uuids = day.cards["uuid"].to_numpy()
+    sizes = len(names), len(uuids)
+    pairs = np.ravel_multi_index((identity, card), sizes)
     there: dict[Key, Integers] = {}
     distinct = np.unique(pairs)
-    for pair, who, where in zip(distinct, *unpack(distinct, width), strict=True):
+    for pair, who, where in zip(distinct, *np.unravel_index(distinct, sizes), strict=True):
         states = np.full(len(day.ticks), NOT_THERE, np.int64)
         states[tick[pairs == pair]] = state[pairs == pair]
         there[str(names[who]), str(uuids[where])] = states[day.inside]

@@ -15,7 +15,7 @@ from gua_report.rollups.hourly_sums import INSTANT_ONLY, Rollup, empty_rollup
 from gua_report.summary.intervals import observed_ms
 from gua_report.summary.meant import COLUMNS as MEANT
 from gua_report.summary.of_hosts import HOURS
-from gua_report.ticks.arrays import Integers, pack, unpack
+from gua_report.ticks.arrays import Integers
 from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
@@ -91,7 +91,7 @@ def sum_by_state(frame: pd.DataFrame, column: str) -> pd.Series[float]:
 
 def _by_state(frame: pd.DataFrame, key: str) -> pd.DataFrame:
     number, names = pd.factorize(frame[key], use_na_sentinel=False)
-    cell = pack((number, state_codes(frame)), [len(STATES)])
+    cell = np.ravel_multi_index((number, state_codes(frame)), (len(names), len(STATES)))
     sums = np.bincount(cell, weights=frame["gpu_ms"].to_numpy(dtype="float64"), minlength=len(names) * len(STATES))
     return pd.DataFrame(sums.reshape(-1, len(STATES)) / HOUR_MS, index=names, columns=list(STATES))
 
@@ -160,7 +160,7 @@ def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.D
 
 
 def week_of(active_share: pd.Series[float], free_gpus: pd.Series[float]) -> pd.DataFrame:
-    weekday, hour = unpack(np.arange(7 * 24), [24])
+    weekday, hour = np.divmod(np.arange(7 * 24), 24)
     return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active_share, "free_gpus": free_gpus})
 
 

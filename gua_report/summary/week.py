@@ -31,7 +31,7 @@ def read_week(scope: Scope, first_ms: int, moment: Moment) -> tuple[Week, pd.Dat
     window = scope.window._replace(start_ms=max(start_ms, first_ms))
     scope = scope._replace(windows=[window])
     spans = gather_spans(scope)
-    gathered = gather(scope, spans, None, None)
+    gathered = gather(scope, spans, None)
     scope = scope._replace(plan=gathered.plan)
     presences = tables.add_rollups(gathered.rollups[window]).identities
     notes = find_notes(scope.config, gathered.episodes["identity"].unique().tolist())

@@ -6,15 +6,15 @@ and, of the processes, in sightings.py, who was only passing and who is alone on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping, resolve
-from gua_report.ticks.arrays import Booleans, Floats, Integers, pack
-from gua_report.ticks.history import History, Stretch
+from gua_report.ticks.arrays import Booleans, Floats, Integers
+from gua_report.ticks.history import History
 from gua_report.ticks.read_partition import Rows
 from gua_report.ticks.sightings import Ends, judge_processes, see_processes
 from gua_report.ticks.tick_weights import weigh
@@ -25,6 +25,7 @@ from gua_sample.policy import (
     MOST_ACTIVE_FIRST,
     STATES,
     STATUS_OK,
+    TICKS_AROUND,
     UNPARTITIONED,
     End,
     Policy,
@@ -63,30 +64,28 @@ class Classified(NamedTuple):
 
 
 def read_classified(
-    history: History,
-    start_ms: int,
-    end_ms: int,
-    policy: Policy,
-    people: Mapping[str, str],
-    uuids: Sequence[str] | None = None,
+    history: History, start_ms: int, end_ms: int, policy: Policy, people: Mapping[str, str]
 ) -> Classified | None:
-    """The ticks that reach into a time of one UTC day, of all cards or those in `uuids`; None if none can be read."""
+    """The ticks that reach into a time of one UTC day; None if there are none, or they can't be read."""
     day = day_of(start_ms)
     ticks = history.weighed_ticks_of(day)
     times = ticks["ts_ms"].to_numpy()
     (inside,) = np.nonzero((times + ticks["weight_ms"].to_numpy() > start_ms) & (times < end_ms))
     if not len(inside):
         return None
-    stretch = history.read(day, int(inside[0]), int(inside[-1]) + 1, uuids)
-    return None if stretch is None else classify(stretch, policy, people)
+    # Whether a process is idle depends on the tick before too, and ticks without cards may lie between.
+    first = max(0, int(inside[0]) - TICKS_AROUND)
+    ticks = ticks.iloc[first : inside[-1] + 1 + TICKS_AROUND].reset_index(drop=True)
+    rows = history.read(day, ticks)
+    own = slice(int(inside[0]) - first, int(inside[-1]) + 1 - first)
+    return None if rows is None else _classify(rows, ticks, own, policy, people)
 
 
-def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Classified:
-    rows, ticks, inside = stretch
+def _classify(rows: Rows, ticks: pd.DataFrame, inside: slice, policy: Policy, people: Mapping[str, str]) -> Classified:
     card_of, cards = _cards(rows, inside)
     shape = len(ticks), len(cards)
-    cell = pack((rows.cards.tick, card_of[rows.cards.card]), shape[1:])
-    process_cell = pack((rows.processes.tick, card_of[rows.processes.card]), shape[1:])
+    samples = rows.cards, rows.processes
+    cell, process_cell = (np.ravel_multi_index((some.tick, card_of[some.card]), shape) for some in samples)
     utilization, used, energy = (_table(shape, cell, values, np.nan) for values in rows.cards[2:5])
     status = rows.card_facts["status"].to_numpy()[rows.cards.card]
     failed = _table(shape, cell, status != STATUS_OK, False)
@@ -100,13 +99,14 @@ def classify(stretch: Stretch, policy: Policy, people: Mapping[str, str]) -> Cla
     both = ticks["joined"].to_numpy(dtype=bool)[:-1, None] & tells[:-1] & tells[1:]
     ends = Ends(before=np.concatenate((nothing, both)), after=np.concatenate((both, nothing)))
     process_facts = _process_facts(rows, people)
-    sightings = see_processes(stretch, process_facts, process_cell, total, ends, policy)
+    intervals = ticks["interval_ms"].to_numpy()
+    sightings = see_processes(rows.processes, intervals, process_facts, process_cell, total, ends, policy)
     hidden = is_unattributed(used, total, policy)
     holds_on = hidden | sightings.holds_on | ~sightings.has_passing
     # What the other end of each tick's time tells; the tick itself, if it has no other end.
     end = End(*(np.where(ends.after, np.roll(column, -1, axis=0), column) for column in begin))
     faded = ends.before & has_faded(np.roll(utilization, 1, axis=0), utilization)
-    was_over = ends.after & is_over(faded, end.utilization_percent, ticks["interval_ms"].to_numpy()[:, None])
+    was_over = ends.after & is_over(faded, end.utilization_percent, intervals[:, None])
     decided = card_states(begin, end, holds_on, was_over, policy)
     states = np.full(shape, ABSENT, np.int64)
     for state, mask in decided.items():
@@ -139,8 +139,9 @@ def _process_facts(rows: Rows, people: Mapping[str, str]) -> pd.DataFrame:
     facts = rows.process_facts
     identities = pd.Series([apply_mapping(identity, people) for identity in resolve_all(facts)], dtype=object)
     # Other facts of a process, such as the command name, may change.
-    start, starts = pd.factorize(facts["start_time_ms"].fillna(-1))
-    key, _ = pd.factorize(pack((facts["pid"].to_numpy(), start), [len(starts) + 1]))
+    numbers: dict[tuple[int, float], int] = {}
+    processes = zip(facts["pid"], facts["start_time_ms"].fillna(-1), strict=True)
+    key = np.array([numbers.setdefault(one, len(numbers)) for one in processes], dtype=np.int64)
     cgroups = facts["cgroup"].tolist()
     jobs = {cgroup: find_slurm_job(cgroup) for cgroup in set(cgroups) if isinstance(cgroup, str)}
     slurm_job = pd.Series([jobs.get(cgroup) for cgroup in cgroups], dtype=object)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -17,16 +16,7 @@ from gua_report.window import is_day, midnight_ms
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import day_of, list_partitions, samples_dir
-from gua_sample.policy import TICKS_AROUND
 from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
-
-
-class Stretch(NamedTuple):
-    """The rows of consecutive ticks, with some before and after them of the same day."""
-
-    rows: Rows
-    ticks: pd.DataFrame  # the rows' ticks, with weights, and the time before the day's first one as a row of its own
-    inside: slice  # positions of the ticks asked for
 
 
 class History:
@@ -108,19 +98,15 @@ class History:
         """The weighed ticks of these days, in time order."""
         return pd.concat([self.weighed_ticks_of(day) for day in days], ignore_index=True)
 
-    def read(self, day: str, first: int, last: int, uuids: Sequence[str] | None = None) -> Stretch | None:
-        """The day's weighed ticks from `first` to before `last`, of all cards or of `uuids`; None if unreadable."""
-        # Whether a process is idle depends on the tick before too, and ticks without cards may lie between.
-        begin = max(0, first - TICKS_AROUND)
-        ticks = self.weighed_ticks_of(day).iloc[begin : last + TICKS_AROUND].reset_index(drop=True)
+    def read(self, day: str, ticks: pd.DataFrame) -> Rows | None:
+        """The rows of these weighed ticks of a day; None if it is unreadable."""
         try:
             with open_partition(self.paths[day]) as connection:
-                rows = read_rows(connection, ticks, uuids)
+                rows = read_rows(connection, ticks)
         except StoreError as error:
             self.skip(day, error)
             return None
-        rows = with_lead(rows) if ticks["is_lead"].iloc[0] else rows
-        return Stretch(rows, ticks, slice(first - begin, last - begin))
+        return with_lead(rows) if ticks["is_lead"].iloc[0] else rows
 
 
 def _list(folder: str, data_dir: str) -> dict[str, str]:

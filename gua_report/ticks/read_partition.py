@@ -16,7 +16,6 @@ from gua_sample.records import MIG_FACTS
 from gua_sample.settings import LONGEST_MS
 
 NOT_KNOWN = -(2**63)  # stands for NULL on the way from SQLite to numpy
-FEW_TICKS = 100
 # Ids count from 1, so they are small, and arrays as long as the largest id are allocated.
 LARGEST_ID = 1 << 24
 # Limits of one day. Each card has a state at each tick; it gets a new set of facts when its status changes.
@@ -93,29 +92,25 @@ def read_ticks(connection: sqlite3.Connection, midnight_ms: int) -> pd.DataFrame
     )
 
 
-def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame, uuids: Sequence[str] | None = None) -> Rows:
-    """The partition's rows of some consecutive ticks from `read_ticks`, of all cards or those in `uuids`."""
+def read_rows(connection: sqlite3.Connection, ticks: pd.DataFrame) -> Rows:
+    """The partition's rows of some consecutive ticks from `read_ticks`."""
     for table, most in MOST_ROWS.items():
         if connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > most:
             raise ValueError(f"more than {most:,} rows in {table}")
     card_facts = _facts(connection, "card", ("energy_base_joules", *CARD_FACTS))
     if max(card_facts["uuid"].nunique(), card_facts["parent_uuid"].nunique()) > MOST_CARDS:
         raise ValueError(f"more than {MOST_CARDS:,} cards")
-    if uuids is not None:
-        card_facts = card_facts[card_facts["uuid"].isin(uuids)].reset_index(drop=True)
     known = {"tick_id": ticks["id"].to_numpy(), "card_id": card_facts.pop("id").to_numpy()}
     base = card_facts.pop("energy_base_joules").to_numpy(dtype="float64")
-    where, wanted = _where(connection, ticks, None if uuids is None else known["card_id"])
+    where, wanted = _where(connection, ticks)
     names = ["utilization_hundredths", "memory_used_mib", "energy_above_base_joules", "utilization_source"]
     columns = _read_samples(connection, f"card_sample {where}", known, names, wanted)
     tick, card, hundredths, used, energy, source = columns
     utilization, used_mib = _plausible(hundredths, 0, 10_000) / 100, _plausible(used, 0, LARGEST_MIB)
     joules = _plausible(energy, -LARGEST_NUMBER, LARGEST_NUMBER) + base[card]
     cards = CardRows(tick, card, utilization, used_mib, joules, source)
-    # A long stretch needs nearly all processes, a few ticks need only a few.
-    few = len(ticks) <= FEW_TICKS
-    only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if few and where else ""
-    process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted if only else ())
+    only = f"WHERE id IN (SELECT process_id FROM process_sample {where})" if where else ""
+    process_facts = _facts(connection, f"process {only}", PROCESS_FACTS, wanted)
     known["process_id"] = process_facts.pop("id").to_numpy()
     names = ["memory_mib", "sm_percent"]
     tick, card, process, memory, sm = _read_samples(connection, f"process_sample {where}", known, names, wanted)
@@ -134,17 +129,13 @@ def _read_samples(
     return [column[keep] for column in (*positions, *columns[len(known) :])]
 
 
-def _where(connection: sqlite3.Connection, ticks: pd.DataFrame, card_ids: Integers | None) -> tuple[str, list[int]]:
-    """The SQL condition for samples of these ticks and cards; empty for a whole partition, which is fastest."""
-    conditions, parameters = [], []
+def _where(connection: sqlite3.Connection, ticks: pd.DataFrame) -> tuple[str, tuple[int, ...]]:
+    """The SQL condition for samples of these ticks; empty for a whole partition, which is fastest."""
     (count,) = connection.execute("SELECT count(*) FROM tick").fetchone()
-    if len(ticks) < count:
-        conditions.append("tick_id IN (SELECT id FROM tick WHERE ts_ms BETWEEN ? AND ?)")
-        parameters += [int(ticks["ts_ms"].iloc[0]), int(ticks["ts_ms"].iloc[-1])]
-    if card_ids is not None:
-        conditions.append(f"card_id IN ({', '.join('?' * len(card_ids))})")
-        parameters += card_ids.tolist()
-    return "WHERE " + " AND ".join(conditions) if conditions else "", parameters
+    if len(ticks) >= count:
+        return "", ()
+    within = int(ticks["ts_ms"].iloc[0]), int(ticks["ts_ms"].iloc[-1])
+    return "WHERE tick_id IN (SELECT id FROM tick WHERE ts_ms BETWEEN ? AND ?)", within
 
 
 def with_lead(rows: Rows) -> Rows:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, unpack
-from gua_report.ticks.history import Stretch
+from gua_report.ticks.arrays import Booleans, Floats, Integers
+from gua_report.ticks.read_partition import ProcessRows
 from gua_sample.policy import (
     LONGEST_PASSING_INTERVAL_MS,
     STATES,
@@ -55,13 +55,19 @@ class Sightings(NamedTuple):
 
 
 def see_processes(
-    stretch: Stretch, facts: pd.DataFrame, cell: Integers, total_mib: Floats, ends: Ends, policy: Policy
+    rows: ProcessRows,
+    intervals_ms: Floats,
+    facts: pd.DataFrame,
+    cell: Integers,
+    total_mib: Floats,
+    ends: Ends,
+    policy: Policy,
 ) -> Sightings:
     """The processes of all ticks. `cell` is the tick and card of each row, in tables like `total_mib`."""
-    rows, shape = stretch.rows.processes, total_mib.shape
-    card = unpack(cell, shape[1:])[1]
+    shape = total_mib.shape
+    card = np.unravel_index(cell, shape)[1]
     key = facts["key"].to_numpy()[rows.process]
-    place = pack((key, card), shape[1:])
+    place = np.ravel_multi_index((key, card), (len(facts), shape[1]))
     # Rows are in the order of ticks, unless one was written late; a stable sort keeps that order, and is faster.
     in_order = bool((np.diff(rows.tick) >= 0).all())
     order = np.argsort(place, kind="stable") if in_order else np.lexsort((rows.tick, place))
@@ -79,7 +85,7 @@ def see_processes(
     large = is_large(memory, facts["type"].map(computes).to_numpy(dtype=bool)[process], policy)
     has_large = _mark(shape, cell[large]).ravel()[cell]
     holds = large | hold_together(total_mib.ravel()[cell], has_large, policy)
-    interval = stretch.ticks["interval_ms"].to_numpy()[tick]
+    interval = intervals_ms[tick]
     is_brief = interval <= LONGEST_PASSING_INTERVAL_MS
     passes = holds & is_brief & has_before & ~was_there & has_after & ~will_be_there
     passes[passes] = ~_are_seen_beside(facts["pid"].to_numpy()[process], tick, card, np.flatnonzero(passes))
@@ -98,7 +104,8 @@ def _are_seen_beside(pid: Integers, tick: Integers, card: Integers, rows: Intege
     near = np.flatnonzero(np.isin(pid, pid[rows]))
     number = np.unique(pid[near], return_inverse=True)[1]
     # Numbers of ticks next to each other are one apart, and those of other cards and pids more than that.
-    seen = pack((number, card[near], tick[near]), [int(card.max(initial=0)) + 1, int(tick.max(initial=0)) + 3])
+    sizes = len(near), int(card.max(initial=0)) + 1, int(tick.max(initial=0)) + 3
+    seen = np.ravel_multi_index((number, card[near], tick[near]), sizes)
     own = seen[np.searchsorted(near, rows)]
     beside: Booleans = np.isin(own - 1, seen) | np.isin(own + 1, seen)
     return beside

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from gua_report.ticks.arrays import Booleans, Floats, Integers, pack, spread
+from gua_report.ticks.arrays import Booleans, Floats, Integers, spread
 from gua_report.ticks.read_partition import Rows
 from gua_report.window import HOUR_MS
 from gua_sample.partition_names import DAY_MS
@@ -90,14 +90,9 @@ def cut(
     return Pieces(inside[item], hour, weight)
 
 
-class Weighed(NamedTuple):
-    shares: Floats  # of each card-tick: 1, or the share of a MIG instance in its physical card
-    gpus: list[str]  # uuids of the physical cards with MIG on
-    unpartitioned: Floats  # [tick, GPU]: what no instance covers; 0 where MIG is off, or that is not told
-
-
-def weigh(rows: Rows, ticks: int) -> Weighed:
-    """Weigh all card-ticks of a stretch of so many ticks.
+def weigh(rows: Rows, ticks: int) -> tuple[Floats, list[str], Floats]:
+    """Weigh all card-ticks of so many ticks: the share of each, 1 or that of a MIG instance in its physical card; the
+    uuids of the physical cards with MIG on; and, by tick and those, what no instance covers; 0 if that is not told.
 
     An instance weighs its compute slices over the card's most, else its memory over the card's. Those that tell neither
     have equal parts of what the others leave of the card.
@@ -106,9 +101,11 @@ def weigh(rows: Rows, ticks: int) -> Weighed:
     unusable = (facts["status"] == UNPARTITIONED).to_numpy()
     gpu, gpus = pd.factorize(facts["parent_uuid"].where(facts["parent_uuid"].notna() | ~unusable, facts["uuid"]))
     shares, size = np.ones(len(rows.cards.tick)), ticks * len(gpus)
+    if not size:
+        return shares, [], np.zeros((ticks, 0))
     own = np.flatnonzero(gpu[rows.cards.card] >= 0)
     fact = rows.cards.card[own]
-    family = pack((rows.cards.tick[own], gpu[fact]), [len(gpus)])  # a tick and a physical card
+    family = np.ravel_multi_index((rows.cards.tick[own], gpu[fact]), (ticks, len(gpus)))  # a tick and a physical card
     told, by_slices = _told(facts, unusable)
     share = told[fact]
     is_told = ~np.isnan(share)
@@ -117,7 +114,7 @@ def weigh(rows: Rows, ticks: int) -> Weighed:
     shares[own] = np.where(is_told, share, (left / np.maximum(untold, 1))[family])
     counts, sliced = np.bincount(family, minlength=size), np.bincount(family, by_slices[fact], size)
     claimed = (counts > 0) & (sliced == counts) & (left > NOTHING)
-    return Weighed(shares, [str(uuid) for uuid in gpus], np.where(claimed, left, 0.0).reshape(ticks, len(gpus)))
+    return shares, [str(uuid) for uuid in gpus], np.where(claimed, left, 0.0).reshape(ticks, len(gpus))
 
 
 def _told(facts: pd.DataFrame, unusable: Booleans) -> tuple[Floats, Booleans]:
