@@ -89,16 +89,21 @@ def test_card_hours_are_what_reports_add_up(opened: Opened) -> None:
     assert set(view["state"]) <= set(STATES)
 
 
-def test_identity_hours_are_what_reports_add_up(opened: Opened) -> None:
-    keys = ["hour_ms", "gpu_uuid", "identity", "state"]
-    view = opened.view("identity_hours", *keys, "weight_ms", "gpu_hours")
-    frame = opened.frames.rollup.identities
-    assert_same(view, named(frame).assign(gpu_hours=frame["gpu_ms"] / HOUR_MS), keys)
-
-
-def test_holds_are_what_reclaim_rules_look_at(opened: Opened) -> None:
-    view = opened.view("holds", "gpu_uuid", "start_ms", "end_ms", "share")
-    assert_same(view, opened.frames.rollup.holds, ["gpu_uuid", "start_ms"])
+def test_the_other_views_are_what_reports_read(opened: Opened) -> None:
+    hours, people = ["hour_ms", "gpu_uuid"], opened.frames.rollup.identities
+    spans = opened.frames.spans.fillna({"kind": schema.OBSERVED})
+    for name, columns, frame, keys in (
+        ("identity_hours", ["weight_ms", "gpu_hours"], named(people), [*hours, "identity", "state"]),
+        ("holds", ["end_ms", "share"], opened.frames.rollup.holds, ["gpu_uuid", "start_ms"]),
+        (
+            "spans",
+            ["end_ms", "boot_id", "driver_version", "kind"],
+            spans.fillna({"kind": schema.OBSERVED}),
+            ["start_ms"],
+        ),
+    ):
+        expected = frame.assign(gpu_hours=frame["gpu_ms"] / HOUR_MS) if "gpu_ms" in frame else frame
+        assert_same(opened.view(name, *keys, *columns), expected, keys)
 
 
 def test_episode_days_are_the_pieces_of_episodes(opened: Opened) -> None:
@@ -123,12 +128,6 @@ def test_an_episode_over_two_midnights_is_one_row_with_its_whole_length(oddities
     assert whole["start_ms"].tolist() == [MONDAY_MS + 20 * HOUR_MS]
     assert whole["peak_memory_mib"].tolist() == [5000]
     assert len(oddities.view("episode_days").query("identity == 'mara'")) == 3
-
-
-def test_spans_say_when_was_sampled_and_why_there_are_no_cards(opened: Opened) -> None:
-    view = opened.view("spans", "start_ms", "end_ms", "boot_id", "driver_version", "kind")
-    frame = opened.frames.spans
-    assert_same(view, frame.assign(kind=frame["kind"].fillna(schema.OBSERVED)), ["start_ms"])
 
 
 def test_what_is_not_known_is_null_and_what_is_usual_is_decoded(oddities: Opened) -> None:

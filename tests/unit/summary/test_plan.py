@@ -47,16 +47,6 @@ def test_other_thresholds_go_back_to_the_ticks(tmp_path: Path) -> None:
     assert_same(expected, found)
 
 
-def test_days_whose_ticks_have_expired_are_still_reported(tmp_path: Path) -> None:
-    start, end = lab_days(tmp_path)
-    expected = report_of_lab()
-    days = roll_up_days(str(tmp_path))
-    expire(tmp_path, *days[:2])
-    found = report_of(tmp_path, start, end)
-    assert_same(expected, found)
-    assert found.notes == []
-
-
 def test_days_of_other_thresholds_whose_ticks_have_expired_are_left_out_and_said(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
     days = roll_up_days(str(tmp_path))
@@ -74,26 +64,6 @@ def test_days_of_other_thresholds_whose_ticks_have_expired_are_left_out_and_said
     ]
     with pytest.raises(NothingToReport, match="rolled up under other thresholds"):
         report_of(tmp_path, start, start + DAY_MS, config=strict)
-
-
-def test_rollups_that_cannot_be_read_are_passed_over_with_a_note(tmp_path: Path) -> None:
-    start, end = lab_days(tmp_path)
-    expected = report_of_lab()
-    (tmp_path / "rollups.sqlite").write_text("garbage, more than sixteen bytes of it")
-    found = report_of(tmp_path, start, end)
-    assert_same(expected, found)
-    (note,) = found.notes
-    assert "rollups are not used" in note
-
-
-def test_partitions_may_be_removed_while_a_report_looks_at_them(tmp_path: Path) -> None:
-    _, end = lab_days(tmp_path)
-    history = History(str(tmp_path))
-    assert len(upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO).removed) == 2
-    plan = make_plan(history, DEFAULT)
-    assert sorted(plan.expired) == ["2026-11-13", "2026-11-14"]
-    assert plan.expired < plan.days
-    assert plan.late == ()
 
 
 def test_a_report_begins_again_if_what_it_was_about_to_read_is_removed(

@@ -17,7 +17,7 @@ from gua_sample import store
 from gua_sample.errors import NothingToReport
 from gua_sample.simulate import Laboratory
 from tests.damage import overwrite_table
-from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, gap_seconds, held, report_of, series, write
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, held, report_of, series, write
 from tests.rolling import KEEP_LAST_TWO, assert_same, days_left, lab_days, partition, report_of_lab, stored, upkeep
 
 
@@ -117,22 +117,6 @@ def test_a_partition_that_is_not_even_opened_is_not_readable(tmp_path: Path) -> 
     assert (done.failed, len(done.rolled_up)) == (["2026-11-14"], 3)
 
 
-def test_samples_that_can_not_be_read_cost_their_day_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Though its own times can be read."""
-    write(tmp_path, series(MONDAY_MS + 10_000, 3 * 1440, held(), every_ms=MINUTE_MS, interval_ms=MINUTE_MS))
-    overwrite_table(tmp_path / "samples/2026-11-17.sqlite", "card_sample")
-    start, end = MONDAY_MS + 10_000, MONDAY_MS + 3 * DAY_MS
-    for _ in range(2):
-        report = report_of(tmp_path, start, end)
-        assert gap_seconds(report)["partition not readable"] == pytest.approx(86_400, abs=61)
-        assert report.headline["gpu_hours"].sum() == pytest.approx(48, abs=0.1)
-        done = upkeep(tmp_path, end + 2 * DAY_MS, CONFIG._replace(retention=Retention(raw_days=1)), dry_run=True)
-        assert not any("2026-11-17" in path for path in done.removed)
-        done = upkeep(tmp_path, end + 2 * DAY_MS)
-        assert done.failed == ["2026-11-17"]
-    assert "2026-11-17" in capsys.readouterr().out
-
-
 def test_compacted_days_are_the_same_and_not_rolled_up_again(tmp_path: Path) -> None:
     start, end = lab_days(tmp_path)
     expected = report_of(tmp_path, start, end)
@@ -162,22 +146,6 @@ def test_a_partition_that_is_in_use_is_compacted_another_time(
     assert "not compacted: " in capsys.readouterr().out
     done = Upkeep(str(tmp_path), CONFIG, end + 2 * DAY_MS, False, print).run(False, True, None)
     assert done.compacted == ["2026-11-14"]
-
-
-def test_days_without_ticks_survive_a_damaged_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start, end = lab_days(tmp_path)
-    expected = report_of(tmp_path, start, end)
-    upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
-    rollups = tmp_path / "rollups.sqlite"
-    overwrite_table(rollups, "sqlite_autoindex_day_1")  # which no report reads
-    before = rollups.read_bytes()
-    done = upkeep(tmp_path, end + 2 * DAY_MS, KEEP_LAST_TWO)
-    said = capsys.readouterr().out
-    assert "it is set aside as" in said
-    assert "of 2 days the ticks are gone: they were taken over from it" in said
-    assert (done.rolled_up, done.unchanged) == (["2026-11-15", "2026-11-16"], 0)
-    assert (tmp_path / "rollups.sqlite.corrupt-1").read_bytes() == before
-    assert_same(expected, report_of(tmp_path, start, end))
 
 
 def test_sums_of_a_day_whose_ticks_can_not_be_read_survive_a_damaged_file(tmp_path: Path) -> None:
