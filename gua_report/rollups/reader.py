@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import UnionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -45,6 +44,8 @@ START_MS, END_MS = (f"day_id * {DAY_MS} + {name}" for name in ("start_ms", "end_
 GPU_MS = "coalesce(gpu_ms, weight_ms)"
 ENERGY_MS = "iif(energy_joules IS NULL, 0, coalesce(energy_ms, weight_ms))"
 
+Read = TypeVar("Read")
+
 
 class Day(NamedTuple):
     """All that a report needs of one or more whole UTC days. Identities are not yet mapped to people."""
@@ -55,41 +56,26 @@ class Day(NamedTuple):
 
 
 def read_days(path: str, first: str, last: str) -> Day:
-    """The stored days from `first` to `last`. Raises CorruptPartition if the file is damaged, as the others do."""
-    with _open(path, first, last) as reader:
-        rollup = reader.cards(), reader.identities(), reader.holds(), reader.card_facts(), reader.unpartitioned()
-        return Day(Rollup(*rollup), reader.episodes(), reader.spans())
+    return read(path, first, last, Reader.day)
 
 
-def read_episodes(path: str, day: str) -> pd.DataFrame:
-    with _open(path, day, day) as reader:
-        return reader.episodes()
-
-
-def read_spans(path: str, first: str, last: str) -> pd.DataFrame:
-    with _open(path, first, last) as reader:
-        return reader.spans()
-
-
-def read_states(path: str, first: str, last: str) -> pd.DataFrame:
-    """The time of all cards together in each state, by hour: all that a report needs of the window before."""
-    with _open(path, first, last) as reader:
-        return reader.states()
-
-
-@contextmanager
-def _open(path: str, first: str, last: str) -> Iterator[_Reader]:
+def read(path: str, first: str, last: str, what: Callable[[Reader], Read]) -> Read:
+    """What a method of Reader gives of these stored days. Raises CorruptPartition."""
     with open_rollups(path) as connection:
-        yield _Reader(connection, number_of(first), number_of(last))
+        return what(Reader(connection, number_of(first), number_of(last)))
 
 
-class _Reader:
+class Reader:
     def __init__(self, connection: sqlite3.Connection, first: int, last: int) -> None:
         self._connection, self._range = connection, (first, last)
         facts = connection.execute(f"SELECT id, {', '.join(CARD_FACTS)} FROM card").fetchall()
         self._facts = pd.DataFrame(facts, columns=["id", *CARD_FACTS])
         self._uuids = _lookup([row[:2] for row in facts])
         self._words = _lookup(connection.execute("SELECT id, text FROM word").fetchall())
+
+    def day(self) -> Day:
+        rollup = self.cards(), self.identities(), self.holds(), self.card_facts(), self.unpartitioned()
+        return Day(Rollup(*rollup), self.episodes(), self.spans())
 
     def cards(self) -> pd.DataFrame:
         found, (energy, energy_ms, memory) = self._hours("card_hour", "energy_joules", ENERGY_MS, "memory_mib")
@@ -102,6 +88,7 @@ class _Reader:
         return found[[*CARD_KEY, *CARD_SUMS]]
 
     def states(self) -> pd.DataFrame:
+        """The time of all cards together in each state, by hour."""
         of_state = f"coalesce(sum({GPU_MS}) FILTER (WHERE state = {{0}}), 0) AS state_{{0}}"
         selected = ", ".join([f"{HOURS} AS hours", *map(of_state.format, range(len(STATES)))])
         source = f"(SELECT {selected} FROM card_hour WHERE day_id BETWEEN ? AND ? GROUP BY day_id, hour)"
@@ -141,7 +128,7 @@ class _Reader:
         return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
 
     def card_facts(self) -> pd.DataFrame:
-        """The last known facts of each day's cards, in the order of days, with the day's beginning, `day_ms`."""
+        """The last known facts of each day's cards, in the order of days."""
         card, instant_only, day = self._columns("card_day", "card_id", INSTANT_ONLY, "day_id")
         positions = pd.Series(np.arange(len(self._facts)), index=self._facts["id"]).reindex(card).to_numpy()
         if np.isnan(positions).any():

@@ -63,7 +63,7 @@ def _memory_mib(hours: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _rows(frame: pd.DataFrame, names: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """The rows of these columns, as Python's own values, so that computed and stored ones have the same spelling."""
+    """The rows of these columns, as Python's own values: computed and stored ones are then spelled alike."""
     return list(zip(*(map(_plain, frame[name]) for name in names), strict=True))
 
 
@@ -148,7 +148,7 @@ class RollupWriter:
         self._connection.execute("COMMIT")
 
     def _begin(self) -> None:
-        """Create the tables and views of a new file, or bring an earlier one up to date. Raises StoreError."""
+        """Create the tables and views of a new file, or bring an earlier one up to date."""
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         names = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master")}

@@ -17,7 +17,7 @@ from gua_report.machine.notes import find_notes
 from gua_report.people.containers import find_people
 from gua_report.people.groups import find_memberships
 from gua_report.rollups.hourly_sums import Rollup
-from gua_report.rollups.reader import read_spans
+from gua_report.rollups.reader import Reader, read
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
 from gua_report.summary.groups import sum_groups, sum_people
@@ -112,12 +112,12 @@ def build_report(
 
 
 def _may_do_better(history: History, plan: DayPlan) -> bool:
-    """Whether another attempt can read more: files have expired meanwhile, or rollups have what is unreadable."""
+    """Whether another attempt can read more."""
     return history.has_shrunk() or not plan.spare.isdisjoint(history.errors)
 
 
 def sum_rollups(path: str, request: Request) -> Summed:
-    """The report and the sums of a file of rollups alone, without days of other rules. Raises NothingToReport."""
+    """The report of a file of rollups alone, without days of other rules. Raises NothingToReport."""
     history = History(os.path.dirname(path), has_ticks=False)
     plan = make_plan(history, request.config.policy, path)
     return _build_from(history, plan.without_other_rules(), request)
@@ -188,7 +188,7 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
     times = history.outermost_ms() + [midnight_ms(day) for day in plan.lost]
     expired = sorted(plan.expired & plan.days)
     for day in expired[:1] + expired[-1:]:
-        spans = read_spans(plan.path, day, day)
+        spans = read(plan.path, day, day, Reader.spans)
         # Under an older rule, a day's last tick reaches into the next day.
         ends = (spans["end_ms"] - 1).clip(upper=midnight_ms(day) + DAY_MS - 1)
         times += [int(ms) for ms in (*spans["start_ms"], *ends)]

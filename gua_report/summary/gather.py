@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from gua_report.people.identities import apply_mapping
 from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, empty_rollup, roll_up
-from gua_report.rollups.reader import read_days, read_episodes, read_spans, read_states
+from gua_report.rollups.reader import Read, Reader, read
 from gua_report.summary.intervals import overlap
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
 from gua_report.summary.report import CLASHES, CUT_HOURS, UTC_HOURS, Notice
@@ -25,7 +25,6 @@ from gua_sample.partition_names import DAY_MS, day_of
 
 DAYS_AT_A_TIME = 2  # read in threads, as SQLite works without the interpreter's lock; no more, to bound the memory
 Progress = Callable[[int, int], None]
-Read = TypeVar("Read")
 Known: TypeAlias = tuple[int, int, pd.DataFrame]  # the first and last of consecutive ticks, and their episodes
 
 
@@ -44,7 +43,7 @@ def gather_spans(scope: Scope) -> pd.DataFrame:
     before, after = [day for day in days if day < first][-2:], [day for day in days if day > last][:1]
     wanted = [*before, *(day for day in days if first <= day <= last), *after]
     stored = [day for day in wanted if day in plan.days]
-    parts = [_only(spans, "start_ms", stored) for spans in _read_stretches(plan, stored, read_spans)]
+    parts = [_only(spans, "start_ms", stored) for spans in _read_stretches(plan, stored, Reader.spans)]
     for is_stored, run in groupby(wanted, lambda day: day in plan.days):
         seen = [] if is_stored else [day for day in run if len(history.ticks_of(day))]
         parts += [find_spans(history, seen)] if seen else []
@@ -92,12 +91,12 @@ def _read_ticks(scope: Scope, times: list[tuple[int, int]]) -> Iterator[tuple[in
     """These times, each within one day, and what is found in them."""
     history, policy, people = scope.history, scope.config.policy, scope.config.people
 
-    def read(time: tuple[int, int]) -> tuple[int, int, Classified | None]:
+    def look(time: tuple[int, int]) -> tuple[int, int, Classified | None]:
         return *time, read_classified(history, *time, policy, people)
 
     with ThreadPoolExecutor(DAYS_AT_A_TIME) as pool:
         for first in range(0, len(times), DAYS_AT_A_TIME):
-            yield from pool.map(read, times[first : first + DAYS_AT_A_TIME])
+            yield from pool.map(look, times[first : first + DAYS_AT_A_TIME])
 
 
 def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Known], list[Notice]]:
@@ -109,9 +108,9 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Know
     plan, people, window, notices = scope.plan, scope.config.people, scope.window, list[Notice]()
     rollups: dict[Window, Rollup] = {}
     for before in scope.windows[:-1]:
-        states = _read_stretches(plan, plan.find_days(before.start_ms, before.end_ms), read_states)
+        states = _read_stretches(plan, plan.find_days(before.start_ms, before.end_ms), Reader.states)
         rollups[before] = empty_rollup()._replace(cards=concat(states))
-    days = _read_stretches(plan, plan.find_days(window.start_ms, window.end_ms), read_days)
+    days = _read_stretches(plan, plan.find_days(window.start_ms, window.end_ms), Reader.day)
     if not days:
         return plan, rollups, [], []
     stored = add_rollups([day.rollup for day in days])
@@ -128,7 +127,7 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Know
     return plan, rollups, known, notices
 
 
-def _read_stretches(plan: DayPlan, days: list[str], read: Callable[[str, str, str], Read]) -> list[Read]:
+def _read_stretches(plan: DayPlan, days: list[str], what: Callable[[Reader], Read]) -> list[Read]:
     """Read the stored days, and those between them, in as few stretches as leave out damaged days."""
     stretches: list[tuple[str, str]] = []
     for day in days:
@@ -136,7 +135,7 @@ def _read_stretches(plan: DayPlan, days: list[str], read: Callable[[str, str, st
             stretches[-1] = (stretches[-1][0], day)
         else:
             stretches.append((day, day))
-    return [read(plan.path, first, last) for first, last in stretches]
+    return [read(plan.path, first, last, what) for first, last in stretches]
 
 
 def _find_clashes(identities: pd.DataFrame, people: dict[str, str]) -> set[str]:
@@ -194,7 +193,7 @@ def _find_known(scope: Scope, found: Classified) -> list[Known]:
 
 
 def _follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
-    """All episodes that reach into the window, whole, and some others. `known` are those of all ticks in it."""
+    """All episodes that reach into the window, whole, and some others. `known` are those in it."""
     parts = [episodes for _, _, episodes in known]
     edges_ms = [ms for one in known for ms in one[:2]] or [scope.window.start_ms]
     found = join_episodes(parts)
@@ -230,7 +229,7 @@ def _find(scope: Scope, day: str, start_ms: int, end_ms: int) -> pd.DataFrame | 
     """The episodes of a part of a day, or of the whole day if it is stored; None if no card was seen."""
     config = scope.config
     if day in scope.plan.days:
-        return map_people(read_episodes(scope.plan.path, day), config.people)
+        return map_people(read(scope.plan.path, day, day, Reader.episodes), config.people)
     found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people)
     if found is None:
         return None

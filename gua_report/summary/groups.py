@@ -64,7 +64,7 @@ def sum_groups(people: pd.DataFrame, memberships: Memberships, config: Config) -
 
 
 def _rank(frame: pd.DataFrame, memberships: Memberships) -> pd.DataFrame:
-    """The rows in order, with what is not known as such, and without those in no group if there are none."""
+    """The rows in order; last those in no group, if there are any."""
     frame[frame.index.isin(memberships.unknown)] = np.nan
     frame = frame.rename_axis("group").reset_index().astype({"group": object})
     is_rest = frame["group"] == NO_GROUP

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.rollups.reader import read_spans
+from gua_report.rollups.reader import Reader, read
 from gua_report.summary.plan import DayPlan
 from gua_report.ticks.classify import CODE_OF, Classified, read_classified
 from gua_report.ticks.history import History
@@ -49,7 +49,7 @@ def look_at_newest(history: History, plan: DayPlan, window: Window, newest_ms: i
     if day in plan.lost:
         return NewestTick(newest_ms, None)
     if day in plan.expired:  # a stored day knows neither intervals nor names of errors
-        spans = read_spans(plan.path, day, day)
+        spans = read(plan.path, day, day, Reader.spans)
         times = spans.assign(error=spans["kind"], last_ms=spans["end_ms"] - 1, interval_ms=DEFAULT_INTERVAL_MS)
     else:
         ticks = _newest_ticks(history, window)

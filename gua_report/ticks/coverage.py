@@ -67,7 +67,7 @@ def _rebooted(boot_id: str, later_boot_id: str) -> bool:
 
 
 def _ends(ticks: pd.DataFrame, failed: Booleans) -> Integers:
-    """The end of each tick's time: by its weight, or by the duration of its run if that failed later; in its day."""
+    """The end of each tick's time: by its weight, or by its run if that failed later; in its day."""
     times = ticks["ts_ms"].to_numpy(dtype=np.int64)
     ends: Integers = times + ticks["weight_ms"].to_numpy(dtype=np.int64)
     ran_until = times + np.nan_to_num(ticks["nvml_ms"].to_numpy(dtype="float64")).astype(np.int64)

@@ -69,7 +69,7 @@ class History:
         self._weighed.pop(day, None)
 
     def has_shrunk(self) -> bool:
-        """Whether an unreadable file has been removed since it was listed, because old days expire meanwhile."""
+        """Whether an unreadable file has expired since it was listed."""
         return any(day in self.paths and not os.path.exists(self.paths[day]) for day in self.unreadable)
 
     def skip(self, day: str, error: StoreError) -> None:

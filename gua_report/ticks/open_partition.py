@@ -97,7 +97,7 @@ def use_own_views(connection: sqlite3.Connection, kind: Kind) -> None:
 
 
 class Waits:
-    """The timeout for busy files. Each timeout halves the next one, since a folder may hold thousands of such files."""
+    """The timeout for busy files, halved by each: a folder may hold thousands of them."""
 
     in_vain = 0  # number of timeouts in this process
 
@@ -150,7 +150,7 @@ def _check(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
 
 
 def _fill_in(connection: sqlite3.Connection, kind: Kind, missing: Mapping[str, list[str]]) -> None:
-    """Give readers NULL for missing columns and no rows for missing tables, by temporary views of their names."""
+    """Give readers NULL for missing columns and no rows for missing tables, by temporary views."""
     for table, columns in missing.items():
         nulls = ", ".join(f"NULL AS {column}" for column in columns)
         rows = f"SELECT *, {nulls} FROM main.{table}" if table in kind.tables else f"SELECT {nulls} WHERE 0"
@@ -159,7 +159,7 @@ def _fill_in(connection: sqlite3.Connection, kind: Kind, missing: Mapping[str, l
 
 @contextmanager
 def private_copy(path: str) -> Iterator[str]:
-    """The path of a consistent copy of database, journal and log: copied again if they change meanwhile."""
+    """The path of a consistent copy of database, journal and log."""
     import tempfile  # imported here because most readers need no copy, and some must start fast
 
     with tempfile.TemporaryDirectory(prefix="gua-") as folder:
@@ -214,7 +214,7 @@ def _copy_file(path: str, copy: str) -> None:
 
 
 def _state(path: str) -> dict[str, object]:
-    """Everything that must not change during a copy. A log may grow: SQLite ignores an incomplete end."""
+    """What must not change during a copy. A log may grow: SQLite ignores an incomplete end."""
     state: dict[str, object] = {}
     for suffix in ("", JOURNAL_SUFFIX):
         with suppress(FileNotFoundError):

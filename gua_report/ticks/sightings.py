@@ -68,7 +68,7 @@ def see_processes(
     card = np.unravel_index(cell, shape)[1]
     key = facts["key"].to_numpy()[rows.process]
     place = np.ravel_multi_index((key, card), (len(facts), shape[1]))
-    # Rows are in the order of ticks, unless one was written late; a stable sort keeps that order, and is faster.
+    # A stable sort is faster, and right unless a tick was written late.
     in_order = bool((np.diff(rows.tick) >= 0).all())
     order = np.argsort(place, kind="stable") if in_order else np.lexsort((rows.tick, place))
     tick, card, cell, key, process, place = (
@@ -103,7 +103,7 @@ def _are_seen_beside(pid: Integers, tick: Integers, card: Integers, rows: Intege
     """
     near = np.flatnonzero(np.isin(pid, pid[rows]))
     number = np.unique(pid[near], return_inverse=True)[1]
-    # Numbers of ticks next to each other are one apart, and those of other cards and pids more than that.
+    # Only the numbers of ticks beside each other are one apart.
     sizes = len(near), int(card.max(initial=0)) + 1, int(tick.max(initial=0)) + 3
     seen = np.ravel_multi_index((number, card[near], tick[near]), sizes)
     own = seen[np.searchsorted(near, rows)]

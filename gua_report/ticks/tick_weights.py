@@ -91,8 +91,8 @@ def cut(
 
 
 def weigh(rows: Rows, ticks: int) -> tuple[Floats, list[str], Floats]:
-    """Weigh all card-ticks of so many ticks: the share of each, 1 or that of a MIG instance in its physical card; the
-    uuids of the physical cards with MIG on; and, by tick and those, what no instance covers; 0 if that is not told.
+    """The share of each card-tick, which is 1, or that of a MIG instance in its physical card; the uuids of the
+    physical cards with MIG on; and, by tick and those, what no instance covers: 0 if that is not told.
 
     An instance weighs its compute slices over the card's most, else its memory over the card's. Those that tell neither
     have equal parts of what the others leave of the card.

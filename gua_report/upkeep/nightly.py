@@ -40,7 +40,7 @@ from gua_sample.safe_file import connect
 from gua_sample.store import lock_within
 
 LOCK_NAME = ".rollup.lock"
-# The wait for the lock is bounded: its holder may be anybody whom the owner permits, and not be working at all.
+# The wait for the lock is bounded: its holder may not be working at all.
 LONGEST_WAIT_SECONDS = 3600.0
 
 
@@ -154,7 +154,7 @@ class Upkeep:
         return True
 
     def _is_whole(self, day: str, made: Day) -> bool:
-        """Whether a day made anew has the time that is stored of it: its partition may be one that began later."""
+        """Whether a day made anew has the time that is stored of it: its partition may have begun later."""
         stored = self.index.get(day)
         if not stored or (stored.rule, stored.origin.policy) != (RULE, self.config.policy):
             return True
@@ -172,7 +172,7 @@ class Upkeep:
         return digest_partition(self.history.paths[day], self.origins[day])
 
     def _ticks_are_rotten(self, day: str) -> bool:
-        """Whether the partition's bytes differ from those that were verified, though nobody has written to it."""
+        """Whether the partition's bytes differ, though nobody has written to it."""
         if not self._is_unchanged(day) or not self.index[day].ticks_digest:
             return False
         if day not in self.rotten:
@@ -228,7 +228,7 @@ class Upkeep:
         return days is not None and number_of(day) < self.now_ms // DAY_MS - days
 
     def _expire(self, rolled_up: set[str]) -> tuple[list[str], list[str]]:
-        """Remove what has expired; return it, and the old days that are kept. `rolled_up`: days done by this run."""
+        """Remove what has expired; return it, and the old days that are kept."""
         self._refresh()
         keep, history = self.config.retention, self.history
         old = [day for day in history.days if self._is_old(day, keep.raw_days)]
