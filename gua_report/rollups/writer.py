@@ -38,7 +38,7 @@ def roll_up_day(history: History, day: str, policy: Policy) -> Day | None:
     found = read_classified(history, start_ms, end_ms, policy, {})
     if found is None:
         return None
-    return Day(roll_up(found, start_ms, end_ms), find_episodes(found, start_ms, end_ms), find_spans(history, [day]))
+    return Day(roll_up(found, start_ms, end_ms), find_episodes(found), find_spans(history, [day]))
 
 
 def fingerprint(day: Day) -> list[list[tuple[Any, ...]]]:

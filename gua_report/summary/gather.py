@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from gua_report.summary.intervals import overlap
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
 from gua_report.summary.report import CLASHES, CUT_HOURS, UTC_HOURS, Notice
 from gua_report.summary.tables import add_rollups, concat
-from gua_report.ticks.classify import ABSENT, Classified, read_classified
+from gua_report.ticks.classify import Classified, read_classified
 from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans
 from gua_report.ticks.episodes import episode_keys, find_episodes, join_episodes
 from gua_report.window import HOUR_MS, Window, midnight_ms, number_of, show, split_days
@@ -25,7 +25,6 @@ from gua_sample.partition_names import DAY_MS, day_of
 
 DAYS_AT_A_TIME = 2  # read in threads, as SQLite works without the interpreter's lock; no more, to bound the memory
 Progress = Callable[[int, int], None]
-Known: TypeAlias = tuple[int, int, pd.DataFrame]  # the first and last of consecutive ticks, and their episodes
 
 
 class Gathered(NamedTuple):
@@ -69,7 +68,8 @@ def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gath
                     cut_hours.append(show(start_ms, window.zone))
         for first_ms, last_ms, found in _read_ticks(scope, days.get(part, [])):
             if found is not None:
-                known += _find_known(scope, found)
+                is_new = last_ms > scope.window.start_ms and day_of(first_ms) not in plan.days
+                known += [find_episodes(found)] if is_new else []
                 for window, start_ms, end_ms in _meet(scope.windows, first_ms, last_ms):
                     rollups[window].append(roll_up(found, start_ms, end_ms, scope.grid))
             done += 1
@@ -88,18 +88,20 @@ def _meet(windows: list[Window], start_ms: int, end_ms: int) -> Iterator[tuple[W
 
 
 def _read_ticks(scope: Scope, times: list[tuple[int, int]]) -> Iterator[tuple[int, int, Classified | None]]:
-    """These times, each within one day, and what is found in them."""
+    """These times, each within one day, and what is found in them: of days that are not stored, all."""
     history, policy, people = scope.history, scope.config.policy, scope.config.people
 
     def look(time: tuple[int, int]) -> tuple[int, int, Classified | None]:
-        return *time, read_classified(history, *time, policy, people)
+        midnight = time[0] // DAY_MS * DAY_MS
+        whole = time if day_of(midnight) in scope.plan.days else (midnight, midnight + DAY_MS)
+        return *time, read_classified(history, *whole, policy, people)
 
     with ThreadPoolExecutor(DAYS_AT_A_TIME) as pool:
         for first in range(0, len(times), DAYS_AT_A_TIME):
             yield from pool.map(look, times[first : first + DAYS_AT_A_TIME])
 
 
-def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Known], list[Notice]]:
+def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[pd.DataFrame], list[Notice]]:
     """The sums and episodes of the windows' stored days, notices, and the plan without days that can't be used.
 
     Where two identities of one person are on a card in the same hour, only ticks can tell how much of their time
@@ -119,12 +121,11 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[Know
     plan = plan.without(clashes - plan.expired)
     used = plan.find_days(window.start_ms, window.end_ms)
     episodes = map_people(_only(concat([day.episodes for day in days]), "start_ms", used), people)
-    known = [(midnight_ms(used[0]), midnight_ms(used[-1]) + DAY_MS - 1, episodes)] if used else []
     if scope.grid != FULL_HOURS and plan.find_days(window.start_ms, window.end_ms):
         notices.append(Notice(UTC_HOURS))
     if clashes & plan.days:
         notices.append(Notice(CLASHES))
-    return plan, rollups, known, notices
+    return plan, rollups, [episodes], notices
 
 
 def _read_stretches(plan: DayPlan, days: list[str], what: Callable[[Reader], Read]) -> list[Read]:
@@ -182,59 +183,41 @@ def _share(spans: pd.DataFrame, start_ms: int, end_ms: int) -> float:
     return float(part / whole) if whole else 0.0
 
 
-def _find_known(scope: Scope, found: Classified) -> list[Known]:
-    """The episodes of the window's ticks of a day; none of a stored day, whose stored episodes are complete."""
-    ticks = found.ticks.iloc[found.inside]
-    times = ticks["ts_ms"].to_numpy()
-    own = times[times + ticks["weight_ms"].to_numpy() > scope.window.start_ms].tolist()
-    if not own or day_of(own[0]) in scope.plan.days:
-        return []
-    return [(own[0], own[-1], find_episodes(found, own[0], own[-1] + 1))]
-
-
-def _follow_episodes(scope: Scope, known: list[Known]) -> pd.DataFrame:
-    """All episodes that reach into the window, whole, and some others. `known` are those in it."""
-    parts = [episodes for _, _, episodes in known]
-    edges_ms = [ms for one in known for ms in one[:2]] or [scope.window.start_ms]
-    found = join_episodes(parts)
-    for edge_ms, back in ((min(edges_ms), True), (max(edges_ms), False)):
-        more = _extend(scope, found, edge_ms, back)
-        parts += more
+def _follow_episodes(scope: Scope, known: list[pd.DataFrame]) -> pd.DataFrame:
+    """All episodes that reach into the window, whole, and some others. `known` are those of the window's days."""
+    found = join_episodes(known)
+    for first_ms, step, direction in (
+        (scope.window.start_ms, -DAY_MS, "joins_before"),
+        (scope.window.end_ms - 1, DAY_MS, "joins_after"),
+    ):
+        more = _extend(scope, found, first_ms, step, direction)
+        known = known + more
         if more:  # only if needed: joining the many episodes of a year takes a while
-            found = join_episodes(parts)
+            found = join_episodes(known)
     return found
 
 
-def _extend(scope: Scope, found: pd.DataFrame, edge_ms: int, back: bool) -> list[pd.DataFrame]:
-    """Follow the window's episodes beyond the known ticks, day by day."""
+def _extend(scope: Scope, found: pd.DataFrame, ms: int, step: int, direction: str) -> list[pd.DataFrame]:
+    """Follow the window's episodes beyond the day of that time, day by day."""
     inside = found[(found["end_ms"] > scope.window.start_ms) & (found["start_ms"] < scope.window.end_ms)]
-    direction = "joins_before" if back else "joins_after"
     going_on = set(episode_keys(inside[inside[direction].astype(bool)]))
     parts = []
     while going_on:
-        day = day_of(edge_ms - 1 if back else edge_ms + 1)
-        start_ms, end_ms = midnight_ms(day), midnight_ms(day) + DAY_MS
-        first_ms, last_ms = (start_ms, edge_ms) if back else (edge_ms + 1, end_ms)
-        edge_ms = start_ms if back else end_ms - 1
-        more = _find(scope, day, first_ms, last_ms)
-        if more is not None:
-            parts.append(more)
-            going_on &= set(episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)]))
-        elif last_ms - first_ms == DAY_MS:
-            break  # a day that nothing is known of; a part of one may be without ticks
+        ms += step
+        more = _find(scope, day_of(ms))
+        if more is None:
+            break
+        parts.append(more)
+        going_on &= set(episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)]))
     return parts
 
 
-def _find(scope: Scope, day: str, start_ms: int, end_ms: int) -> pd.DataFrame | None:
-    """The episodes of a part of a day, or of the whole day if it is stored; None if no card was seen."""
-    config = scope.config
+def _find(scope: Scope, day: str) -> pd.DataFrame | None:
+    config, start_ms = scope.config, midnight_ms(day)
     if day in scope.plan.days:
         return map_people(read(scope.plan.path, day, day, Reader.episodes), config.people)
-    found = read_classified(scope.history, start_ms, end_ms, config.policy, config.people)
-    if found is None:
-        return None
-    own = found.ticks["ts_ms"].between(start_ms, end_ms - 1).to_numpy()
-    return None if (found.states[own] == ABSENT).all() else find_episodes(found, start_ms, end_ms)
+    found = read_classified(scope.history, start_ms, start_ms + DAY_MS, config.policy, config.people)
+    return None if found is None else find_episodes(found)
 
 
 def map_people(frame: pd.DataFrame, people: dict[str, str]) -> pd.DataFrame:

@@ -15,55 +15,47 @@ COLUMNS = [*KEY, "command", "identity", "start_ms", "end_ms", "peak_memory_mib"]
 COLUMNS += ["joins_before", "joins_after", "slurm_job"]
 
 
-def find_episodes(found: Classified, start_ms: int, end_ms: int) -> pd.DataFrame:
-    """The episodes of the ticks in a time of one day: those at `start_ms` or later, and before `end_ms`.
+def find_episodes(day: Classified) -> pd.DataFrame:
+    """The episodes of a whole day, cut at midnight.
 
-    `joins_before`: it may have begun earlier, as it is there at the first tick of the day, after a hole, or before
-    `start_ms`. `joins_after`: it may go on, as it is there at the last tick of the day, close to midnight, or after
-    `end_ms`. Where it may go on beyond midnight, it reaches to it, so that `join_episodes` finds its other half.
+    `joins_before`: it may have begun earlier, as it is there at the first tick of the day, or after a hole.
+    `joins_after`: it may go on, as it is there at the last tick of the day, close to midnight. Then it reaches to
+    midnight, so that `join_episodes` finds its other half.
     """
-    rows = found.processes[found.processes["state"] == CODE_OF[IDLE_HELD]]
+    rows = day.processes[day.processes["state"] == CODE_OF[IDLE_HELD]]
     if rows.empty:
         return pd.DataFrame(columns=COLUMNS)
     tick, card, key = (rows[name].to_numpy() for name in ("tick", "card", "key"))
-    following, is_last, start_at, end_at = _links(found)
+    following, is_last, start_ms, end_ms = _links(day)
     follows = (key[1:] == key[:-1]) & (card[1:] == card[:-1]) & (following[tick[:-1]] == tick[1:])
-    begins, ends = np.append(True, ~follows), np.append(~follows, True)
-    times = found.ticks["ts_ms"].to_numpy()
-    (within,) = np.nonzero((times[tick] >= start_ms) & (times[tick] < end_ms))
-    if not len(within):
-        return pd.DataFrame(columns=COLUMNS)
-    piece = np.cumsum(begins)[within]
-    places = np.flatnonzero(np.append(True, piece[1:] != piece[:-1]))
-    first, last = within[places], within[np.append(places[1:], len(within)) - 1]
-    peak_mib = np.fmax.reduceat(rows["memory_mib"].to_numpy()[within], places)
-    facts = found.process_facts.iloc[rows["process"].to_numpy()[last]]
+    first, last = np.flatnonzero(np.append(True, ~follows)), np.flatnonzero(np.append(~follows, True))
+    facts = day.process_facts.iloc[rows["process"].to_numpy()[last]]
     return pd.DataFrame(
         {
-            "gpu_uuid": found.cards["uuid"].to_numpy()[card[first]],
+            "gpu_uuid": day.cards["uuid"].to_numpy()[card[first]],
             "pid": facts["pid"].to_numpy(),
             "start_time_ms": facts["start_time_ms"].to_numpy(),
             "command": facts["command"].to_numpy(),
             "identity": facts["identity"].to_numpy(),
-            "start_ms": np.where(begins[first], start_at[tick[first]], times[tick[first]]),
-            "end_ms": end_at[tick[last]],
-            "peak_memory_mib": peak_mib,
-            "joins_before": ~begins[first] | ~np.isin(tick[first], following),  # the latter: after a hole
-            "joins_after": ~ends[last] | is_last[tick[last]],
+            "start_ms": start_ms[tick[first]],
+            "end_ms": end_ms[tick[last]],
+            "peak_memory_mib": np.fmax.reduceat(rows["memory_mib"].to_numpy(), first),
+            "joins_before": ~np.isin(tick[first], following),
+            "joins_after": is_last[tick[last]],
             "slurm_job": facts["slurm_job"].to_numpy(dtype=object),
         },
         columns=COLUMNS,
     )
 
 
-def _links(found: Classified) -> tuple[Integers, Booleans, Integers, Integers]:
+def _links(day: Classified) -> tuple[Integers, Booleans, Integers, Integers]:
     """Of each tick: the next one that saw cards, if it is near and of the same boot, else -1; whether it is the day's
     last one, close to midnight; when an episode begins that has it first, and ends that has it last.
     """
-    ticks, count = found.ticks, len(found.ticks)
+    ticks, count = day.ticks, len(day.ticks)
     times, interval = ticks["ts_ms"].to_numpy(), ticks["interval_ms"].to_numpy()
     midnight, longest = times[0] // DAY_MS * DAY_MS, LONGEST_GAP_INTERVALS * interval
-    seen = np.flatnonzero((found.states != ABSENT).any(axis=1))
+    seen = np.flatnonzero((day.states != ABSENT).any(axis=1))
     # A tick without cards in between does not break a link, a reboot does.
     boots = ticks["boot_id"].to_numpy(dtype=object)
     boot = np.cumsum(np.append(False, boots[1:] != boots[:-1]))[seen]
@@ -84,7 +76,7 @@ def episode_keys(episodes: pd.DataFrame) -> list[tuple[str, int, float]]:
 
 
 def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
-    """The episodes of several pieces of time, with those that go on from one to the next joined."""
+    """The episodes of several days, with those that go on from one to the next joined."""
     pieces = pd.concat([day for day in days if len(day)] or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
     if pieces.empty:
         return pieces
@@ -92,9 +84,7 @@ def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
     key = pieces[KEY].fillna({"start_time_ms": -1})
     same = key.eq(key.shift()).all(axis=1)
     goes_on = same & pieces["joins_before"].astype(bool) & pieces["joins_after"].shift(fill_value=False).astype(bool)
-    # One that is there after a hole may have begun earlier, too; but it has no other half.
-    same_day = (pieces["start_ms"] // DAY_MS).diff() == 0
-    goes_on &= same_day | (pieces["start_ms"] <= pieces["end_ms"].shift())
+    goes_on &= pieces["start_ms"] <= pieces["end_ms"].shift()  # one that is there after a hole has no other half
     episode = (~goes_on).cumsum()
     joined = pieces.groupby(episode, sort=True).agg(
         {
