@@ -1,4 +1,4 @@
-"""Upgrades and downgrades of a machine that goes on sampling: from an earlier version, and to two that are made up here:
+"""Upgrades and downgrades of a machine that goes on sampling: from an earlier version, and to two that are made up:
 one adds a column, the other raises the versions of partitions and of kept ticks."""
 
 import subprocess
