@@ -36,6 +36,7 @@ LARGEST_MESSAGE_BYTES = 1 << 30
 LONGEST_SILENCE_SECONDS = 3600.0
 STALLED_SECONDS = 60.0  # without any work of its processor: whatever the task, it was stopped, or hangs
 LONGEST_END_SECONDS = 10.0
+MOMENT_SECONDS = 0.5
 ANSWER, ERROR, BUG = "answer", "error", "bug"
 NO_ANSWER, CRASHED = "no answer", "crashed"
 PR_SET_PDEATHSIG = 1
@@ -263,11 +264,18 @@ _left: list[int] = []  # children that may not have ended yet
 
 
 def abandon(pid: int) -> None:
-    """Kill a child and don't wait for it: it may hang in the kernel, or be a user's whom we may not kill."""
+    """Kill a child, and wait only a moment for it: it may hang in the kernel, or be a user's whom we may not kill.
+
+    One that is still ending when a unit's run is over would be reported as left over by the unit's next run.
+    """
     with suppress(OSError):
         os.kill(pid, signal.SIGKILL)
     _left.append(pid)
+    ends = time.monotonic() + MOMENT_SECONDS
     bury()
+    while pid in _left and time.monotonic() < ends:
+        time.sleep(0.001)
+        bury()
 
 
 def bury() -> None:

@@ -51,6 +51,19 @@ def test_a_child_that_hangs_or_is_stopped_is_killed_and_not_waited_for(
         os.kill(pid, 0)
 
 
+def test_a_child_that_has_answered_does_not_outlive_the_question() -> None:
+    """Its memory takes a while to free. Left over, it would be in the journal of a unit's next run."""
+    kept: list[bytes] = []
+
+    def swell() -> int:
+        kept.append(b"x" * (1 << 29))
+        return len(kept)
+
+    assert answer_of(swell) == 1
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
 @pytest.mark.parametrize("crash", [lambda: 1 / 0, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: object()])
 def test_a_child_that_crashes_says_so(crash: Any) -> None:
     assert ask(crash, 10) == Answer(None, CRASHED)
