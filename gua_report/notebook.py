@@ -1,7 +1,5 @@
 """The notebook interface, `import gua_report as gua`: a report, or the rows it is made of, as DataFrames."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Files of reservations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gua_report.config import Config

@@ -1,7 +1,5 @@
 """A real browser, Debian's Chromium, driven by selenium: without network of its own."""
 
-from __future__ import annotations
-
 import base64
 import os
 import time

@@ -1,7 +1,5 @@
 """A machine's cgroups in a folder: the hierarchies with their owners, and a /proc that tells where they are mounted."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Damage to SQLite files: each function damages the file that it is given."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A Dask cluster of separate processes that speak TLS: a scheduler, and workers each with a nanny."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """File systems for a single test, and a way to fill them."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

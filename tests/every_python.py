@@ -1,7 +1,5 @@
 """Run the tests on every Python from 3.10 up that this machine has, each in a virtual environment of its own."""
 
-from __future__ import annotations
-
 import glob
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Facts about a machine for gua doctor's checks: its users, its units and its history."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

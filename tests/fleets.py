@@ -1,7 +1,5 @@
 """A small fleet: hosts that differ, rolled up by the real code, collected as their published files would be."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Databases of gpu-usage-audit, written like its daemon does."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from datetime import datetime, timedelta, timezone

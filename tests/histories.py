@@ -1,7 +1,5 @@
 """Random histories from Hypothesis: ticks around a midnight, with everything that can happen to them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, settings

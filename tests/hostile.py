@@ -1,7 +1,5 @@
 """Hostile files that somebody with write access can plant in a data folder for its readers."""
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """Misbehaving servers on loopback that a Redis client should survive."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

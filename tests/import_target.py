@@ -1,7 +1,5 @@
 """A data folder to import into, and helpers that check the source and the result."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The keys of a JSON document, spelled as in the pages of docs/."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

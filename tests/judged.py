@@ -1,7 +1,5 @@
 """The states of cards and processes from each tick to the next, judged in plain Python, without the policy's code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

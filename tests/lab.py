@@ -1,7 +1,5 @@
 """A small laboratory: histories of a few ticks, written by the real store, and reports on them."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Mail servers: aiosmtpd with TLS and logins, and one that speaks from a script, for what no good server does."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """A real node_exporter and a real Prometheus that scrapes it, on free ports."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

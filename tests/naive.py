@@ -1,7 +1,5 @@
 """A report's figures, computed a tick at a time and without pandas, to compare the report with."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """People's notes: files in a spool, as `gua note` writes them or as somebody else might."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

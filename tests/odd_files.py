@@ -1,7 +1,5 @@
 """Odd things in the place of a file: each function puts one at the path."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

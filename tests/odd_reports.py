@@ -1,7 +1,5 @@
 """Reports that a page has to make sense of: of almost nothing, of a great deal, with names that nobody should have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.lab import (

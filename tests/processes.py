@@ -1,7 +1,5 @@
 """Real processes with chosen command names."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A stored day, recounted from all ticks ever written: a tick at a time, in plain Python, without shortcuts."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise

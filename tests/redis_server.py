@@ -1,7 +1,5 @@
 """A real Redis server on a free port, filled as canhazgpu fills it."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Made-up reports with everything that a format has to show."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo

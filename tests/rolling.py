@@ -1,7 +1,5 @@
 """Days of a laboratory, rolled up in this process by the real command or parts of it."""
 
-from __future__ import annotations
-
 import atexit
 import io
 import json

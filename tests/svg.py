@@ -1,7 +1,5 @@
 """Reading the pictures of a page back: what a browser draws, as numbers."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from html.parser import HTMLParser

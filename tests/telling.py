@@ -1,7 +1,5 @@
 """A machine on whose cards somebody holds memory without work, for `gua remind` and `gua hook` in this process."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat

@@ -3,8 +3,6 @@
 To rewrite the example on the page: GUA_REWRITE_GOLDEN=1 pytest tests/test_json_docs.py
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

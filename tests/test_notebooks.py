@@ -3,8 +3,6 @@
 To rewrite the outputs saved in the example: GUA_REWRITE_GOLDEN=1 pytest tests/test_notebooks.py
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Ticks as real machines have them: late, missing, at drifting intervals, from a clock that somebody sets."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator
 

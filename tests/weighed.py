@@ -1,7 +1,5 @@
 """The ticks of a history with the time that each stands for: day by day, in plain Python, without shortcuts."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise

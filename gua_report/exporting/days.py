@@ -3,8 +3,6 @@
 As text they are CSV that is safe in a spreadsheet, or JSON lines.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Parquet: one file, or one for each host and day. No other module uses pyarrow, which is optional."""
 
-from __future__ import annotations
-
 import glob
 import io
 import os

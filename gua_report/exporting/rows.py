@@ -1,7 +1,5 @@
 """The tables that can be exported: plain values, with None for unknown ones, read from one file at a time."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Building the report of a fleet: look at each host's file, map each to its part, add the parts up."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence

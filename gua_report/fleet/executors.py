@@ -6,8 +6,6 @@ A cluster's workers see the fleet folder under the same path. None is started he
 unless it is told otherwise.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

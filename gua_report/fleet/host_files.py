@@ -4,8 +4,6 @@ A file was written by its host's root: nothing in it is trusted more than that. 
 may take control of: what the child sends is checked, too. Without pandas.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import re

@@ -2,8 +2,6 @@
 there twice. Without pandas.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

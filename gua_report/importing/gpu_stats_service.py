@@ -5,8 +5,6 @@ card's utilization; if no card has one, a single line of dashes. No memory, no u
 Times are whole minutes (earlier: seconds) since the epoch, files are named by the local day.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import sqlite3

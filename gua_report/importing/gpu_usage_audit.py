@@ -6,8 +6,6 @@ index where that has no column (before 1.1). A card whose process list was unava
 processes; since the daemon stores `usage_state`, that is NULL for such a card.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timezone

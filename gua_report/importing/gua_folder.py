@@ -1,7 +1,5 @@
 """Sources written by gua: another data folder, its folder of samples, or a single partition."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Take a source's ticks into the data folder: once, a day at a time, without replacing existing ticks."""
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_left
 from hashlib import blake2b

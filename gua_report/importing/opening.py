@@ -6,8 +6,6 @@ As root, the source is read in a child that becomes its owner for good, while th
 The two may be different people, and neither may be trusted with the rights of the other or of root.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

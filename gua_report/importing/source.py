@@ -3,8 +3,6 @@
 A foreign file's values are validated: plausible numbers and times, printable names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache

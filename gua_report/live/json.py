@@ -1,7 +1,5 @@
 """Render the cards as one JSON object, for programs; docs/status.md describes it."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Render the cards as a table for a terminal: a row for each card, and its processes below."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -3,8 +3,6 @@
 Its text, subject and names are hostile: none of them can add a header or a recipient.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Send by SMTP."""
 
-from __future__ import annotations
-
 import os
 import smtplib
 import socket

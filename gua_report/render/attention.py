@@ -1,7 +1,5 @@
 """The findings in a report that call for action: the rule of --quiet-if-clean."""
 
-from __future__ import annotations
-
 from gua_report.console.spelling import duration, first_of
 from gua_report.render import MOST_NAMED, MOST_UNKNOWN, STALE_MS
 from gua_report.render.limits import find_over

@@ -4,8 +4,6 @@ All rows, whatever --top says; lines end with a newline alone, as Unix tools exp
 The capacity table lacks the reclaim rules, and the coverage table is the gaps: JSON has everything.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 

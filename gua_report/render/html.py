@@ -1,7 +1,5 @@
 """HTML: a page that needs nothing else, no script and no network, or the same as a fragment for notebooks."""
 
-from __future__ import annotations
-
 from gua_report.render import DEFAULTS, Options
 from gua_report.render.blocks import SHOWN_STATES, Bar, Block, Cell, Picture, Section, State, Table
 from gua_report.render.markup import FRAGMENT_STYLE, PAGE_STYLE, Markup, element, join, lines, start

@@ -1,7 +1,5 @@
 """JSON for programs, one of the two public interfaces: docs/ describes it. Lists are complete, whatever --top says."""
 
-from __future__ import annotations
-
 import io
 import json
 

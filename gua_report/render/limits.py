@@ -1,7 +1,5 @@
 """How people and groups stand against their limits: a column of the sections about them, and sentences."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gua_report.limits import KINDS, Week, spell_hours, tell

@@ -1,7 +1,5 @@
 """What `gua mail` sends: the report in brief, its page, and a subject that says the most important."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple

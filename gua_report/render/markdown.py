@@ -1,7 +1,5 @@
 """Markdown for wikis, issues and chat: the same content as the text. Names are escaped."""
 
-from __future__ import annotations
-
 import re
 
 from gua_report.console.spelling import to_ascii

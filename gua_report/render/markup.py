@@ -1,7 +1,5 @@
 """HTML and SVG elements, and the style of pages. All that is not markup already is escaped here, and nowhere else."""
 
-from __future__ import annotations
-
 import re
 from html import escape
 

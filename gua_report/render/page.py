@@ -1,7 +1,5 @@
 """A report as people read it, in full or in brief: title, opening paragraphs, sections; for the formats to lay out."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The pages of `gua page`: a week, a month and a year, with links between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Plain text for terminals and mail: no line is longer than the width."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tabulate import tabulate

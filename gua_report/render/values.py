@@ -1,7 +1,5 @@
 """Spelling of values, each kind in one place: for people, and below that for machines. An unknown value is never 0."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime, timezone, tzinfo
 from typing import Any, TypeAlias

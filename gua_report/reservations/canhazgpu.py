@@ -16,8 +16,6 @@ That Redis is not trusted. redis-py asks it in a child, with a limit of time and
 are for one read each, and it reads answers of any length.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Compare each card's users with its reservations, in the words that people know from canhazgpu."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from gua_report.config import Config

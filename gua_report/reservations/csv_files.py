@@ -5,8 +5,6 @@ JOB-START.csv while the job runs, and JOB-START-END.csv afterwards; times are ep
 ago are passed over by their names. All other `*.csv` files are read.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

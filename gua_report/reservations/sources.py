@@ -1,7 +1,5 @@
 """Read all configured reservations, and name those that do not fit the machine or overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gua_report.config import Config

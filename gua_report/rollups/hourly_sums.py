@@ -1,7 +1,5 @@
 """Hourly sums of a day of ticks, computed or stored, which every section of a report only adds up."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ fleet: `gua rollup` writes it, the administrator's own transport moves it, and w
 Without pandas, since importers use it too.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Gathering the sums of a report: closed days from rollups.sqlite, the rest computed from ticks by the same code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The sums of each group: hours, energy and cost of its people, from the same rollups as the rest of a report."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,8 +1,6 @@
 """Intervals of time, as rows of start and end, and the cells of a window: its hours, days, weeks or months by the
 reader's clock."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import numpy as np

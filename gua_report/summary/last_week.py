@@ -1,7 +1,5 @@
 """What reminders need of the history: who holds what since when, how much was observed, hours and limits of people."""
 
-from __future__ import annotations
-
 from datetime import timezone, tzinfo
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ Hours stay idle-held; these tell how much of them is meant. All is made from who
 is equal from ticks and from rollups.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Whom a report names: everybody with their containers, some people alone, or nobody."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The newest ticks: whether they failed, whether the last that saw cards stands for them, and who is on which card."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

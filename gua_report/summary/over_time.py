@@ -3,8 +3,6 @@
 All are sums of the same rollups as the rest of a report, so they are equal from ticks and from rollups.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

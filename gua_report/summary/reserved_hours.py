@@ -3,8 +3,6 @@
 Reservations begin and end anywhere in an hour, so the stored hourly sums of closed days are too coarse.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple

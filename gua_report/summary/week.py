@@ -1,7 +1,5 @@
 """The hours of the week before the end of a window, and how people and groups stand against the limits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Write the mails, from templates: to whoever holds a card without work, and to the administrator about the rest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo

@@ -6,8 +6,6 @@ read the log: of two runs at once, one goes on. The files are private to the fol
 read and written.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Who gets a reminder in this run, who does not, and why; and the sending."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo

@@ -6,8 +6,6 @@ If the first tick lies in two hours, the second in none and the third in one, th
                                     nth     0 1 0
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

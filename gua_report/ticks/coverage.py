@@ -1,7 +1,5 @@
 """Coverage of a window: the observed time, and the reasons for the gaps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

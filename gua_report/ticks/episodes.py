@@ -1,7 +1,5 @@
 """Idle-held episodes: the longest runs of ticks in which one process idle-holds one card."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """All partitions of a data folder: which of them a window needs, and the ticks of their days."""
 
-from __future__ import annotations
-
 import grp
 import os
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Opening partitions for reading, by any user who may read the files, without blocking the sampler."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

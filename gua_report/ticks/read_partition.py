@@ -1,7 +1,5 @@
 """Fast reading of a partition's content into typed columns."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 The rule is in gua_sample/policy.py.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Damage to what is stored: a rollups.sqlite that can't be read is set aside and made again, from ticks, or from itself
 where these are gone; and gua doctor --deep reads everything back, makes stored days anew and compares."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable, Mapping

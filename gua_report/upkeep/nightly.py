@@ -4,8 +4,6 @@ Each step can be interrupted, and is done again by the next run: a day is stored
 whole or not at all, and ticks are marked as expired before they are removed.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

@@ -4,8 +4,6 @@ The copy is a whole one under another name, synced, renamed. One of the live fil
 middle of a transaction, and then SQLite finds no fault with it though its figures are wrong.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """Recordings of `gua doctor --record`, replayed by the stand-in driver: the tick is the same again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ one of a day stands for the first moments of the next day too. Guests share the 
 drop-in moves that of the units.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A machine with containers: its docker, podman and logs of pods in a folder, and gua-containers to ask them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The driver in trouble: a clear line, and nothing lost."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """The page in a real browser: on a phone and on a wall, by day and by night, on paper, and for those who can't see."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ is whole whatever happens on the way to it.
 That hosts can't do more than they should is tried with sshd in tests/end_to_end/test_fleet.py.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

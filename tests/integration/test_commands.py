@@ -1,7 +1,5 @@
 """The commands as a person types them: help, versions, mistakes, and what they import."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

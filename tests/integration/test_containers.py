@@ -1,7 +1,5 @@
 """gua-containers: from the sampler's note, or an id given by hand, to names and owners in the data folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

@@ -1,7 +1,5 @@
 """`gua mail` to the heads of groups, by a real mail server: who gets what, and who is named in it."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import time

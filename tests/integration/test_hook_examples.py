@@ -1,7 +1,5 @@
 """The examples of contrib/hooks: what they end, and that they look again before they do."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

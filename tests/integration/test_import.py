@@ -1,7 +1,5 @@
 """gua import in real life: beside the real tool, a running daemon, our sampler; killed, without space, as root."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

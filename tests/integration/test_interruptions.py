@@ -1,7 +1,5 @@
 """Two at once, readers in the way, clocks and midnight, kill -9: no lost or doubled tick, never half of one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

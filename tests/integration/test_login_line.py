@@ -1,7 +1,5 @@
 """The line at login: what the sampler writes, and what shells make of it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

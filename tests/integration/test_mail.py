@@ -1,7 +1,5 @@
 """`gua mail`, and the recipes in contrib/mail as cron and systemd run them: who gets a mail, and what is in it."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import os

@@ -1,7 +1,5 @@
 """gua page: whose names are published, who may read them, and what stays when something is in the way."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

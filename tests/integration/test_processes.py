@@ -1,7 +1,5 @@
 """Who is on a card, for real processes with real, and really hostile, names."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

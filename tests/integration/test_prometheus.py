@@ -1,7 +1,5 @@
 """The metrics in a real node_exporter and a real Prometheus: queries, dashboard and alerts on one afternoon."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Sources of reservations that are slow, endless or huge cost seconds and one line, and no card is called free."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

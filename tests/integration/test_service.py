@@ -1,7 +1,5 @@
 """What the sampler does for its unit: quiet journals, killed and hanging runs, directories of users that hang."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """contrib/slurm: the prolog and the epilog as slurmd runs them, whatever a job, a driver or a disk comes up with."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """gua-report --group and --who: the report of some people, in which nobody else is named."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The disk in trouble: a clear line, and what was there is untouched."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sqlite3

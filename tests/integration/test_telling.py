@@ -1,7 +1,5 @@
 """gua remind and gua hook as they are typed, on the stand-in driver and with a real process."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

@@ -1,7 +1,5 @@
 """gua-sample --textfile as the timer runs it: whole files, ticks that never pay for them, idle time that goes on."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """What one tick records, on the stand-in driver."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

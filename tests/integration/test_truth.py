@@ -3,8 +3,6 @@
 In so few hours an edge more or less weighs more than in a week, so totals may be off by more. Everything else holds.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

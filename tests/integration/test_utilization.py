@@ -1,7 +1,5 @@
 """Utilization of cards and processes, as a tick records it: a mean over time, not over records."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

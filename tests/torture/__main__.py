@@ -3,8 +3,6 @@
 Ends with 1 if anything is, and says in the log how to repeat it.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

@@ -4,8 +4,6 @@ A new process takes 60 ms for a tick and 600 ms for a report, most of it for imp
 It is killed, limited and waited for like any other.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import gc

@@ -3,8 +3,6 @@
 The command reports it in a line and ends with 1, or continues where it promises to; the next run finds all in order.
 """
 
-from __future__ import annotations
-
 import errno
 import random
 import shutil

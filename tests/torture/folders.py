@@ -1,8 +1,6 @@
 """Damaged and hostile folders: whatever they contain, each command ends in time and in order and touches nothing
 outside, and a damaged day does not affect other days."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

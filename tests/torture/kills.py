@@ -3,8 +3,6 @@
 Each case is the life of a folder. After each kill the next run must repair everything.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

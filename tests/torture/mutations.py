@@ -1,7 +1,5 @@
 """Mutations of a data folder by damage or malice. Each is a name and parameters that fit into JSON."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -7,8 +7,6 @@ from the end only. A tick that a command reported as recorded is there afterward
 (synchronous = FULL) does not sync the folder again after removing the journal, which is what commits.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """The table of results: a row for each kind of case, a column for each kind of harm."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A share of the torture finds a planted defect: each column of the table can be other than zero."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

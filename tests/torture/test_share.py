@@ -1,7 +1,5 @@
 """A short, seeded share of make torture, which must find no harm."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Folders to torture: histories made by the real commands, and checks of the folders afterwards."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Who is over a limit, and the words for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from gua_report.config import Limit, Limits

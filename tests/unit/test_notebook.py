@@ -1,7 +1,5 @@
 """Reports and rows in a notebook."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """What the user typed, as a stretch of time."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Pictures of amounts: for each row a bar at each place of an axis, with its number below; and people on one scale."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from math import fsum

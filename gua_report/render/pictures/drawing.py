@@ -3,8 +3,6 @@
 Bars are drawn in an inner SVG that is stretched to the width; text lies outside of it and keeps its size.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 A new one is a SectionKind in the table below, and its name in SECTIONS of gua_report/render, in the same place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

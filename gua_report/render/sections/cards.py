@@ -1,7 +1,5 @@
 """Idle capacity with its energy and cost, what rules would have freed, and each card and each host of a fleet."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gua_report.console.spelling import duration, first_of, state_columns

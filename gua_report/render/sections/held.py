@@ -1,7 +1,5 @@
 """What is held without work, GPU time by state with its change, and who is on which card right now."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from datetime import tzinfo

@@ -1,7 +1,5 @@
 """Who used the cards and who held them without work: people, their groups and days, and what they had reserved."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Hours of the week, cards over time, the trend, and how much of the window was observed."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gua_report.console.spelling import duration, parts_of, state_columns

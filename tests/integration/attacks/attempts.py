@@ -3,8 +3,6 @@
 Each was tried through the commands. What is attacked lies in temporary folders, and belongs to root.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A folder of somebody's for root to read, and a file of root's that must stay as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Attempts on root around a data folder: where it writes its output, what it imports, what it prints and advises."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

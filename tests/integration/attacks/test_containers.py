@@ -1,7 +1,5 @@
 """gua-containers as root against user gua, who owns both folders that it uses, and against users with containers."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Whatever somebody put into a data folder: it costs its day, reaches nothing else, and ends no command."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

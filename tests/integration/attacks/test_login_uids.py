@@ -1,7 +1,5 @@
 """A process that tells the kernel that a colleague has logged in to start it, as every process may once."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

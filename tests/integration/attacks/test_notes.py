@@ -1,7 +1,5 @@
 """Attempts of an ordinary user, and of gua, to hide others' hours by notes, to excuse the past, to harm a reader."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

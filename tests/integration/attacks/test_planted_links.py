@@ -1,7 +1,5 @@
 """Links, groups, journals, locks, outputs and sources that somebody planted, or exchanges, lead root nowhere."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pwd

@@ -1,7 +1,5 @@
 """The child that reads for root: what it sends does nothing, what it is can not be looked into."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

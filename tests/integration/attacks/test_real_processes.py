@@ -1,7 +1,5 @@
 """Attempts with real processes of a real user, on the stand-in driver, with the commands as they are typed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 By an ordinary user, by user gua, and by somebody who controls a process name, a container's label and a note.
 """
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

@@ -1,7 +1,5 @@
 """Nothing that somebody can name steers root's terminal."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Each is tried through the commands, and what is attacked belongs to root.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """More attempts to get a mail sent to another, or twice, or the hook run for the wrong process, or as root."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

@@ -1,7 +1,5 @@
 """Three days to export, and where to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """gua export as a person types it, and the rows that it should give."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

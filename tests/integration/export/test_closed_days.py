@@ -1,7 +1,5 @@
 """gua export of closed days, from rollups.sqlite."""
 
-from __future__ import annotations
-
 import csv
 import io
 import time

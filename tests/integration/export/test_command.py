@@ -1,7 +1,5 @@
 """gua export as a person types it: beside a sampler, with mistakes, with nothing to export, by another user."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Where gua export writes to: a whole file or the one before it, and nothing beside it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """gua export to Parquet: one file, or a folder of days that others read as one table."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The rows of gua export: what arrives is what was recorded, or it is said."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

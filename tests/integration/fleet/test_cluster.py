@@ -1,7 +1,5 @@
 """A fleet's report on a real dask.distributed cluster: separate processes, TLS, killed and starved workers."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

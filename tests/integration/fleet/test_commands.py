@@ -1,7 +1,5 @@
 """gua-report --fleet, gua fleet status, gua mail --fleet and gua.report(fleet=...), with the clock of the fleet."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

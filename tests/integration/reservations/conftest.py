@@ -1,7 +1,5 @@
 """A real Redis, with what canhazgpu writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Reservations of a machine under test, and what gua status makes of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

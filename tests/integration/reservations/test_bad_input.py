@@ -1,7 +1,5 @@
 """Reservations that make no sense: a line names each, and the rest of the table is there."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import subprocess

@@ -1,7 +1,5 @@
 """canhazgpu's reservations: now, and over time."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """How a Redis is reached: by reading alone, without a password that anybody sees."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 

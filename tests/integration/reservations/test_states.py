@@ -1,7 +1,5 @@
 """Reservations from a file: each state in which a card can be."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

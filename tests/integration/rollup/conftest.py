@@ -1,7 +1,5 @@
 """The five days: as they were sampled, rolled up, and what a report says of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Two days that retention finds too old, two that it does not, and one that is not over; and gua rollup on them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

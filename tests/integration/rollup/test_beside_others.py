@@ -1,7 +1,5 @@
 """gua rollup beside readers, samplers, reports and itself: none hinders another, and no tick is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

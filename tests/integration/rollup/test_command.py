@@ -1,7 +1,5 @@
 """gua rollup as a person types it: what it does, says and refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

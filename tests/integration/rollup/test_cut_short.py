@@ -1,7 +1,5 @@
 """gua rollup killed or out of space: days are whole or not there, and the next run completes them."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import sqlite3

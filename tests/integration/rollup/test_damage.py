@@ -1,7 +1,5 @@
 """gua rollup on damaged files: each costs no more than it must, and is named."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """gua rollup cut short while it publishes: the copy is the older or the newer one, and whole."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

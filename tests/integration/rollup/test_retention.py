@@ -1,7 +1,5 @@
 """What is old enough goes, nothing else does, and no report changes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

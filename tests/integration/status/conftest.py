@@ -1,7 +1,5 @@
 """A machine without units, until a test installs some, and a process to be on its cards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

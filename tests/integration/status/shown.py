@@ -1,7 +1,5 @@
 """gua status and gua free on a machine under test, and what they show."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence

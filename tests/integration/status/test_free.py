@@ -1,7 +1,5 @@
 """gua free: cards for a shell substitution, or who holds them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

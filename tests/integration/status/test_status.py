@@ -1,7 +1,5 @@
 """gua status as a person types it: the real command on the stand-in driver and on real histories."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

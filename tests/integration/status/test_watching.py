@@ -1,7 +1,5 @@
 """gua status at a terminal, again and again."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

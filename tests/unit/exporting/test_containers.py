@@ -1,7 +1,5 @@
 """Containers in exports and in the daily CSV: what the process is in, whatever its cgroup is called."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A fleet's report in every format, by every key, as a whole and of some people."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

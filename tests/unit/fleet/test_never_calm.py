@@ -1,7 +1,5 @@
 """A fleet's report names whoever is not well, and is never calm because it does not know."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What goes wrong with a host is a line in the fleet's report, and never its end."""
 
-from __future__ import annotations
-
 import copy
 import os
 import resource

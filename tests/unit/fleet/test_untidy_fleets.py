@@ -1,7 +1,5 @@
 """Random fleets of untidy machines: every figure that adds up is the sum of the hosts' own, for any window."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A data folder to import into, and databases of gpu-usage-audit, old and new, to import."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

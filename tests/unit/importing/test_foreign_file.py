@@ -1,7 +1,5 @@
 """What can be imported is told by what is in it; what others write to meanwhile is read as it was at one moment."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterator

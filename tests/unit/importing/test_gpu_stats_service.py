@@ -1,7 +1,5 @@
 """gua import of gpu_stats_service's CSV files: what is taken, what is left out and why."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """gua import of a gpu-usage-audit database: what is taken, what is left out and why, and what a report makes of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.gpu_usage_audit import FIRST_SEEN_MS, NOON_MS, PeerDatabase, Seen, text_of, times

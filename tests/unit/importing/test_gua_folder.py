@@ -1,7 +1,5 @@
 """gua import of another data folder of gua's: the same to the last figure, or refused day by day."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an import does to a data folder that has ticks of its own, or had some, or got these before."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Since when, as gua status tells it: it agrees with the report's episodes, and never says more than ticks tell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

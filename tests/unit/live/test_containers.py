@@ -1,7 +1,5 @@
 """Containers in gua status and gua free: the name that people are shown, and what programs are told."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whose processes are whose to mark."""
 
-from __future__ import annotations
-
 import os
 import pwd
 

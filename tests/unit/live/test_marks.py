@@ -1,7 +1,5 @@
 """What gua status marks: who is over a limit, and what is held on purpose."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

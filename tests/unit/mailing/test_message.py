@@ -1,7 +1,5 @@
 """A mail that is put together from hostile parts: who gets it, which headers it has, and what arrives."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import re

@@ -1,7 +1,5 @@
 """By SMTP: over TLS with a right certificate or not at all, and whatever the server does costs a bounded time."""
 
-from __future__ import annotations
-
 import os
 import re
 import smtplib

@@ -1,7 +1,5 @@
 """Whose a container may be: hints by label and mount, and only for people who have an account."""
 
-from __future__ import annotations
-
 import os
 import pwd
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """containers.json: who is behind containers, as far as is known, what is kept, and what a hostile file can't do."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Who is in which group: by name, by the Unix groups of this machine, and what is said if those can't be had."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

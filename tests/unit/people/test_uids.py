@@ -1,7 +1,5 @@
 """Which uids an identity stands for."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import threading

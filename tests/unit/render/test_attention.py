@@ -1,7 +1,5 @@
 """What is worth a mail, and what is not."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The brief report: what fits a phone's mail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

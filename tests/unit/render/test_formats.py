@@ -3,8 +3,6 @@
 To rewrite the golden files: GUA_REWRITE_GOLDEN=1 pytest tests/unit/render/test_formats.py
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import io

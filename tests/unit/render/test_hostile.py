@@ -1,7 +1,5 @@
 """Whatever people call themselves, their programs, containers, groups and reasons: it breaks out of no format."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Limits in every format, on one small fixed report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """What a mail says in its subject, and that its parts are of one report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is meant is told apart, is nothing to act on, and its reason is nobody's way into a format."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The page around its pictures: what comes first, what it needs, and whether it makes sense of odd reports."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

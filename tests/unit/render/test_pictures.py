@@ -1,7 +1,5 @@
 """The pictures of the page show the numbers of the JSON, read back from the SVG; and nobody's name can break out."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Who is on a card, against who reserved it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A file of reservations: what it says is read, and what makes no sense is named. So are times, in any source."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from datetime import timezone

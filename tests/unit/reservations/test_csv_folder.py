@@ -1,7 +1,5 @@
 """A folder of reservations, one file for each Slurm job: what lies in it is read, passed over, or named in a line."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/reservations.md says what is true."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """URLs of Redis: none shows its password, and none is guessed at. The answers may be of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

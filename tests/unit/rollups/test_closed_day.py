@@ -1,7 +1,5 @@
 """Reports from rollups are the reports from ticks, whatever the window."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a published copy says of itself, and what is not believed."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Slurm job of an episode, from ticks and from closed days, beside versions of gua that don't know it."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """rollups.sqlite opened by hand: its views tell what reports read from it."""
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

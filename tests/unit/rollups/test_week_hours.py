@@ -1,7 +1,5 @@
 """The hours of a week of closed days, by plain SQL: as reports have them, or a lower bound that says so."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

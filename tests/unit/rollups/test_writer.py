@@ -1,7 +1,5 @@
 """Earlier and newer files are written to as well, also those without the table of what no MIG instance covers."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Means over time of a driver's records, by numbers that can be worked out by hand."""
 
-from __future__ import annotations
-
 import time
 from random import Random
 

@@ -1,7 +1,5 @@
 """Whose a process is by its cgroup: real paths, as runtimes make them, and those that users make up."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The note by which the sampler asks for the names of containers: few lines, seldom written, and never worth a tick."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The file for a line at login: who is told of what, in which words, and that nothing in it can act."""
 
-from __future__ import annotations
-
 import os
 from datetime import timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """For how long processes have been idle: the same by the file between runs, and in reports."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterable

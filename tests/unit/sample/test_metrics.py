@@ -1,7 +1,5 @@
 """The metrics of a tick: names, labels, and what is left out because it is not known."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Which files in the spool are notes, whom and what they are about, and how they are written."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Going on as the owner of a folder, and who else may write to it."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import warnings

@@ -1,7 +1,5 @@
 """What goes into a partition comes out of its views, whatever it is."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Any history: a report is what counting tick by tick gives, and any division of time adds up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """The report as a whole: right where others are wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

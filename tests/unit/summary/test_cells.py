@@ -1,7 +1,5 @@
 """Cells of a window are those of the clock on the reader's wall."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo

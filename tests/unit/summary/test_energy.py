@@ -1,7 +1,5 @@
 """Energy and what it costs: what counters rose by, and never a guess."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sums of each group: what counting tick by tick gives, from ticks and from rollups alike."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """The heatmap: hours are those of the reader's zone, whatever is done to its clocks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Cards whose utilization was read at instants alone are named, from ticks and from rollups."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How much of what was idle-held was meant."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from itertools import pairwise

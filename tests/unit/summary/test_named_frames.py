@@ -1,7 +1,5 @@
 """Containers in a report: owners are hints in columns, from ticks and from rollups alike."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Groups in place of names: the sums stay, and nothing else of anybody does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A newest tick that failed: what the last one that saw cards said, as long as that can be true, and then nothing."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What happened when: the timeline, the trend and the days of each person."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which days a report takes from rollups, and what it does about those that it can not."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What reclaiming would have freed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

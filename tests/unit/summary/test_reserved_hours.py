@@ -1,7 +1,5 @@
 """The hours of §8: what was reserved, used and left idle, counted again millisecond by millisecond."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The hours of the week before a window's end, against limits."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

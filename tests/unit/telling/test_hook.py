@@ -1,7 +1,5 @@
 """gua hook: what is run, once for each episode, with which facts and rights, and what becomes of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

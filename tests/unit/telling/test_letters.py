@@ -1,7 +1,5 @@
 """The text of a reminder: what it says, in whose words, and by which template."""
 
-from __future__ import annotations
-
 from datetime import timezone
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The log of what was done, and what is made of one that somebody has damaged."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable

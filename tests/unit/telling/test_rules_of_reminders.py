@@ -1,7 +1,5 @@
 """The nine rules of gua remind: who gets a mail, when, and what is written down about it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

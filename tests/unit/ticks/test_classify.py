@@ -1,7 +1,5 @@
 """The state of the time between two ticks: what both of them tell of cards and processes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

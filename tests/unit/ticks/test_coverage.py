@@ -1,7 +1,5 @@
 """How much was observed, why the rest was not, and what can't be read."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import closing

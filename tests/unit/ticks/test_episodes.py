@@ -1,7 +1,5 @@
 """Idle-held episodes: where they begin, where they end, and whose they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

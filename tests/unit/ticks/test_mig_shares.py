@@ -1,7 +1,5 @@
 """What MIG instances weigh, and what of a card none of them covers: from ticks, and from the sums of closed days."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Opening partitions to read them."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 import time

@@ -1,7 +1,5 @@
 """How long a tick stands for, and how windows and hours cut it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 from pathlib import Path

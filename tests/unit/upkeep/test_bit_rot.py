@@ -1,7 +1,5 @@
 """A bit that flips on disk, in a closed partition or in rollups.sqlite, is found, named, and costs nothing further."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """The daily CSV: what is in it, and when it is written."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -1,7 +1,5 @@
 """What gua rollup does each night: it rolls up what is closed and due, once, and removes what is old."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import closing

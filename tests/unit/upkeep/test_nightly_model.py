@@ -1,7 +1,5 @@
 """Whatever happens to a folder, in any order: what is stored of a day is what a recount of its ticks says."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """The published copy: what is in it, who may read it, and what becomes of it when something goes wrong."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

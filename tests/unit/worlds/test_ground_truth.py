@@ -1,7 +1,5 @@
 """The truth of small worlds whose hours can be told by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
