@@ -79,8 +79,8 @@ def become_owner(data_dir: str) -> None:
 
 
 def out_of_reach(path: object) -> str:
-    """The message for a path that the user whom root has become can't reach."""
-    return f"{path} belongs to uid {os.geteuid()}, who can't reach it: let that user enter each folder above it"
+    """The message for a path that we, or the user whom root has become, can't reach."""
+    return f"{path} is out of reach of uid {os.geteuid()}: let that user enter each folder above it"
 
 
 def import_late() -> None:

@@ -14,6 +14,7 @@ from gua_report.window import is_day, midnight_ms
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition_file import storage_error
 from gua_sample.partition_names import day_of, list_partitions, samples_dir
+from gua_sample.rights import out_of_reach
 from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
 
 
@@ -132,4 +133,4 @@ def _why_closed(folder: str, data_dir: str) -> str:
             group = str(facts.st_gid)
         closed = f"{path} is closed to this user (group {group}, mode {facts.st_mode & 0o777:o})"
         return f"{closed}: ask its administrator to add you to that group"
-    return f"{data_dir} is in a folder that is closed to this user: give another --data-dir, or ask its administrator"
+    return out_of_reach(data_dir)

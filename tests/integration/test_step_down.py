@@ -134,5 +134,5 @@ def test_who_cant_reach_the_folder_is_named(machine: Machine, history: Path, ope
             [GUA, *command, "--data-dir", str(data_dir)], env=dict(os.environ), capture_output=True, text=True
         )
         assert done.returncode == 1
-        assert f"belongs to uid {SOMEBODY}, who can't reach it: let that user enter each folder above it" in done.stderr
+        assert f"is out of reach of uid {SOMEBODY}: let that user enter each folder above it" in done.stderr
         assert len(done.stderr.splitlines()) == 1
