@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         console.say(PROG, json.dumps({"dry_run": options.dry_run, **done._asdict()}, indent=2))
     else:
         console.say(PROG, summary(done, options.dry_run))
-    return 1 if done.failed or done.failed_check or done.publish_failed else 0
+    return 1 if done.failed or done.failed_check or done.publish_failed or done.csv_failed else 0
 
 
 def summary(done: Done, dry_run: bool) -> str:

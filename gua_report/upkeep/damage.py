@@ -109,6 +109,7 @@ def read_everything(data_dir: str, progress: Callable[[int, int], None] | None) 
         if not found and day in index and (rotten := _check_day(history, index[day], day, path)):
             found = [rotten] if _read_stored(path, []).get(day) == index[day] else []
         troubles += found
+        history.free(day)
     if progress:
         progress(1, 1)
     return len(days), troubles

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from gua_report.config import Config
+from gua_report.console.spelling import span_of_days
 from gua_report.exporting.rows import find_rules
 from gua_report.rollups.index import (
     Origin,
@@ -30,7 +31,7 @@ from gua_report.ticks.history import History
 from gua_report.upkeep.damage import read_or_repair, spell_rot
 from gua_report.upkeep.outputs import csv_path, list_csvs, publish, remove, remove_left, unpublish, write_daily_csv
 from gua_report.window import HOUR_MS, number_of
-from gua_sample.errors import CorruptPartition, EmptyPartition, NewerPartition, PartitionBusy, StoreError
+from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
 from gua_sample.partition_file import BUSY_SECONDS, storage_error
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import RULE
@@ -54,6 +55,7 @@ class Done(NamedTuple):
     failed_check: tuple[str, ...] = ()  # days whose ticks are not what was verified: bit rot
     published: str | None = None  # path of the copy for the fleet
     publish_failed: bool = False  # the older copy stays, if there is one
+    csv_failed: tuple[str, ...] = ()  # days whose CSV file could not be written
 
 
 class Upkeep:
@@ -71,6 +73,9 @@ class Upkeep:
         self.index = read_or_repair(data_dir, self.history.paths, dry_run, complain)
         self.rotten: dict[str, bool] = {}  # by day that was checked: whether its ticks are not what they were
         self.rotten_sums: set[str] = set()
+        self.planned: set[str] = set()  # days that a dry run would have rolled up
+        self.planned_csvs: set[str] = set()
+        self.csv_failed: dict[str, StoreError] = {}
         self.rules = find_rules(data_dir, config)
         if self.rules.people.problem:
             complain(self.rules.people.problem)
@@ -79,7 +84,7 @@ class Upkeep:
     def run(self, rebuild: bool, compacting: bool, progress: Callable[[int, int], None] | None) -> Done:
         if not self.dry_run:
             remove_left(self.data_dir)
-        removed, _ = self._expire(set())  # before the rest, to free disk space for new files
+        removed, _ = self._expire()  # before the rest, to free disk space for new files
         current = {day for day in self.history.days if self._is_current(day)}
         closed = [day for day in self.history.days if is_closed(day, self.now_ms)]
         due = [day for day in closed if rebuild or day not in current]
@@ -95,16 +100,18 @@ class Upkeep:
                 progress(number, len(days))
         self._refresh()
         compacted = [day for day in closed if self._compact(day)] if compacting else []
-        more, kept = self._expire(set(rolled_up))
+        more, kept = self._expire()
         for text in self.history.warnings:
             self.complain(text)
+        for error in list(self.csv_failed.values())[:1]:
+            self.complain(f"no CSV file of {span_of_days(list(self.csv_failed))}: {error}")
         published, unpublished, publish_failed = self._publish()
         rotten = sorted(day for day, is_rotten in self.rotten.items() if is_rotten)
         failed = sorted(day for day in self.history.unreadable - set(rotten) if is_closed(day, self.now_ms))
         still_open = [day for day in self.history.days if day not in closed]
         gone = list(dict.fromkeys(removed + more + unpublished))
         done = rolled_up, len(current - {*due, *rolled_up}), still_open, failed, csv, compacted, gone, kept
-        return Done(*done, tuple(rotten), published, publish_failed)
+        return Done(*done, tuple(rotten), published, publish_failed, tuple(self.csv_failed))
 
     def _forget_expired(self) -> list[str]:
         """Ignore the partitions of expired days; return those that a killed run did not get to remove."""
@@ -124,6 +131,8 @@ class Upkeep:
 
     def _is_current(self, day: str) -> bool:
         stored = self.index.get(day)
+        if day in self.planned:
+            return True
         if stored is None or not stored.is_verified or not stored.ticks_digest or day in self.rotten_sums:
             return False
         return stored.is_current(self.origins[day])
@@ -135,13 +144,26 @@ class Upkeep:
         try:
             made = roll_up_day(self.history, day, self.config.policy)
         except Exception as error:  # of any kind: see above
-            path, what = self.history.paths[day], f"{type(error).__name__}: {error}"
-            self.history.skip(day, CorruptPartition(f"{path} can't be rolled up ({what})"))
-            return False
+            return self._skip(day, error)
         if made is None or not (rebuild or self._is_whole(day, made)):
             return False
         if self.dry_run:
+            self.planned.add(day)
             return True
+        try:
+            self._write(day, made)
+        except StoreError:  # of rollups.sqlite: the next day would meet it too
+            raise
+        except Exception as error:  # of any kind, such as a sum that is too large to store
+            return self._skip(day, error)
+        return True
+
+    def _skip(self, day: str, error: Exception) -> bool:
+        path, what = self.history.paths[day], f"{type(error).__name__}: {error}"
+        self.history.skip(day, CorruptPartition(f"{path} can't be rolled up ({what})"))
+        return False
+
+    def _write(self, day: str, made: Day) -> None:
         is_compact = self._is_unchanged(day) and self.index[day].is_compact
         with RollupWriter(self.path) as writer:
             writer.write(day, made, Stored(self.origins[day], is_compact=is_compact))
@@ -149,7 +171,6 @@ class Upkeep:
                 raise StoreError(f"the rollup of {day} does not read back as it was written: is the disk in order?")
             writer.mark([day], is_verified=1, sums_digest=digest_sums(made), ticks_digest=self._digest(day))
         self.rotten_sums.discard(day)
-        return True
 
     def _is_whole(self, day: str, made: Day) -> bool:
         """Whether a day made anew has the time that is stored of it: its partition may have begun later."""
@@ -182,6 +203,8 @@ class Upkeep:
     def _may_expire(self, day: str) -> bool:
         if not self._is_current(day) or self._lacks_csv(day) or self._ticks_are_rotten(day):
             return False
+        if day in self.planned:
+            return True
         with suppress(CorruptPartition):
             if digest_sums(read_days(self.path, day, day)) == self.index[day].sums_digest:
                 return True
@@ -190,7 +213,7 @@ class Upkeep:
         return False
 
     def _lacks_csv(self, day: str) -> bool:
-        if self._is_old(day, self.config.retention.csv_days):
+        if day in self.planned_csvs or self._is_old(day, self.config.retention.csv_days):
             return False
         path = csv_path(self.data_dir, day)
         return not os.path.exists(path) or os.stat(path).st_mtime_ns < self.origins[day].partition_changed_ns
@@ -198,15 +221,19 @@ class Upkeep:
     def _write_csv(self, day: str) -> bool:
         if day in self.history.unreadable or self._ticks_are_rotten(day) or not len(self.history.ticks_of(day)):
             return False
+        if self.dry_run:
+            self.planned_csvs.add(day)
+            return True
         try:
-            return self.dry_run or write_daily_csv(self.data_dir, day, self.config, self.rules) is not None
-        except (CorruptPartition, NewerPartition, PartitionBusy) as error:
-            self.history.warnings.append(f"no CSV file of {day}: {error}")
+            return write_daily_csv(self.data_dir, day, self.config, self.rules) is not None
+        except StoreError as error:  # other days must not wait for this one's file
+            self.csv_failed[day] = error
             return False
 
     def _compact(self, day: str) -> bool:
         path = self.history.paths[day]
-        if not self._is_current(day) or self.index[day].is_compact or self._ticks_are_rotten(day):
+        is_compact = self._is_unchanged(day) and self.index[day].is_compact
+        if not self._is_current(day) or is_compact or self._ticks_are_rotten(day):
             return False
         if self.dry_run:
             return True
@@ -225,12 +252,12 @@ class Upkeep:
     def _is_old(self, day: str, days: int | None) -> bool:
         return days is not None and number_of(day) < self.now_ms // DAY_MS - days
 
-    def _expire(self, rolled_up: set[str]) -> tuple[list[str], list[str]]:
+    def _expire(self) -> tuple[list[str], list[str]]:
         """Remove what has expired; return it, and the old days that are kept."""
         self._refresh()
         keep, history = self.config.retention, self.history
         old = [day for day in history.days if self._is_old(day, keep.raw_days)]
-        days = [day for day in old if self._may_expire(day) or (self.dry_run and day in rolled_up)]
+        days = [day for day in old if self._may_expire(day)]
         days = [day for day in days if not has_changed(self.origins[day], history.paths[day])]  # late ticks
         csvs = [path for day, path in sorted(list_csvs(self.data_dir).items()) if self._is_old(day, keep.csv_days)]
         rollups = [day for day in self.index if day not in self.origins and self._is_old(day, keep.rollup_days)]

@@ -100,6 +100,7 @@ def write_copy(source: str, data_dir: str, meta: Meta) -> None:
             connection.execute("PRAGMA journal_mode = OFF")  # a file of its own that nobody reads yet
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN")
+            connection.execute(f"DROP TABLE IF EXISTS {META}")  # there if the rollups were restored from such a copy
             connection.execute(CREATE_META)
             connection.executemany(f"INSERT INTO {META} VALUES (?, ?)", meta._asdict().items())
             connection.execute("COMMIT")

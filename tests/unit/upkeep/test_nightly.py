@@ -9,10 +9,13 @@ import pandas as pd
 import pytest
 
 from gua_report.config import Retention
+from gua_report.rollups.reader import Day
 from gua_report.ticks.history import History
+from gua_report.upkeep import nightly
 from gua_report.upkeep.nightly import Done, Upkeep
 from gua_sample import store
 from gua_sample.errors import NothingToReport
+from gua_sample.policy import Policy
 from gua_sample.simulate import Laboratory
 from tests.damage import overwrite_table
 from tests.lab import CONFIG, DAY_MS, HOUR_MS, MINUTE_MS, MONDAY_MS, held, report_of, series, write
@@ -104,6 +107,52 @@ def test_a_day_that_can_not_be_mapped_costs_that_day_alone(
     )
     monkeypatch.undo()
     assert "2026-11-14" in upkeep(tmp_path, end + 2 * DAY_MS).rolled_up
+
+
+def test_a_sum_that_can_not_be_stored_costs_that_day_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, end = lab_days(tmp_path)
+    make = nightly.roll_up_day
+
+    def swell(history: History, day: str, policy: Policy) -> Day | None:
+        made = make(history, day, policy)
+        if made and day == "2026-11-14":
+            made.rollup.cards["energy_joules"] = 1e300
+        return made
+
+    monkeypatch.setattr(nightly, "roll_up_day", swell)
+    done = upkeep(tmp_path, end + 2 * DAY_MS)
+    assert (done.failed, len(done.rolled_up)) == (["2026-11-14"], 3)
+    assert "2026-11-14.sqlite can't be rolled up (OverflowError" in capsys.readouterr().out
+
+
+def test_a_csv_file_that_can_not_be_written_keeps_no_other_day_waiting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, end = lab_days(tmp_path)
+    (tmp_path / "csv" / "2026-11-14.csv").mkdir(parents=True)
+    os.utime(tmp_path / "csv" / "2026-11-14.csv", (0, 0))  # older than the ticks
+    done = upkeep(tmp_path, end + 2 * DAY_MS)
+    assert (len(done.rolled_up), len(done.csv), done.csv_failed) == (4, 3, ("2026-11-14",))
+    assert "no CSV file of 2026-11-14: " in capsys.readouterr().out
+
+
+def test_a_dry_run_compacts_and_removes_what_it_would_have_made_first(tmp_path: Path) -> None:
+    _, end = lab_days(tmp_path)
+    config = CONFIG._replace(retention=Retention(raw_days=1))
+
+    def run(now_ms: int, dry_run: bool) -> Done:
+        return Upkeep(str(tmp_path), config, now_ms, dry_run, pytest.fail).run(False, True, None)
+
+    would, done = (run(end + DAY_MS, dry_run) for dry_run in (True, False))
+    assert would == done
+    assert would.compacted
+    assert would.removed
+    (tmp_path / "csv" / "2026-11-16.csv").unlink()
+    would, done = (run(end + 3 * DAY_MS, dry_run) for dry_run in (True, False))
+    assert (would.csv, would.removed, would.kept) == (done.csv, done.removed, done.kept)
+    assert would.csv
 
 
 def test_a_partition_that_is_not_even_opened_is_not_readable(tmp_path: Path) -> None:

@@ -90,6 +90,11 @@ def test_a_copy_has_the_time_when_it_was_made_not_when_the_run_began(folder: Pat
     assert read_meta(str(folder / "publish/rollups.sqlite")).published_ms == LATER_MS + 20 * MINUTE_MS
 
 
+def test_rollups_that_were_restored_from_a_copy_can_be_published(folder: Path) -> None:
+    shutil.copyfile(publish(folder), folder / "rollups.sqlite")
+    assert read_meta(str(publish(folder, LATER_MS + 60_000))).published_ms == LATER_MS + 60_000
+
+
 def test_a_host_without_a_closed_day_is_published_as_such(tmp_path: Path) -> None:
     write(tmp_path, [])
     (tmp_path / "samples").mkdir(exist_ok=True)
