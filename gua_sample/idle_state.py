@@ -1,7 +1,7 @@
 """The state that each run leaves for the next one and for `gua status`: a small file in the data folder.
 
-A file that is missing, not understood, of other thresholds or older than the newest tick counts as none: then nothing
-is known of what was before.
+A file that is missing, not understood or older than the newest tick counts as none: then nothing is known of what was
+before. By other thresholds it tells only when each card was last used.
 """
 
 import os
@@ -29,8 +29,10 @@ def carry_on(
 ) -> Carried:
     """The state at a tick, or at a run without one, saved for the next run. `previous_ms`: of the tick before."""
     before = understand(read(data_dir)) or begin(policy)
-    if before.policy != policy or is_outdated(before, previous_ms):
+    if is_outdated(before, previous_ms):
         before = begin(policy, before.errors)
+    elif before.policy != policy:
+        before = begin(policy, before.errors)._replace(used_ms=before.used_ms)
     carried = follow(before, tick) if tick else before._replace(errors=before.errors + 1)
     path = os.path.join(data_dir, NAME)
     try:

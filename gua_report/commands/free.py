@@ -4,7 +4,7 @@ import argparse
 import os
 
 from gua_report.console.arguments import positive
-from gua_report.live.cards_now import CardSeen, Scene
+from gua_report.live.cards_now import CardSeen, Scene, Since, UserNow
 from gua_report.live.observer import Observer, add_options
 from gua_report.live.text import spell_since
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
@@ -89,8 +89,9 @@ def too_few(scene: Scene, validations: dict[str, Validation], taken: list[Valida
     owners = dict.fromkeys(owner for validation in reserved for owner in validation.reserved_by)
     # A card that fails is not free, whatever it was seen to do.
     states = [UNKNOWN if seen.state == TRULY_IDLE and not is_free(seen) else seen.state for seen in scene.cards]
+    holders = spell_holders(held, scene.tick.ts_ms)
     counts = {
-        f"idle-held by {', '.join(spell_holders(held, scene.tick.ts_ms))}": len(held),
+        f"idle-held by {', '.join(holders)}" if holders else IDLE_HELD: len(held),
         **{state: states.count(state) for state in (ACTIVE, UNKNOWN, UNPARTITIONED)},
         f"reserved by {', '.join(owners)}": len(reserved),
         "whose reservations can't be read": len(taken) - len(reserved),
@@ -105,8 +106,11 @@ def too_few(scene: Scene, validations: dict[str, Validation], taken: list[Valida
 
 def spell_holders(held: list[CardSeen], now_ms: int) -> list[str]:
     longest: dict[str, str] = {}
-    told = [(user, user.since) for seen in held for user in seen.users if user.is_idle]
-    told += [(user, seen.since) for seen in held for user in seen.users if user.name == UNATTRIBUTED]
+    told: list[tuple[UserNow, Since | None]] = []
+    for seen in held:
+        # Nobody may be idle for themselves, if all hold little and a card's threshold is for all together.
+        holders = [user for user in seen.users if user.is_idle or user.name == UNATTRIBUTED] or seen.users
+        told += [(user, seen.since if user.name == UNATTRIBUTED else user.since) for user in holders]
     for user, since in sorted(told, key=lambda item: item[1].ts_ms if item[1] else now_ms):
         length = f" for {spell_since(since, now_ms)}" if since else ""
         longest.setdefault(user.name, f"{printable(user.who)}{length}")

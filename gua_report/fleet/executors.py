@@ -1,7 +1,7 @@
 """Work on hosts' files: in children of this machine, several at a time, or on an existing Dask cluster.
 
-A file may make its reader hang, crash or take all memory. So each child has limits, and is a fresh one after some
-hosts; what ends a child costs the host that it was at a second try, alone, and then its place in the report.
+A file may make its reader hang, crash, take all memory, or answer what it likes. So each has a child of its own, with
+limits; a host whose child was killed is tried again, alone, before it loses its place in the report.
 A cluster's workers see the fleet folder under the same path. None is started here: Dask listens without authentication
 unless it is told otherwise.
 """
@@ -13,21 +13,20 @@ import os
 import resource
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 from gua_report.fleet.host_files import HostFile
 from gua_report.machine.child import Message, ReadingFailed, Silent, limit_memory, stream, understanding
 from gua_sample.errors import GuaError, StoreError
 
-HOSTS_PER_CHILD = 16
 SECONDS_PER_HOST = 120.0
 MORE_MEMORY_BYTES = 2 << 30  # than the child has when it begins
 MOST_ANSWER_BYTES = 16 << 20
 MOST_PROBLEM_BYTES = 1000  # of a message, which may quote a name from the file
+CHILDREN_PER_CORE = 2  # while the oldest one is waited for, others may be done
 BEGUN, DONE, FAILED = "begun", "done", "failed"
 Work = Callable[[HostFile], Any]  # its result is serializable as JSON
 
@@ -47,16 +46,16 @@ Executor = Callable[[Sequence[HostFile], Work], Iterator[Outcome]]
 
 def map_in_children(files: Sequence[HostFile], work: Work, workers: int | None = None) -> Iterator[Outcome]:
     """The outcome for each file, in any order. Nothing is kept of those that were taken."""
-    count = workers or len(os.sched_getaffinity(0))
-    lanes = deque(_run_lane(files[number::count], work) for number in range(count))
+    suspects: list[HostFile] = []
     gc.freeze()  # else the search for garbage would write to all memory that children share with this process
     try:
-        while lanes:  # in turn: while one is waited for, the children of the others are at work
-            lane = lanes.popleft()
-            for outcome in islice(lane, 1):
-                lanes.append(lane)
-                if outcome is not None:
-                    yield outcome
+        for file, found in _ask(files, work, workers or CHILDREN_PER_CORE * len(os.sched_getaffinity(0))):
+            if isinstance(found, Exception) and not isinstance(found, Silent):  # what hangs once would hang again
+                suspects.append(file)
+            else:
+                yield _outcome(file, found)
+        for file, found in _ask(suspects, work, 1):
+            yield _outcome(file, found)
     finally:
         gc.unfreeze()
 
@@ -85,35 +84,34 @@ def understand(file: HostFile, label: str, content: bytes) -> Outcome:
         return Outcome(file, None, str(error))
 
 
-def _run_lane(files: Sequence[HostFile], work: Work) -> Iterator[Outcome | None]:
-    """The outcome for each file, in order, from one child after another; None when a child has begun."""
-    done, tried = 0, -1  # `tried`: the file that ended a child
-    while done < len(files):
-        chunk = files[done : done + (1 if tried == done else HOSTS_PER_CHILD)]
-        before = done
+def _outcome(file: HostFile, found: Message | Exception) -> Outcome:
+    if isinstance(found, Exception):
+        return understand(file, FAILED, f"not readable: {found}".encode("utf-8", "replace"))
+    return understand(file, *found)
+
+
+def _ask(files: Sequence[HostFile], work: Work, most: int) -> Iterator[tuple[HostFile, Message | Exception]]:
+    """What the child of each file answers, or why it does not: so many at a time, in their order."""
+    waiting, running = deque(files), deque[tuple[HostFile, Generator[Message, None, None]]]()
+    while waiting or running:
+        while waiting and len(running) < most:
+            running.append((waiting[0], stream(partial(_work_on, waiting.popleft(), work), None, SECONDS_PER_HOST)))
+            with suppress(StopIteration, GuaError, ReadingFailed):  # it answers nothing then
+                next(running[-1][1])
+        file, messages = running.popleft()
         try:
-            with closing(stream(partial(_work_on, chunk, work), None, SECONDS_PER_HOST)) as messages:
-                next(messages, None)
-                yield None
-                for message in islice(messages, len(chunk)):  # what it sends beyond that is of no file of its own
-                    done += 1
-                    yield understand(files[done - 1], *message)
-            if done == before:
-                raise StoreError("what reads its file answers nothing")
+            with closing(messages):
+                found = next(messages, None)  # what it sends beyond that is of no file
+            yield file, found or StoreError("what reads its file answers nothing")
         except (GuaError, ReadingFailed) as error:
-            if tried == done or isinstance(error, Silent):  # what hangs once would hang again
-                done += 1
-                yield understand(files[done - 1], FAILED, f"not readable: {error}".encode("utf-8", "replace"))
-            else:
-                tried = done
+            yield file, error
 
 
-def _work_on(files: Sequence[HostFile], work: Work) -> Iterator[Message]:
+def _work_on(file: HostFile, work: Work) -> Iterator[Message]:
     """Do the work in this process, which is a child of its own."""
     yield BEGUN, b""
     limit_memory(MORE_MEMORY_BYTES)
-    for file in files:
-        yield work_on(file, work)
+    yield work_on(file, work)
 
 
 def work_on(file: HostFile, work: Work) -> Message:

@@ -215,7 +215,7 @@ def longest_gaps(gaps: pd.DataFrame) -> pd.DataFrame:
 class SumHost:
     """The work on each host, which can be sent to where it is done."""
 
-    window: Window  # that was asked for
+    window: Window  # that is reported on
     common: Window  # of the fleet: begins with the oldest tick of all hosts
     config: Config
     reclaim_after_ms: tuple[int, ...]

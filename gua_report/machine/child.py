@@ -222,7 +222,10 @@ def open_pipe() -> tuple[int, int]:
 
 
 class Pipe(io.FileIO):
-    """The reading end of a pipe for a BufferedReader, with a timeout: raises Silent. With `pid`, it must work, too."""
+    """The reading end of a pipe for a BufferedReader, with a timeout: raises Silent.
+
+    The timeout is for all that is read; with `pid`, who must be seen to work, for each silence.
+    """
 
     def __init__(self, pipe: int, seconds: float, pid: int | None = None) -> None:
         super().__init__(pipe)
@@ -230,7 +233,7 @@ class Pipe(io.FileIO):
 
     def readinto(self, buffer: Any, /) -> int:
         began, work = time.monotonic(), _work_of(self._pid)
-        slice_seconds = self._seconds if self._pid is None else min(self._seconds, STALLED_SECONDS)
+        slice_seconds = max(0.0, self._seconds if self._pid is None else min(self._seconds, STALLED_SECONDS))
         while not select.select([self], [], [], slice_seconds)[0]:
             before, work = work, _work_of(self._pid)
             waited = time.monotonic() - began
@@ -238,6 +241,7 @@ class Pipe(io.FileIO):
                 raise Silent(
                     f"reading the data folder timed out after {waited:.0f} s: has its owner stopped the reader?"
                 )
+        self._seconds -= 0 if self._pid else time.monotonic() - began
         return super().readinto(buffer)
 
 

@@ -21,7 +21,8 @@ from gua_sample.safe_file import MOST_DATABASE_BYTES, check_regular
 class History:
     """Reads each partition's ticks once. Unreadable partitions are left out, and named in `warnings`.
 
-    `days` are the days with ticks. Without `has_ticks`, it is a folder whose rollups are all that is used of it.
+    `days` are those with a partition, which may be empty. Without `has_ticks`, it is a folder whose rollups are all
+    that is used of it.
     """
 
     def __init__(self, data_dir: str, has_ticks: bool = True) -> None:

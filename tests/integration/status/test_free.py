@@ -84,6 +84,14 @@ def test_every_card_that_is_not_free_is_counted_with_its_reason(machine: Machine
     assert f"({reasons}; 3 of these in use without reservation; gua status)" in done.stderr
 
 
+def test_who_holds_little_of_a_card_that_is_held_is_named(machine: Machine, sleeper: int) -> None:
+    memory = {"memory_total_mib": 81_920, "memory_reserved_mib": 0, "memory_free_mib": 81_920 - 600}
+    machine.scenario.add_card(**memory, compute=[(sleeper, 200)])
+    user = document(machine)["gpus"][0]["users"][0]["user"]
+    done = gua(machine, "free", "--memory-threshold", "512")
+    assert f"(1 idle-held by {user}; gua status)" in done.stderr
+
+
 def test_mig_instances_are_cards_and_free_ones_are_printed_by_uuid(machine: Machine, sleeper: int) -> None:
     machine.scenario.add_card()
     card = machine.scenario.add_card()

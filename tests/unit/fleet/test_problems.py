@@ -5,14 +5,17 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from gua_report.fleet import executors
 from gua_report.fleet.executors import Outcome, map_in_children, work_on
+from gua_report.fleet.fleet_tables import same_cards
 from gua_report.fleet.host_files import MOST_FILES, HostFile, look_at, restore_look
 from gua_report.fleet.sums import SumHost, restore_host
 from gua_report.machine import child
@@ -322,6 +325,16 @@ def test_no_hosts_file_is_copied_to_be_read(tmp_path: Path, suffix: str) -> None
         SumHost(asked, asked, CONFIG, (), {})(HostFile("bad", "bad", str(path)))
 
 
+def test_a_fleet_of_clones_takes_no_more_memory_than_others() -> None:
+    hosts = [f"host{number:04}" for number in range(2000)]
+    rows = [(host, f"GPU-{card}", START_MS, END_MS) for host in hosts for card in range(8)]
+    tracemalloc.start()
+    found = same_cards(pd.DataFrame(rows, columns=["host", "uuid", "start_ms", "end_ms"]))
+    assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    tracemalloc.stop()
+    assert [problem.host for problem in found] == hosts
+
+
 class Trouble:
     """Work that ends its child, hangs or takes all memory at some hosts."""
 
@@ -374,12 +387,10 @@ def test_two_threads_of_a_worker_leave_its_limit_as_it_was() -> None:
 
 
 def test_what_a_child_answers_is_of_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    def taken_over(files: Sequence[HostFile], work: Any) -> Iterator[Message]:
+    def taken_over(file: HostFile, work: Any) -> Iterator[Message]:
         yield executors.BEGUN, b""
-        for file in files:
-            yield from [work_on(file, work)] * (4 if file.host == "b" else 1)
+        yield from [work_on(file, work)] * (4 if file.host == "b" else 1)
 
-    monkeypatch.setattr(executors, "HOSTS_PER_CHILD", 2)
     monkeypatch.setattr(executors, "_work_on", taken_over)
     found = map_in_children([HostFile(host, host, host) for host in ("a", "b", "c", "mute", "d")], Trouble(), 1)
     assert {one.file.host: one.value for one in found} == {"a": "a", "b": "b", "c": "c", "mute": None, "d": "d"}

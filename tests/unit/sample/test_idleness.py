@@ -215,6 +215,12 @@ def test_with_other_thresholds_everything_begins_anew_but_the_count_of_errors(tm
     assert (carried.policy, carried.errors) == (other, 1)
 
 
+def test_when_a_card_was_last_used_outlasts_a_change_of_thresholds(tmp_path: Path) -> None:
+    before = run(tmp_path, tick(MONDAY_MS, held(ALICE)))
+    assert list(before.used_ms.values()) == [MONDAY_MS]
+    assert run(tmp_path, tick(MONDAY_MS + EVERY_MS, free()), policy=Policy(20.0, 50.0, 512.0)).used_ms == before.used_ms
+
+
 def test_what_can_not_be_written_is_one_line_and_leaves_nothing_outdated(tmp_path: Path) -> None:
     run(tmp_path, tick(MONDAY_MS, held(ALICE)))
     said: list[str] = []

@@ -10,6 +10,7 @@ import pytest
 
 from gua_report.config import Retention
 from gua_report.rollups.reader import Day
+from gua_report.rollups.writer import roll_up_day
 from gua_report.ticks.history import History
 from gua_report.upkeep import nightly
 from gua_report.upkeep.nightly import Done, Upkeep
@@ -113,7 +114,7 @@ def test_a_sum_that_can_not_be_stored_costs_that_day_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, end = lab_days(tmp_path)
-    make = nightly.roll_up_day
+    make = roll_up_day
 
     def swell(history: History, day: str, policy: Policy) -> Day | None:
         made = make(history, day, policy)
