@@ -54,7 +54,8 @@ def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gath
     scope = scope._replace(plan=plan)
     parts = find_parts(plan, scope.windows)
     rollups: dict[Window, list[Rollup]] = {window: [] for window in scope.windows}
-    days = {part: split_days(*part[:2]) for part in parts if part.source == FROM_TICKS}
+    recorded, reading = set(scope.history.days), [part for part in parts if part.source == FROM_TICKS]
+    days = {part: [time for time in split_days(*part[:2]) if day_of(time[0]) in recorded] for part in reading}
     done, total = 0, sum(map(len, days.values()))
     cut_hours: list[str] = []
     for part in parts:

@@ -83,18 +83,9 @@ def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
     same = key.eq(key.shift()).all(axis=1)
     goes_on = same & pieces["joins_before"].astype(bool) & pieces["joins_after"].shift(fill_value=False).astype(bool)
     goes_on &= pieces["start_ms"] <= pieces["end_ms"].shift()  # one that is there after a hole has no other half
-    episode = (~goes_on).cumsum()
-    joined = pieces.groupby(episode, sort=True).agg(
-        {
-            **dict.fromkeys(KEY, "first"),
-            "command": "last",
-            "identity": "last",
-            "start_ms": "first",
-            "end_ms": "last",
-            "peak_memory_mib": "max",
-            "joins_before": "first",
-            "joins_after": "last",
-            "slurm_job": "last",
-        }
-    )
-    return joined.reset_index(drop=True)
+    first, last = np.flatnonzero(~goes_on), np.flatnonzero(~goes_on.shift(-1, fill_value=False))
+    peaks = np.fmax.reduceat(pieces["peak_memory_mib"].to_numpy(dtype="float64"), first)
+    joined = pieces.iloc[last].reset_index(drop=True).assign(peak_memory_mib=peaks)
+    for name in ("start_ms", "joins_before"):
+        joined[name] = pieces[name].to_numpy()[first]
+    return joined
