@@ -72,7 +72,11 @@ class Version:
         reply = self._process.stdout.readline()
         if not reply:
             raise SystemExit(f"the process of {self.checkout} has ended")
-        places = ((root, "ROOT"), (str(self.checkout), "CHECKOUT"))
+        places = (
+            (root, "ROOT"),
+            (root.replace("_", r"\_"), "ROOT"),
+            (str(self.checkout), "CHECKOUT"),
+        )  # in markdown, too
         texts: dict[str, str] = json.loads(reply)
         for name, text in texts.items():
             for place, instead in places:
