@@ -156,14 +156,19 @@ class Naive:
             next_ms = following.ts_ms if following else float("inf")
             rebooted = following is not None and following.boot.id != one.boot.id
             known_until: float = one.ts_ms + weight
+            after = "host down" if rebooted else "sampler not running"
             if one.error is not None:
+                kind = "sampler killed (timeout)" if one.error == "timeout" else "driver error"
                 run_end = one.ts_ms + (one.nvml_ms or 0)
                 if run_end > known_until:
                     waits = next_ms - run_end <= 2.5 * self.weighed.intervals[position] and not rebooted
                     midnight = (one.ts_ms // DAY_MS + 1) * DAY_MS
                     known_until = min(midnight, next_ms if waits else min(run_end, next_ms))
-                add("sampler killed (timeout)" if one.error == "timeout" else "driver error", one.ts_ms, known_until)
-            add("host down" if rebooted else "sampler not running", known_until, next_ms)
+                add(kind, one.ts_ms, known_until)
+                # A day ends at midnight, what has failed then need not: it goes on, as long as a run may hang.
+                if known_until % DAY_MS == 0 and next_ms - known_until <= 300_000:
+                    after = kind
+            add(after, known_until, next_ms)
         return dict(sums)
 
     def observed_ms(self, start_ms: int, end_ms: int) -> int:

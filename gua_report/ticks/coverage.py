@@ -52,7 +52,7 @@ def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
         start, end = int(ends[position]), int(starts[position + 1])
         kind = HOST_DOWN if _rebooted(boots[position], boots[position + 1]) else NOT_RUNNING
         if start % DAY_MS == 0 and end - start <= LONGEST_HANG_MS and not pd.isna(kinds[position]):
-            kind = str(kinds[position])  # a run that hung over midnight, where its day ends
+            kind = str(kinds[position])  # its day ends at midnight, what has failed then need not
         gaps.append((start, end, kind))
     gaps.append((start_ms, int(starts[0]) if len(starts) else end_ms, NOT_RUNNING))
     gaps += [(int(end), end_ms, NOT_RUNNING) for end in ends[-1:]]

@@ -16,6 +16,7 @@ ZONES = st.sampled_from(["UTC", "Asia/Kolkata", "America/New_York", "Asia/Kathma
 
 @many
 @example([Moment(60, None, 0, None, 0, (2, 2), 1, instances) for instances in (4, 3, 3)], 0.5, "UTC", 0.0, 1.0)
+@example([Moment(gap, None, 0, "unknown", 0, (0, 0), 1, None) for gap in (10, 10, 90, 10)], 0.13, "UTC", 0.0, 1.0)
 @given(histories(), part, ZONES, part, part)
 def test_a_report_is_what_counting_tick_by_tick_gives(
     moments: list[Moment], midnight: float, zone: str, one: float, two: float
