@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gua_report.fleet.host_files import HostFile
+from tests.fleets import EachFile
 from tests.redis_server import CERTIFICATE, KEY
 
 ROOT = Path(__file__).parents[1]
@@ -68,18 +69,18 @@ def _wait(is_done: Any, log: Path) -> None:
         time.sleep(0.05)
 
 
-class TellPid:
+class TellPid(EachFile):
     """Work that tells which process did it, and takes a moment."""
 
-    def __call__(self, file: HostFile) -> int:
+    def find(self, file: HostFile) -> int:
         time.sleep(0.05)
         return os.getpid()
 
 
-class EatMemory:
+class EatMemory(EachFile):
     """Work that takes more memory than a worker has, at one host."""
 
-    def __call__(self, file: HostFile) -> str:
+    def find(self, file: HostFile) -> str:
         eaten = []
         while file.host == "eat":
             eaten.append(bytearray(os.urandom(1 << 20) * 20))

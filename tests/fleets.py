@@ -5,7 +5,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 from gua_report.config import Config
 from gua_report.fleet.asked import AskedFleet
 from gua_report.fleet.build import build_fleet_report
-from gua_report.fleet.executors import Executor, map_in_children
+from gua_report.fleet.executors import Executor, Outcome, map_in_children
+from gua_report.fleet.host_files import HostFile
 from gua_report.rollups.index import CREATE_META, META
 from gua_report.summary.report import Report
 from gua_sample import __version__
@@ -85,6 +86,34 @@ def fleet_report(
     """The report of the fleet's two days."""
     request = AskedFleet(str(folder), window(start_ms, end_ms), config, now_ms=now_ms, **asked)
     return build_fleet_report(request, executor)
+
+
+class EachFile:
+    """Work on each file for itself, which gives what is found by host."""
+
+    def find(self, file: HostFile) -> Any:
+        raise NotImplementedError
+
+    def read(self, number: int, file: HostFile) -> Any:
+        return file.host, self.find(file)
+
+    def combine(self, read: list[Any]) -> list[Any]:
+        return read
+
+    def restore(self, files: Sequence[HostFile], sent: Any) -> Any:
+        return sent
+
+
+def by_host(outcomes: Iterable[Outcome]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What was found, and why nothing was, each by host. No host is in two outcomes."""
+    values: list[Any] = []
+    problems: list[tuple[str, str]] = []
+    for outcome in outcomes:
+        values += outcome.value or []
+        problems += [(outcome.files[at].host, why) for at, why in outcome.problems.items()]
+    hosts = [host for host, _ in values + problems]
+    assert len(set(hosts)) == len(hosts)
+    return dict(values), dict(problems)
 
 
 def is_complete(report: Report) -> bool:

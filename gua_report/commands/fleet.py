@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gua_report.config import load_config
@@ -99,12 +98,11 @@ def run(options: argparse.Namespace) -> int:
 
 def check(new: str, last: str | None) -> int:
     from gua_report.fleet.executors import map_in_children
-    from gua_report.fleet.host_files import HostFile, Listed, look_at
+    from gua_report.fleet.host_files import HostFile, Listed
 
-    files = [HostFile("", path, path) for path in (new, last) if path]
-    work = partial(look_at, check=True)
+    files = [HostFile(path, path, path) for path in (new, last) if path]
     # At time 0, as no file is too old to be kept.
-    _, looks, problems, _ = look_at_hosts(Listed(files, {}), lambda files, _: map_in_children(files, work), 0)
+    _, looks, problems, _ = look_at_hosts(Listed(files, {}), map_in_children, 0, is_thorough=True)
     for problem in problems:
         if problem.host == new and problem.is_left_out and new not in looks:
             raise StoreError(problem.detail)

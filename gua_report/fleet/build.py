@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from gua_report.config import Config, Notes
+from gua_report.config import Config
 from gua_report.console.spelling import first_of
 from gua_report.console.terminal import tracked
 from gua_report.fleet import suspicions
 from gua_report.fleet.asked import AskedFleet
-from gua_report.fleet.executors import Executor, map_in_children, restore
+from gua_report.fleet.executors import Executor, map_in_children
 from gua_report.fleet.fleet_tables import (
     Frames,
     add_hosts_facts,
@@ -24,7 +24,7 @@ from gua_report.fleet.fleet_tables import (
     same_cards,
 )
 from gua_report.fleet.host_files import Look, expected_hosts, list_hosts
-from gua_report.fleet.sums import SumHost, Total, restore_host
+from gua_report.fleet.sums import SumHosts, Total
 from gua_report.fleet.suspicions import MOST_SHOWN, Looked, Problem, due_ms, end_ms, look_at_hosts
 from gua_report.people.groups import find_memberships
 from gua_report.summary import tables
@@ -46,6 +46,8 @@ from gua_sample.console import plural
 from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD
+
+MOST_TOGETHER, MOST_DAYS_TOGETHER = 16, 500  # hosts in a child, and their days
 
 
 class Mapped(NamedTuple):
@@ -81,22 +83,24 @@ def map_fleet(asked: AskedFleet, executor: Executor = map_in_children) -> Mapped
     common = window._replace(start_ms=max(window.start_ms, min(first_ms, window.end_ms - 1)))
     # People's notes are on their hosts.
     people, exempt = dict(config.people), dict(config.exempt)
-    of_hosts = Config(config.policy, *config[1:4], people, exempt=exempt, notes=Notes(spool=""))
+    of_hosts = Config(config.policy, *config[1:4], people, groups=dict(config.groups), exempt=exempt)
     newest_days = {name: look.newest_day for name, look in looked.looks.items()}
-    work = SumHost(window, common, of_hosts, asked.reclaim_after_ms or RECLAIM_AFTER_MS, newest_days)
-    total = Total()
-    problems, notices = looked.problems[:], Counter[Notice]()
-    outcomes = restore(executor(looked.files, work), restore_host)
-    for _, (file, of_host, problem) in zip(tracked(looked.files, progress), outcomes, strict=True):
-        if problem is not None:
-            problems.append(Problem(file.name, suspicions.UNUSABLE, problem, True))
-            continue
-        columns, told = of_host
-        total.add(file.name, columns)
-        left_out = [notice for notice in told if notice.kind == LEFT_OUT]
-        problems += [Problem(file.name, suspicions.DAYS, spell_published(one), True) for one in left_out]
-        notices.update(notice for notice in told if notice.kind != LEFT_OUT)
-    found = total.frames()
+    work = SumHosts(window, common, of_hosts, asked.reclaim_after_ms or RECLAIM_AFTER_MS, newest_days)
+    total, problems, notices = Total(), looked.problems[:], Counter[Notice]()
+    together = max(1, min(MOST_TOGETHER, MOST_DAYS_TOGETHER * DAY_MS // window.length_ms))
+    outcomes = executor(looked.files, work, together)
+    for outcome in tracked(outcomes, progress, -(-len(looked.files) // together)):
+        problems += [
+            Problem(outcome.files[at].name, suspicions.UNUSABLE, why, True) for at, why in outcome.problems.items()
+        ]
+        frames, told = outcome.value or ({}, [])
+        total.add(frames)
+        for file, notice in told:
+            if notice.kind == LEFT_OUT:
+                problems.append(Problem(file.name, suspicions.DAYS, spell_published(notice), True))
+            else:
+                notices[notice] += 1
+    found = total.frames
     problems += same_cards(found["claims"])
     notes = [f"{plural(hosts, 'host')}: {spell_published(notice)}" for notice, hosts in notices.items()]
     return Mapped(window, common, found, sorted(notes), looked, problems)
@@ -226,5 +230,5 @@ def _describe(asked: AskedFleet, frames: Frames, hosts: pd.DataFrame, looked: Lo
         pd.DataFrame(rows, columns=PROBLEM_COLUMNS),
         frames["gap_totals"][GAP_COLUMNS],
         dict(zip(people["identity"].tolist(), people["episodes"].tolist(), strict=True)),
-        int(hosts["ongoing"].sum()),
+        int(hosts["episodes"].sum()),
     )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gua_report.console.spelling import first_of
 from gua_report.fleet.host_files import GroupsOfHosts, Look, groups_of
-from gua_report.fleet.sums import HOURS_A_WEEK, PERSON_HOURS
+from gua_report.fleet.sums import PERSON_HOURS
 from gua_report.fleet.suspicions import MOST_SHOWN, SAME_CARD, Problem
 from gua_report.people.groups import NO_GROUP
 from gua_report.summary import tables
@@ -84,10 +84,7 @@ def presences_of(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def heatmap(week: pd.DataFrame) -> pd.DataFrame:
-    """The hours of the week. A reinstalled host's free cards are its mean over all its files."""
-    free = week["idle_ms"] / week["observed_ms"].where(week["observed_ms"] > 0)
-    found = week.drop(columns="host").assign(free_gpus=free.fillna(0.0)).groupby("slot").sum()
-    found = found.reindex(range(HOURS_A_WEEK)).astype("float64")
+    found = week.set_index("slot").reindex(range(tables.HOURS_A_WEEK)).astype("float64")
     active = found["active_ms"] / found["known_ms"].where(found["known_ms"] > 0)
     return tables.week_of(active, found["free_gpus"].where(found["observed_ms"] > 0))
 

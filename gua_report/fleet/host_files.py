@@ -8,7 +8,7 @@ import fnmatch
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -177,6 +177,21 @@ def look_at(file: HostFile, check: bool = False) -> Look:
     )
 
 
+class LookAtFiles(NamedTuple):
+    """The work of looking at files, each for itself."""
+
+    is_thorough: bool = False
+
+    def read(self, _: int, file: HostFile) -> Look:
+        return look_at(file, self.is_thorough)
+
+    def combine(self, looks: list[Look]) -> list[Look]:
+        return looks
+
+    def restore(self, files: Sequence[HostFile], sent: Any) -> list[Look]:
+        return [restore_look(files, one) for one in sent]
+
+
 def check_whole(path: str) -> os.stat_result:
     """The stat of a host's file. Raises CorruptPartition if it is too large, or does not stand alone.
 
@@ -188,12 +203,12 @@ def check_whole(path: str) -> os.stat_result:
     return found
 
 
-def restore_look(file: HostFile, value: Any) -> Look:
+def restore_look(files: Sequence[HostFile], value: Any) -> Look:
     for one, types in zip(value, LOOK_TYPES, strict=True):
         check([one], types)
     look = Look(*value)
     check(look.warnings, TEXT)
-    if look.name != file.name:
+    if look.name not in [file.name for file in files]:
         raise ValueError("another file")
     number_of(look.first_day), number_of(look.newest_day)
     thresholds = []

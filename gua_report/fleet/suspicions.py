@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gua_report.console.spelling import duration, first_of
-from gua_report.fleet.executors import Executor, restore
-from gua_report.fleet.host_files import HostFile, Listed, Look, look_at, restore_look
+from gua_report.fleet.executors import Executor
+from gua_report.fleet.host_files import HostFile, Listed, Look, LookAtFiles
 from gua_report.summary.of_hosts import STOPPED, host_of, is_earlier
 from gua_report.window import midnight_ms
 from gua_sample.console import plural
@@ -20,6 +20,7 @@ NEW_MS = 2 * DAY_MS  # by then, a day of a new host is over
 CLOCK_OFF_MS = 300_000
 STOPPED_MS = 3_600_000  # without a tick
 MOST_SHOWN = 3
+AT_A_LOOK = 32  # files in a child
 
 LATE, CLOCK, SAME_MACHINE, SAME_CARD = "late", "clock", "same machine", "same card"
 UNUSABLE, DAYS, PLAIN_COPY, DOUBTFUL = "not usable", "days", "plain copy", "doubtful"
@@ -42,17 +43,17 @@ class Looked(NamedTuple):
     hosts: list[str]  # all that are expected
 
 
-def look_at_hosts(listed: Listed, executor: Executor, now_ms: int) -> Looked:
+def look_at_hosts(listed: Listed, executor: Executor, now_ms: int, is_thorough: bool = False) -> Looked:
     problems = [Problem(host, UNUSABLE, why, True) for host, why in listed.unusable.items()]
     looks: dict[str, Look] = {}
-    for file, look, problem in restore(executor(listed.files, look_at), restore_look):
-        if problem is not None:
-            problems.append(Problem(file.name, UNUSABLE, problem, True))
-        elif look.days:
-            looks[file.name] = look
-        else:
-            published_ms = look.changed_ms if look.published_ms is None else look.published_ms
-            problems.append(without_days(file.name, published_ms, now_ms))
+    for outcome in executor(listed.files, LookAtFiles(is_thorough), AT_A_LOOK):
+        problems += [Problem(outcome.files[at].name, UNUSABLE, why, True) for at, why in outcome.problems.items()]
+        for look in outcome.value or ():
+            if look.days:
+                looks[look.name] = look
+            else:
+                published_ms = look.changed_ms if look.published_ms is None else look.published_ms
+                problems.append(without_days(look.name, published_ms, now_ms))
     files = [file for file in listed.files if file.name in looks]
     hosts = {file.name: file.host for file in listed.files}
     problems += suspect([looks[file.name] for file in files], now_ms)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from types import UnionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,11 +41,13 @@ PLACE = (
     f" ({HOURS} << {CARD_BITS + STATE_BITS}) | (card_id << {STATE_BITS}) | state, NULL)"
 )
 MOST_UNUSED_IDS = 1_000_000  # ids of expired names
+# All others are texts.
+FACT_TYPES = {"gpu_index": "int64", "mig_index": "float64", "memory_total_mib": "float64"}
 START_MS, END_MS = (f"day_id * {DAY_MS} + {name}" for name in ("start_ms", "end_ms"))
 GPU_MS = "coalesce(gpu_ms, weight_ms)"
 ENERGY_MS = "iif(energy_joules IS NULL, 0, coalesce(energy_ms, weight_ms))"
 
-Read = TypeVar("Read")
+Columns = Mapping[str, np.ndarray[Any, Any]]  # of a frame
 
 
 class Day(NamedTuple):
@@ -56,28 +59,82 @@ class Day(NamedTuple):
 
 
 def read_days(path: str, first: str, last: str) -> Day:
-    return read(path, first, last, Reader.day)
+    with open_rollups(path) as connection:
+        return day_of_columns(Reader(connection, number_of(first), number_of(last)).day())
 
 
-def read(path: str, first: str, last: str, what: Callable[[Reader], Read]) -> Read:
+def read_spans(path: str, first: str, last: str) -> pd.DataFrame:
+    return _read(path, first, last, Reader.spans)
+
+
+def read_states(path: str, first: str, last: str) -> pd.DataFrame:
+    return _read(path, first, last, Reader.states)
+
+
+def read_episodes(path: str, first: str, last: str) -> pd.DataFrame:
+    return _read(path, first, last, Reader.episodes)
+
+
+def _read(path: str, first: str, last: str, what: Callable[[Reader], Columns]) -> pd.DataFrame:
     """What a method of Reader gives of these stored days. Raises CorruptPartition."""
     with open_rollups(path) as connection:
-        return what(Reader(connection, number_of(first), number_of(last)))
+        return frame_of(what(Reader(connection, number_of(first), number_of(last))))
+
+
+def frame_of(columns: Columns) -> pd.DataFrame:
+    """A frame of the columns, whose texts stay objects: pandas 3 would convert each to its own type."""
+    return pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=object, copy=False) if values.dtype == object else values
+            for name, values in columns.items()
+        }
+    )
+
+
+def day_of_columns(read: Mapping[str, Columns]) -> Day:
+    frames = {name: frame_of(columns) for name, columns in read.items()}
+    return Day(Rollup(*(frames[name] for name in Rollup._fields)), frames["episodes"], frames["spans"])
 
 
 class Reader:
-    def __init__(self, connection: sqlite3.Connection, first: int, last: int) -> None:
-        self._connection, self._range = connection, (first, last)
-        facts = connection.execute(f"SELECT id, {', '.join(CARD_FACTS)} FROM card").fetchall()
-        self._facts = pd.DataFrame(facts, columns=["id", *CARD_FACTS])
-        self._uuids = _lookup([row[:2] for row in facts])
-        self._words = _lookup(connection.execute("SELECT id, text FROM word").fetchall())
+    """Reads whole columns of the stored days from one number to another.
 
-    def day(self) -> Day:
-        rollup = self.cards(), self.identities(), self.holds(), self.card_facts(), self.unpartitioned()
-        return Day(Rollup(*rollup), self.episodes(), self.spans())
+    Cards and identities are called what these functions make of their names: a fleet calls them after their hosts.
+    """
 
-    def cards(self) -> pd.DataFrame:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        first: int,
+        last: int,
+        name_card: Callable[[str], str] = str,
+        name_identity: Callable[[str], str] = str,
+    ) -> None:
+        self._connection, self._range, self._name_card = connection, (first, last), name_card
+        rows = connection.execute(f"SELECT id, {', '.join(CARD_FACTS)} FROM card").fetchall()
+        self._facts = dict(zip(("id", *CARD_FACTS), zip(*rows, strict=True), strict=True)) if rows else {}
+        for name in CARD_FACTS:
+            if name not in FACT_TYPES and not all(isinstance(one, str | None) for one in self._facts.get(name, ())):
+                raise TypeError(f"no text for {name}")
+        self._uuids = _lookup(zip(self._facts.get("id", ()), self._named("uuid"), strict=True))
+        self._words = _lookup(connection.execute("SELECT id, text FROM word"))
+        self._identities = np.array([word and name_identity(word) for word in self._words], dtype=object)
+
+    def between(self, first: int, last: int) -> Reader:
+        """A reader of other days of the same file."""
+        other = copy(self)
+        other._range = first, last
+        return other
+
+    def day(self) -> dict[str, Columns]:
+        """All that a report needs, by the names of Rollup and Day."""
+        return {
+            **{name: getattr(self, name)() for name in Rollup._fields},
+            "episodes": self.episodes(),
+            "spans": self.spans(),
+        }
+
+    def cards(self) -> Columns:
         found, (energy, energy_ms, memory) = self._hours("card_hour", "energy_joules", ENERGY_MS, "memory_mib")
         check_range(energy_ms, 0, HOUR_MS, "a part of an hour")
         told = memory != NOT_KNOWN
@@ -85,9 +142,9 @@ class Reader:
         found["energy_ms"] = energy_ms
         found["memory_mib_ms"] = np.where(told, memory, 0).astype(float) * found["weight_ms"]
         found["memory_ms"] = np.where(told, found["weight_ms"], 0)
-        return found[[*CARD_KEY, *CARD_SUMS]]
+        return {name: found[name] for name in (*CARD_KEY, *CARD_SUMS)}
 
-    def states(self) -> pd.DataFrame:
+    def states(self) -> Columns:
         """The time of all cards together in each state, by hour."""
         of_state = f"coalesce(sum({GPU_MS}) FILTER (WHERE state = {{0}}), 0) AS state_{{0}}"
         selected = ", ".join([f"{HOURS} AS hours", *map(of_state.format, range(len(STATES)))])
@@ -95,76 +152,83 @@ class Reader:
         names = ("hours", *map("state_{}".format, range(len(STATES))))
         hour, *sums = read_columns(self._connection, source, names, self._range)
         hours, states = np.tile(hour * HOUR_MS, len(STATES)), np.repeat(np.arange(len(STATES)), len(hour))
-        return pd.DataFrame({"hour_ms": hours, "state": states, "gpu_ms": np.concatenate(sums).astype(float)})
+        return {"hour_ms": hours, "state": states, "gpu_ms": np.concatenate(sums).astype(float)}
 
-    def identities(self) -> pd.DataFrame:
+    def identities(self) -> Columns:
         found, (identity,) = self._hours("identity_hour", "identity")
-        found["identity"] = _objects(_at(self._words, identity))
-        return found[[*IDENTITY_KEY, *IDENTITY_SUMS]]
+        found["identity"] = _at(self._identities, identity)
+        return {name: found[name] for name in (*IDENTITY_KEY, *IDENTITY_SUMS)}
 
-    def holds(self) -> pd.DataFrame:
+    def holds(self) -> Columns:
         card, start, end, share = self._columns("hold", "card_id", START_MS, END_MS, "share_millionths")
         self._check_times(start, end)
         check_range(share[share != NOT_KNOWN], 0, 1_000_000, "a share")
-        values = [_objects(_at(self._uuids, card)), start, end, np.where(share == NOT_KNOWN, 1e6, share) / 1e6]
-        return pd.DataFrame(dict(zip(HOLD_COLUMNS, values, strict=True)))
+        values = [_at(self._uuids, card), start, end, np.where(share == NOT_KNOWN, 1e6, share) / 1e6]
+        return dict(zip(HOLD_COLUMNS, values, strict=True))
 
-    def episodes(self) -> pd.DataFrame:
+    def episodes(self) -> Columns:
         names = ("card_id", "pid", "start_time_ms", "command", "identity", START_MS, END_MS, "peak_memory_mib")
         columns = self._columns("episode", *names, "joins_before", "joins_after")
         card, pid, born, command, identity, start, end, peak, before, after = columns
         self._check_times(start, end)
-        values: list[Any] = [_objects(_at(self._uuids, card)), pid, np.where(born == NOT_KNOWN, np.nan, born)]
-        values += [_objects(self._text(command)), _objects(_at(self._words, identity)), start, end]
+        values: list[Any] = [_at(self._uuids, card), pid, np.where(born == NOT_KNOWN, np.nan, born)]
+        values += [self._text(command), _at(self._identities, identity), start, end]
         values += [np.where(peak == NOT_KNOWN, np.nan, peak), before.astype(bool), after.astype(bool)]
         values.append(self._texts("episode", "slurm_job", str | None))
-        return pd.DataFrame(dict(zip(EPISODE_COLUMNS, values, strict=True)))
+        return dict(zip(EPISODE_COLUMNS, values, strict=True))
 
-    def spans(self) -> pd.DataFrame:
+    def spans(self) -> Columns:
         names = (START_MS, END_MS, "boot_id", "driver_version", "kind")
         start, end, boot, driver, kind = self._columns("span", *names)
         self._check_times(start, end)
         values = [start, end, _at(self._words, boot), self._text(driver), self._text(kind)]
-        return pd.DataFrame(dict(zip(SPAN_COLUMNS, values, strict=True)))
+        return dict(zip(SPAN_COLUMNS, values, strict=True))
 
-    def card_facts(self) -> pd.DataFrame:
+    def card_facts(self) -> Columns:
         """The last known facts of each day's cards, in the order of days."""
         card, instant_only, day = self._columns("card_day", "card_id", INSTANT_ONLY, "day_id")
-        positions = pd.Series(np.arange(len(self._facts)), index=self._facts["id"]).reindex(card).to_numpy()
-        if np.isnan(positions).any():
-            raise ValueError("a card that is not there")
-        facts = self._facts.iloc[positions].drop(columns="id").reset_index(drop=True)
+        ids = np.array(self._facts.get("id", ()), dtype=np.int64)
+        place = np.full(len(self._uuids), -1)
+        place[ids] = np.arange(len(ids))
+        place = _at(place, card)
+        check_range(place, 0, len(ids), "a card")
+        facts = {name: np.array(self._named(name), dtype=FACT_TYPES.get(name, object))[place] for name in CARD_FACTS}
         facts[INSTANT_ONLY] = np.where(instant_only == NOT_KNOWN, np.nan, instant_only)
-        facts["day_ms"] = day * DAY_MS
-        return facts.astype({"mig_index": "float64", "memory_total_mib": "float64"})
+        return {**facts, "day_ms": day * DAY_MS}
 
-    def unpartitioned(self) -> pd.DataFrame:
+    def unpartitioned(self) -> Columns:
         hours, gpu_ms = self._columns("unpartitioned_hour", HOURS, "gpu_ms")
         check_range(hours, self._range[0] * 24, self._range[1] * 24 + 23, "an hour")
         check_range(gpu_ms, 0, HOUR_MS, "a part of an hour")
-        values: list[Any] = [hours * HOUR_MS, self._texts("unpartitioned_hour", "gpu_uuid", str), gpu_ms.astype(float)]
-        return pd.DataFrame(dict(zip(UNPARTITIONED_COLUMNS, values, strict=True)))
+        texts = self._texts("unpartitioned_hour", "gpu_uuid", str)
+        uuids = np.array([self._name_card(uuid) for uuid in texts], dtype=object)
+        return dict(zip(UNPARTITIONED_COLUMNS, (hours * HOUR_MS, uuids, gpu_ms.astype(float)), strict=True))
 
-    def _hours(self, table: str, *names: str) -> tuple[pd.DataFrame, list[Integers]]:
+    def _hours(self, table: str, *names: str) -> tuple[dict[str, np.ndarray[Any, Any]], list[Integers]]:
         """Hour, card, state and times of the rows; and the columns of these names."""
         place, weight, gpu, *others = self._columns(table, PLACE, "weight_ms", GPU_MS, *names)
         hours, cards = place >> (CARD_BITS + STATE_BITS), (place >> STATE_BITS) & ((1 << CARD_BITS) - 1)
         for milliseconds in (weight, gpu):
             check_range(milliseconds, 0, HOUR_MS, "a part of an hour")
         check_range(hours, self._range[0] * 24, self._range[1] * 24 + 23, "an hour, a card or a state")
-        key = {"hour_ms": hours * HOUR_MS, "gpu_uuid": _objects(_at(self._uuids, cards))}
+        key = {"hour_ms": hours * HOUR_MS, "gpu_uuid": _at(self._uuids, cards)}
         times = {"state": place & ((1 << STATE_BITS) - 1), "weight_ms": weight, "gpu_ms": gpu.astype(float)}
-        return pd.DataFrame({**key, **times}), others
+        return {**key, **times}, others
 
     def _columns(self, table: str, *names: str) -> list[Integers]:
         return read_columns(self._connection, f"{table} WHERE day_id BETWEEN ? AND ?", names, self._range)
 
-    def _texts(self, table: str, name: str, kind: type | UnionType) -> pd.Series[Any]:
+    def _texts(self, table: str, name: str, kind: type | UnionType) -> np.ndarray[Any, Any]:
         rows = self._connection.execute(f"SELECT {name} FROM {table} WHERE day_id BETWEEN ? AND ?", self._range)
         texts = [text for (text,) in rows]
         if not all(isinstance(text, kind) for text in texts):
             raise TypeError(f"no text for {name}")
-        return pd.Series(texts, dtype=object)
+        return np.array(texts, dtype=object)
+
+    def _named(self, name: str) -> list[Any]:
+        """A column of facts, with cards called what they are to be called."""
+        values = self._facts.get(name, ())
+        return [value and self._name_card(value) for value in values] if "uuid" in name else [*values]
 
     def _text(self, numbers: Integers) -> np.ndarray[Any, Any]:
         return _at(self._words, np.where(numbers == NOT_KNOWN, 0, numbers), may_be_none=True)
@@ -176,13 +240,9 @@ class Reader:
         check_range(end - start, 0, LONGEST_MS, "a length of time")
 
 
-def _objects(values: np.ndarray[Any, Any]) -> pd.Series[Any]:
-    """A Series of the objects as they are: pandas 3 would convert each text to its own type."""
-    return pd.Series(values, dtype=object, copy=False)
-
-
-def _lookup(rows: list[tuple[int, Any]]) -> np.ndarray[Any, Any]:
+def _lookup(found: Iterable[tuple[int, Any]]) -> np.ndarray[Any, Any]:
     """An array with the text of each row at the position of its id; None at 0, which is no id."""
+    rows = [*found]
     ids = [number for number, _ in rows]
     largest = max(ids, default=0)
     if largest > MOST_UNUSED_IDS + 4 * len(ids) or min(ids, default=1) < 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from gua_report.machine.notes import find_notes
 from gua_report.people.containers import find_people
 from gua_report.people.groups import find_memberships
 from gua_report.rollups.hourly_sums import Rollup
-from gua_report.rollups.reader import Reader, read
+from gua_report.rollups.reader import read_spans
 from gua_report.summary import tables
 from gua_report.summary.gather import Gathered, Progress, gather, gather_spans
 from gua_report.summary.groups import sum_groups, sum_people
@@ -32,16 +31,14 @@ from gua_report.summary.meant import (
     with_meant,
 )
 from gua_report.summary.names import name_containers
-from gua_report.summary.now import NewestTick, look_at_newest, read_now, with_beginnings
-from gua_report.summary.over_time import NOTHING, over_time
+from gua_report.summary.now import NewestTick, look_at_newest, read_now, with_beginnings, with_newest
+from gua_report.summary.over_time import over_time
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.report import (
     LATE,
     LEFT_OUT,
     NEWER_RULE,
     OLDER_RULE,
-    WARNING,
-    NoReport,
     Notice,
     Report,
     never_saw_cards,
@@ -51,7 +48,7 @@ from gua_report.summary.report import (
 )
 from gua_report.summary.reserved_hours import Told, read_told, reserved_hours
 from gua_report.summary.week import groups_and_limits, people_and_limits, read_week
-from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, mark_days
+from gua_report.ticks.coverage import EXPIRED, NOT_READABLE, find_gaps, gap_frame, length_of, mark_days
 from gua_report.ticks.history import History
 from gua_report.window import Window, midnight_ms, zone_name
 from gua_sample.errors import CorruptPartition, GuaError, StoreError
@@ -73,14 +70,7 @@ class Request(NamedTuple):
     reclaim_after_ms: tuple[int, ...]
     progress: Progress | None
     told: Told | None = None  # the reservations, if a source of them is configured
-    has_times: bool = True  # whether what happened when is wanted; a fleet has it in cells of its own
     now_ms: int | None = None  # no time to come was observed, unless the history is ahead of this clock
-
-
-class Summed(NamedTuple):
-    report: Report
-    sums: Rollup  # of the window
-    notices: list[Notice]  # what limits the figures
 
 
 def build_report(
@@ -101,7 +91,7 @@ def build_report(
         history = History(data_dir)
         plan = make_plan(history, config.policy, unreadable=unreadable)
         try:
-            report = _build_from(history, plan, request).report
+            report = _build_from(history, plan, request)
             if not attempts_left or not _may_do_better(history, plan):
                 return name_containers(report, people)
         except GuaError:
@@ -116,14 +106,7 @@ def _may_do_better(history: History, plan: DayPlan) -> bool:
     return history.has_shrunk() or not plan.spare.isdisjoint(history.errors)
 
 
-def sum_rollups(path: str, request: Request) -> Summed:
-    """The report of a file of rollups alone, without days of other rules. Raises NothingToReport."""
-    history = History(os.path.dirname(path), has_ticks=False)
-    plan = make_plan(history, request.config.policy, path)
-    return _build_from(history, plan.without_other_rules(), request)
-
-
-def _build_from(history: History, plan: DayPlan, request: Request) -> Summed:
+def _build_from(history: History, plan: DayPlan, request: Request) -> Report:
     history.forget(plan.expired)
     for make_smaller in (DayPlan.without_damaged, DayPlan.without_rollups):
         try:
@@ -133,7 +116,7 @@ def _build_from(history: History, plan: DayPlan, request: Request) -> Summed:
     return _build(history, plan, request)
 
 
-def _build(history: History, plan: DayPlan, request: Request) -> Summed:
+def _build(history: History, plan: DayPlan, request: Request) -> Report:
     outermost_ms = _outermost_ms(history, plan)
     if not outermost_ms or min(outermost_ms) >= request.window.end_ms:
         raise unreadable(history) if history.warnings else nothing(history.data_dir, request.window)
@@ -146,11 +129,10 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     scope = Scope(history, plan.for_grid(grid), request.config, windows, grid)
     spans = gather_spans(scope)
     if not _in_window(spans, window).any():
-        notices = _find_notices(plan, window)
-        raise NoReport(notices=notices) if notices else nothing(history.data_dir, request.window)
+        raise nothing(history.data_dir, request.window, find_notices(plan, window))
     observed = spans[pd.isna(spans["kind"])]
     if not _in_window(observed, window).any():
-        raise never_saw_cards(history, window, _find_notices(plan, window))
+        raise never_saw_cards(history, window, find_notices(plan, window))
     newest = look_at_newest(history, plan, window, max(outermost_ms))
     gathered = gather(scope, spans, request.progress)
     if not gathered.rollups[window] and history.warnings:
@@ -162,17 +144,16 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
         hours, problems = reserved_hours(scope, request.told, facts, people)
         report = replace(report, reservations=hours, reservation_problems=problems)
     if request.config.limits.are_set:
-        report = _with_limits(report, scope, min(outermost_ms), _moment(window, newest))
-    report = _with_groups(report, sums) if request.config.groups else report
-    return Summed(report, sums, _all_notices(gathered, window))
+        report = _with_limits(report, scope, min(outermost_ms), newest)
+    return _with_groups(report, sums) if request.config.groups else report
 
 
-def _with_limits(report: Report, scope: Scope, first_ms: int, moment: Moment) -> Report:
+def _with_limits(report: Report, scope: Scope, first_ms: int, newest: NewestTick) -> Report:
     start_ms, end_ms = week_before(report.window.end_ms)
     if report.requested.start_ms == start_ms:  # the window is the week
         week, identities = Week(start_ms, end_ms, report.observed_seconds * 1000 / WEEK_MS), report.identities
     else:
-        week, identities = read_week(scope, first_ms, moment)
+        week, identities = read_week(scope, first_ms, newest, _moment(report.window, newest))
     return replace(report, week=week, limits=people_and_limits(week, identities, report.config))
 
 
@@ -188,7 +169,7 @@ def _outermost_ms(history: History, plan: DayPlan) -> list[int]:
     times = history.outermost_ms() + [midnight_ms(day) for day in plan.lost]
     expired = sorted(plan.expired & plan.days)
     for day in expired[:1] + expired[-1:]:
-        spans = read(plan.path, day, day, Reader.spans)
+        spans = read_spans(plan.path, day, day)
         # Under an older rule, a day's last tick reaches into the next day.
         ends = (spans["end_ms"] - 1).clip(upper=midnight_ms(day) + DAY_MS - 1)
         times += [int(ms) for ms in (*spans["start_ms"], *ends)]
@@ -205,20 +186,20 @@ def _add_up(
     # A day with readable ticks but unreadable rows was not observed.
     spans = spans[~spans["start_ms"].map(day_of).isin(history.unreadable - plan.days)]
     kinds = {**dict.fromkeys(plan.lost, EXPIRED), **dict.fromkeys(history.unreadable, NOT_READABLE)}
-    gaps = mark_days(find_gaps(spans, window.start_ms, window.end_ms), kinds)
-    observed_ms = _observed_ms(gaps, window)
+    marked = mark_days(find_gaps(spans, window.start_ms, window.end_ms), kinds)
+    gaps, observed_ms = gap_frame(marked), window.length_ms - length_of(marked)
     before = request.window.before()
-    before_share = _observed_ms(find_gaps(spans, before.start_ms, before.end_ms), before) / before.length_ms
+    before_share = 1 - length_of(find_gaps(spans, before.start_ms, before.end_ms)) / before.length_ms
     now = None if newest.seen_ms is None else read_now(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
-    notes = find_notes(config, gathered.episodes["identity"].unique().tolist())
-    moment = _moment(window, newest)
-    meant = find_meant(gathered.episodes, notes, moment)
-    meant_hours = meant_gpu_hours(scope._replace(plan=plan), identities, gathered.episodes, meant)
-    episodes = tables.episodes(with_meant(gathered.episodes, meant, moment), window, newest.seen_ms, facts)
+    found = with_newest(gathered.episodes, newest)
+    notes, moment = find_notes(config, found["identity"].unique().tolist()), _moment(window, newest)
+    meant = find_meant(found, notes, moment)
+    meant_hours = meant_gpu_hours(identities, found, meant, window, scope._replace(plan=plan))
+    episodes = tables.episodes(with_meant(found, meant, moment), window, facts)
     energy_ms, weight_ms = cards["energy_ms"].sum(), cards["weight_ms"].sum()
     headline = tables.headline(cards)
-    meant_on_cards = meant_card_hours(holds, gathered.episodes, meant, window)
+    meant_on_cards = meant_card_hours(holds, found, meant, window)
     return Report(
         host=socket.gethostname(),
         driver_versions=sorted(set(spans[_in_window(spans, window)]["driver_version"].dropna())),
@@ -234,12 +215,12 @@ def _add_up(
         capacity=tables.capacity(cards, observed_ms, config),
         unpartitioned=tables.unpartitioned(unpartitioned, facts, observed_ms),
         energy_known_share=float(energy_ms / weight_ms) if weight_ms else None,
-        reclaim=freed_gpu_hours(holds, gathered.episodes, meant, window, request.reclaim_after_ms),
+        reclaim=freed_gpu_hours(holds, found, meant, window, request.reclaim_after_ms),
         gpus=tables.gpus(cards, facts, config),
         identities=tables.identities(identities, meant_hours, config),
         heatmap=tables.heatmap(cards, window, scope.grid[1], gaps),
-        **(over_time(scope, sums, facts, gaps) if request.has_times else NOTHING),
-        reclaim_curve=freed_gpu_hours(holds, gathered.episodes, meant, window, CURVE_MS),
+        **over_time(scope, sums, facts, gaps),
+        reclaim_curve=freed_gpu_hours(holds, found, meant, window, CURVE_MS),
         episodes=episodes,
         gaps=gaps,
         coverage_share=observed_ms / window.length_ms,
@@ -247,7 +228,7 @@ def _add_up(
         from_ticks_seconds=(observed_ms - from_rollups_ms) / 1000,
         from_rollups_seconds=from_rollups_ms / 1000,
         warnings=history.warnings,
-        notes=[*map(spell_notice, _all_notices(gathered, window)), *notes.problems],
+        notes=[*plan.warnings, *map(spell_notice, [*gathered.notices, *find_notices(plan, window)]), *notes.problems],
         newest_failed=newest.failed,
         unknown_now=now.unknown if now else [],
         instant_only=tables.instant_only(card_facts),
@@ -258,23 +239,14 @@ def _add_up(
 
 
 def _moment(window: Window, newest: NewestTick) -> Moment:
-    return Moment(newest.seen_ms, max(window.end_ms, newest.seen_ms or 0), window.end_ms)
-
-
-def _observed_ms(gaps: pd.DataFrame, window: Window) -> int:
-    return window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
+    return Moment(max(window.end_ms, newest.seen_ms or 0), window.end_ms)
 
 
 def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:
     return (spans["start_ms"] < window.end_ms) & (spans["end_ms"] > window.start_ms)
 
 
-def _all_notices(gathered: Gathered, window: Window) -> list[Notice]:
-    warnings = [Notice(WARNING, detail=warning) for warning in gathered.plan.warnings]
-    return [*warnings, *gathered.notices, *_find_notices(gathered.plan, window)]
-
-
-def _find_notices(plan: DayPlan, window: Window) -> list[Notice]:
+def find_notices(plan: DayPlan, window: Window) -> list[Notice]:
     """The window's days that are missing, or made by another rule, since ticks have expired."""
     reasons = dict.fromkeys(plan.lost.values())
     found: list[tuple[str, Iterable[str], str]] = [

@@ -3,26 +3,27 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from gua_report.people.identities import apply_mapping
 from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup, clip_holds, empty_rollup, roll_up
-from gua_report.rollups.reader import Read, Reader, read
+from gua_report.rollups.reader import read_days, read_episodes, read_spans, read_states
 from gua_report.summary.intervals import overlap
 from gua_report.summary.plan import FROM_TICKS, FULL_HOURS, IN_PROPORTION, DayPlan, Scope, WindowPart, find_parts
 from gua_report.summary.report import CLASHES, CUT_HOURS, UTC_HOURS, Notice
 from gua_report.summary.tables import add_rollups, concat
 from gua_report.ticks.classify import Classified, read_classified
-from gua_report.ticks.coverage import SPAN_COLUMNS, find_spans
-from gua_report.ticks.episodes import episode_keys, find_episodes, join_episodes
+from gua_report.ticks.coverage import SPAN_COLUMNS, Columns, find_spans
+from gua_report.ticks.episodes import find_episodes, follow, join_episodes, keys_of
 from gua_report.window import HOUR_MS, Window, midnight_ms, number_of, show, split_days
 from gua_sample.partition_names import DAY_MS, day_of
 
 DAYS_AT_A_TIME = 2  # read in threads, as SQLite works without the interpreter's lock; no more, to bound the memory
 Progress = Callable[[int, int], None]
+Read = TypeVar("Read")
 
 
 class Gathered(NamedTuple):
@@ -40,7 +41,7 @@ def gather_spans(scope: Scope) -> pd.DataFrame:
     before, after = [day for day in days if day < first][-2:], [day for day in days if day > last][:1]
     wanted = [*before, *(day for day in days if first <= day <= last), *after]
     stored = [day for day in wanted if day in plan.days]
-    parts = [_only(spans, "start_ms", stored) for spans in _read_stretches(plan, stored, Reader.spans)]
+    parts = [_only(spans, "start_ms", stored) for spans in read_stretches(plan, stored, read_spans)]
     for is_stored, run in groupby(wanted, lambda day: day in plan.days):
         seen = [] if is_stored else [day for day in run if len(history.ticks_of(day))]
         parts += [find_spans(history, seen)] if seen else []
@@ -61,7 +62,7 @@ def gather(scope: Scope, spans: pd.DataFrame, progress: Progress | None) -> Gath
     for part in parts:
         if part.source != FROM_TICKS:
             for window, start_ms, end_ms in _meet(scope.windows, part.start_ms, part.end_ms):
-                share = _share(spans, start_ms, end_ms) if part.source == IN_PROPORTION else 1.0
+                share = share_observed(spans, start_ms, end_ms) if part.source == IN_PROPORTION else 1.0
                 rollups[window].append(_cut(stored[window], start_ms, end_ms, share))
                 if share < 1 and window is scope.window:
                     cut_hours.append(show(start_ms, window.zone))
@@ -109,14 +110,14 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[pd.D
     plan, people, window, notices = scope.plan, scope.config.people, scope.window, list[Notice]()
     rollups: dict[Window, Rollup] = {}
     for before in scope.windows[:-1]:
-        states = _read_stretches(plan, plan.find_days(before.start_ms, before.end_ms), Reader.states)
+        states = read_stretches(plan, plan.find_days(before.start_ms, before.end_ms), read_states)
         rollups[before] = empty_rollup()._replace(cards=concat(states))
-    days = _read_stretches(plan, plan.find_days(window.start_ms, window.end_ms), Reader.day)
+    days = read_stretches(plan, plan.find_days(window.start_ms, window.end_ms), read_days)
     if not days:
         return plan, rollups, [], []
     stored = add_rollups([day.rollup for day in days])
     rollups[window] = stored._replace(identities=map_people(stored.identities, people))
-    clashes = _find_clashes(stored.identities, people).intersection(plan.find_days(window.start_ms, window.end_ms))
+    clashes = find_clashes(stored.identities, people).intersection(plan.find_days(window.start_ms, window.end_ms))
     plan = plan.without(clashes - plan.expired)
     used = plan.find_days(window.start_ms, window.end_ms)
     episodes = map_people(_only(concat([day.episodes for day in days]), "start_ms", used), people)
@@ -127,7 +128,7 @@ def _read_stored(scope: Scope) -> tuple[DayPlan, dict[Window, Rollup], list[pd.D
     return plan, rollups, [episodes], notices
 
 
-def _read_stretches(plan: DayPlan, days: list[str], what: Callable[[Reader], Read]) -> list[Read]:
+def read_stretches(plan: DayPlan, days: list[str], read: Callable[[str, str, str], Read]) -> list[Read]:
     """Read the stored days, and those between them, in as few stretches as leave out damaged days."""
     stretches: list[tuple[str, str]] = []
     for day in days:
@@ -135,10 +136,10 @@ def _read_stretches(plan: DayPlan, days: list[str], what: Callable[[Reader], Rea
             stretches[-1] = (stretches[-1][0], day)
         else:
             stretches.append((day, day))
-    return [read(plan.path, first, last, what) for first, last in stretches]
+    return [read(plan.path, first, last) for first, last in stretches]
 
 
-def _find_clashes(identities: pd.DataFrame, people: dict[str, str]) -> set[str]:
+def find_clashes(identities: pd.DataFrame, people: dict[str, str]) -> set[str]:
     """The days on which two identities of one person are on a card in the same hour."""
     if not people or not len(identities):
         return set()
@@ -174,11 +175,12 @@ def _hours(frame: pd.DataFrame, start_ms: int, end_ms: int, share: float) -> pd.
     return scaled
 
 
-def _share(spans: pd.DataFrame, start_ms: int, end_ms: int) -> float:
+def share_observed(spans: Columns, start_ms: int, end_ms: int) -> float:
     """The share of the hour's observed time that lies in this part of it."""
-    observed = spans[pd.isna(spans["kind"])][["start_ms", "end_ms"]].to_numpy(dtype=np.int64)
+    observed = np.column_stack([spans["start_ms"], spans["end_ms"]])[pd.isna(np.asarray(spans["kind"], dtype=object))]
     hour_ms = start_ms // HOUR_MS * HOUR_MS
-    part, whole = overlap(observed, np.array([start_ms, hour_ms]), np.array([end_ms, hour_ms + HOUR_MS]))
+    times = np.array([start_ms, hour_ms]), np.array([end_ms, hour_ms + HOUR_MS])
+    part, whole = overlap(observed.astype(np.int64), *times)
     return float(part / whole) if whole else 0.0
 
 
@@ -197,24 +199,15 @@ def _follow_episodes(scope: Scope, known: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _extend(scope: Scope, found: pd.DataFrame, ms: int, step: int, direction: str) -> list[pd.DataFrame]:
-    """Follow the window's episodes beyond the day of that time, day by day."""
-    inside = found[(found["end_ms"] > scope.window.start_ms) & (found["start_ms"] < scope.window.end_ms)]
-    going_on = set(episode_keys(inside[inside[direction].astype(bool)]))
-    parts = []
-    while going_on:
-        ms += step
-        more = _find(scope, day_of(ms))
-        if more is None:
-            break
-        parts.append(more)
-        going_on &= set(episode_keys(more[more["joins_before"].astype(bool) & more["joins_after"].astype(bool)]))
-    return parts
+    is_inside = (found["end_ms"] > scope.window.start_ms) & (found["start_ms"] < scope.window.end_ms)
+    going_on = keys_of(found, (is_inside & found[direction].astype(bool)).to_numpy(dtype=bool))
+    return follow(going_on, lambda ms: _find(scope, day_of(ms)), ms, step)
 
 
 def _find(scope: Scope, day: str) -> pd.DataFrame | None:
     config, start_ms = scope.config, midnight_ms(day)
     if day in scope.plan.days:
-        return map_people(read(scope.plan.path, day, day, Reader.episodes), config.people)
+        return map_people(read_episodes(scope.plan.path, day, day), config.people)
     found = read_classified(scope.history, start_ms, start_ms + DAY_MS, config.policy, config.people)
     return None if found is None else find_episodes(found)
 

@@ -28,9 +28,10 @@ GROUP_COLUMNS = [
 PERSON_SUMS = ["active_ms", "idle_held_ms", "unknown_ms", "joules", "told_ms", "idle_held_joules", "idle_held_told_ms"]
 
 
-def sum_people(sums: Rollup) -> pd.DataFrame:
+def sum_people(sums: Rollup, with_energy: bool = True) -> pd.DataFrame:
     person, names = pd.factorize(sums.identities["identity"], use_na_sentinel=False)
-    joules, told_ms = _find_energy(sums.identities, sums.cards)
+    nothing = np.zeros(len(person))
+    joules, told_ms = _find_energy(sums.identities, sums.cards) if with_energy else (nothing, nothing)
     gpu_ms, state = sums.identities["gpu_ms"].to_numpy(dtype="float64"), state_codes(sums.identities)
     is_idle = state == CODE_OF[IDLE_HELD]
     columns = [gpu_ms * (state == CODE_OF[one]) for one in (ACTIVE, IDLE_HELD, UNKNOWN)]

@@ -32,7 +32,6 @@ CURVE_MS = tuple(minutes * 60_000 for minutes in CURVE_MINUTES)
 
 
 class Moment(NamedTuple):
-    seen_ms: int | None  # the last tick that saw cards; None: it is not known what goes on
     now_ms: int
     end_ms: int  # of the window
 
@@ -48,9 +47,12 @@ class Meant(NamedTuple):
 
 
 def find_meant(episodes: pd.DataFrame, known: KnownNotes, moment: Moment) -> Meant:
-    """Find the notes about each episode; of those that go on, also notes that have begun since the last tick."""
+    """Find the notes about each episode; of those that go on, also notes that have begun since the last tick.
+
+    `seen_ms` in the episodes is the last tick that saw cards; NaN if it is not known which of them go on.
+    """
     start, end = (episodes[name].to_numpy(dtype=np.int64) for name in ("start_ms", "end_ms"))
-    reached = np.where(_go_on(episodes, moment), np.maximum(end, moment.now_ms + 1), end)
+    reached = np.where(_go_on(episodes), np.maximum(end, moment.now_ms + 1), end)
     times, notes = defaultdict[int, list[Integers]](list), dict[int, Note]()
     for identity, own in _places(episodes, "identity").items():
         for note in known.about(identity):
@@ -69,9 +71,9 @@ def _places(episodes: pd.DataFrame, by: str | list[str]) -> dict[Any, Integers]:
     return {key: np.asarray(places, np.int64) for key, places in episodes.groupby(by).indices.items()}
 
 
-def _go_on(episodes: pd.DataFrame, moment: Moment) -> Booleans:
-    end = episodes["end_ms"].to_numpy(dtype=np.int64)
-    return np.zeros(len(end), bool) if moment.seen_ms is None else end > moment.seen_ms
+def _go_on(episodes: pd.DataFrame) -> Booleans:
+    goes_on: Booleans = episodes["end_ms"].to_numpy(dtype=np.int64) > episodes["seen_ms"].to_numpy(dtype="float64")
+    return goes_on
 
 
 def _find_about(note: Note, episodes: pd.DataFrame, near: Integers) -> Integers:
@@ -99,19 +101,23 @@ def with_meant(episodes: pd.DataFrame, meant: Meant, moment: Moment) -> pd.DataF
         seconds[place] = np.ptp(np.minimum(meant.times[place], moment.end_ms), axis=1).sum() / 1000
         reason[place], is_now[place] = note.reason, note.is_in_force(moment.now_ms)
         until_ms[place] = np.nan if note.until_ms is None else note.until_ms
-    is_now &= _go_on(episodes, moment)
+    is_now &= _go_on(episodes)
     reasons = pd.Series(reason, episodes.index, dtype=object)  # else None would become NaN where there are texts, too
     columns: list[Any] = [seconds, reasons, until_ms, is_now]
     return episodes.assign(**dict(zip(COLUMNS, columns, strict=True)))
 
 
-def meant_gpu_hours(scope: Scope, presences: pd.DataFrame, episodes: pd.DataFrame, meant: Meant) -> dict[str, float]:
+def meant_gpu_hours(
+    presences: pd.DataFrame, episodes: pd.DataFrame, meant: Meant, window: Window, scope: Scope | None = None
+) -> dict[str, float]:
     """The GPU-hours of each identity that are meant. `presences` are the sums of identities by hour.
+
+    Without a scope, all of them come from rollups, which have full hours.
 
     On each card and in each hour they are at most the identity's own idle-held time, as somebody who works there with
     another process is not idle.
     """
-    window, days = scope.window, [*map(number_of, scope.plan.days)]
+    days, cell_ms = ([*map(number_of, scope.plan.days)], scope.grid[1]) if scope else ([], HOUR_MS)
     marked = episodes.iloc[[*meant.times]]
     idle = presences[presences["state"].to_numpy(dtype=np.int64) == CODE_OF[IDLE_HELD]]
     idle = idle[idle["identity"].isin(marked["identity"]) & idle["gpu_uuid"].isin(marked["gpu_uuid"])]
@@ -121,7 +127,7 @@ def meant_gpu_hours(scope: Scope, presences: pd.DataFrame, episodes: pd.DataFram
         sums = own.astype(dict.fromkeys(IDENTITY_SUMS, "float64")).groupby("hour_ms")[IDENTITY_SUMS].sum()
         weight_ms, gpu_ms = sums.to_numpy().T
         hour_ms = sums.index.to_numpy(dtype=np.int64)
-        length_ms = np.where(np.isin(hour_ms // DAY_MS, days), HOUR_MS, scope.grid[1])
+        length_ms = np.where(np.isin(hour_ms // DAY_MS, days), HOUR_MS, cell_ms)
         start, end = (np.clip(edge_ms, window.start_ms, window.end_ms) for edge_ms in (hour_ms, hour_ms + length_ms))
         times = meant.join(places.get((who, uuid), np.zeros(0, np.int64)))
         covered_ms = np.minimum(overlap(union(times), start, end), weight_ms)

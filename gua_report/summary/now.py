@@ -1,12 +1,12 @@
 """The newest ticks: whether they failed, whether the last that saw cards stands for them, and who is on which card."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.rollups.reader import Reader, read
+from gua_report.rollups.reader import read_spans
 from gua_report.summary.plan import DayPlan
 from gua_report.ticks.classify import CODE_OF, Classified, read_classified
 from gua_report.ticks.history import History
@@ -16,6 +16,7 @@ from gua_sample.policy import DEFAULT_INTERVAL_MS, IDLE_HELD, LONGEST_GAP_INTERV
 
 NOW_COLUMNS = ["gpu_uuid", "gpu_index", "mig_index", "identity", "state", "since_ms", "since_is_exact", "memory_mib"]
 NOW_COLUMNS += ["pid", "command"]
+NEWEST = ("start_ms", "last_ms", "error", "boot_id", "interval_ms")
 
 
 class NewestFailed(NamedTuple):
@@ -37,6 +38,11 @@ class NewestTick(NamedTuple):
         return self.failed.seen_ms if self.failed.is_near else None
 
 
+def with_newest(episodes: pd.DataFrame, newest: NewestTick) -> pd.DataFrame:
+    """The episodes with the tick that tells which of them go on: NaN if none does."""
+    return episodes.assign(seen_ms=np.nan if newest.seen_ms is None else float(newest.seen_ms))
+
+
 def look_at_newest(history: History, plan: DayPlan, window: Window, newest_ms: int) -> NewestTick:
     """The newest tick of the history, which is at `newest_ms`, and what is known of failed ticks at its end.
 
@@ -47,20 +53,25 @@ def look_at_newest(history: History, plan: DayPlan, window: Window, newest_ms: i
     if day in plan.lost:
         return NewestTick(newest_ms, None)
     if day in plan.expired:  # a stored day knows neither intervals nor names of errors
-        spans = read(plan.path, day, day, Reader.spans)
+        spans = read_spans(plan.path, day, day)
         times = spans.assign(error=spans["kind"], last_ms=spans["end_ms"] - 1, interval_ms=DEFAULT_INTERVAL_MS)
     else:
         ticks = _newest_ticks(history, window)
         times = ticks.assign(start_ms=ticks["ts_ms"], last_ms=ticks["ts_ms"])
-    starts, ends, errors, boots = (times[name].tolist() for name in ("start_ms", "last_ms", "error", "boot_id"))
+    return judge_newest(newest_ms, *(times[name].tolist() for name in NEWEST))
+
+
+def judge_newest(
+    newest_ms: int, starts: list[int], ends: list[int], errors: list[Any], boots: list[Any], intervals: list[Any]
+) -> NewestTick:
+    """The same of the last ticks, or spans of ticks: the columns NEWEST."""
     seen = np.flatnonzero(pd.isna(errors))
     if not len(seen):
         return NewestTick(newest_ms, NewestFailed(errors[-1], starts[0], None, False))
     last = int(seen[-1])
     if last == len(errors) - 1:
         return NewestTick(newest_ms, None)
-    longest_ms = LONGEST_GAP_INTERVALS * float(times["interval_ms"].iloc[last])
-    is_near = newest_ms - ends[last] <= longest_ms and len(set(boots[last:])) == 1
+    is_near = newest_ms - ends[last] <= LONGEST_GAP_INTERVALS * intervals[last] and len(set(boots[last:])) == 1
     return NewestTick(newest_ms, NewestFailed(errors[-1], starts[last + 1], ends[last], is_near))
 
 

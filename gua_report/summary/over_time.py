@@ -3,6 +3,7 @@
 All are sums of the same rollups as the rest of a report, so they are equal from ticks and from rollups.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ HOLDER_STATES = tuple(state for state in STATES if state != TRULY_IDLE)
 # What is summed in each unit, and how much of it is one. Seconds are those of the card, or MIG instance, itself.
 UNITS = {"seconds": ("weight_ms", 1000), "gpu_hours": ("gpu_ms", HOUR_MS)}
 NAMES = ("timeline", "timeline_holders", "timeline_cell_seconds", "trend", "identity_days")  # fields of a Report
-NOTHING = dict(zip(NAMES, (pd.DataFrame(), pd.DataFrame(), 0.0, pd.DataFrame(), pd.DataFrame()), strict=True))
 
 
 def over_time(scope: Scope, sums: Rollup, facts: pd.DataFrame, gaps: pd.DataFrame) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def over_time(scope: Scope, sums: Rollup, facts: pd.DataFrame, gaps: pd.DataFram
     edges = find_edges(window, cell_ms)
     timeline = _timeline((fine or sums).cards, edges, facts)
     holders = _by_cell((fine or sums).identities, edges, ["gpu_uuid", "identity"], "seconds", HOLDER_STATES)
-    trend, days = sum_trend(sums.cards, window, gaps), sum_identity_days(sums.identities, window)
+    trend, days = sum_trend(sums.cards, window, [gaps]), sum_identity_days(sums.identities, window)
     return dict(zip(NAMES, (timeline, holders, cell_ms / 1000, trend, days), strict=True))
 
 
@@ -70,12 +70,14 @@ def _timeline(cards: pd.DataFrame, edges: Integers, facts: pd.DataFrame) -> pd.D
     return found.sort_values(order, ignore_index=True, na_position="first")
 
 
-def sum_trend(cards: pd.DataFrame, window: Window, gaps: pd.DataFrame) -> pd.DataFrame:
+def sum_trend(cards: pd.DataFrame, window: Window, gaps: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The hours of each cell, and its observed time: `gaps` are those of each host."""
     edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS, MOST_BARS))
     start, end = edges[:-1], edges[1:]
     found = _by_cell(cards.assign(all=0), edges, ["all"], "gpu_hours", STATES)
     hours = found.set_index("start_ms").drop(columns=["all", "end_ms"]).reindex(start).fillna(0.0)
-    times = {"start_ms": start, "end_ms": end, "observed_seconds": observed_ms(start, end, gaps) / 1000}
+    seconds = sum(observed_ms(start, end, own) for own in gaps) / 1000
+    times = {"start_ms": start, "end_ms": end, "observed_seconds": seconds}
     return pd.DataFrame({**times, **{str(name): hours[name].to_numpy() for name in hours}})
 
 

@@ -159,31 +159,25 @@ def _fill_in(notice: Notice, why: str) -> str:
     return WORDS[notice.kind].format(span=span, detail=notice.detail, why=why)
 
 
-class NoReport(NothingToReport):
-    """Why there is no report of a folder, in parts: who reads a published file has no use for the advice."""
-
-    def __init__(self, why: str = "", advice: str = "", notices: Sequence[Notice] = ()) -> None:
-        self.why, self.notices = why, notices
-        said = f"{why}: {advice}" if advice else why
-        super().__init__("; ".join([*([said] if said else []), *map(spell_notice, notices)]))
-
-
 def unreadable(history: History) -> StoreError:
     return StoreError("nothing can be read: " + "; ".join(history.warnings))
 
 
-def nothing(data_dir: str, window: Window) -> NoReport:
+def nothing(data_dir: str, window: Window, notices: Sequence[Notice] = ()) -> NothingToReport:
     advice = f"run {spell_doctor(data_dir)} to see why, or give a longer --since, or another --data-dir"
-    return NoReport(f"no ticks {spell_window(window)}", advice)
+    said = [*map(spell_notice, notices)] or [f"no ticks {spell_window(window)}: {advice}"]
+    return NothingToReport("; ".join(said))
 
 
-def never_saw_cards(history: History, window: Window, notices: Sequence[Notice]) -> NoReport:
+def never_saw_cards(history: History, window: Window, notices: Sequence[Notice]) -> NothingToReport:
     """For a window in which the driver failed at every tick, with the error of the last one."""
     ticks = (history.ticks_of(day) for day in history.days_of(window.start_ms, window.end_ms)[::-1])
     errors = (day[day["ts_ms"] < window.end_ms]["error"].dropna().tolist() for day in ticks)
     error = next((some[-1] for some in errors if some), DRIVER_ERROR)
-    why = f"no card was seen {spell_window(window)}, as the driver failed ({error})"
-    return NoReport(why, f"run {spell_doctor(history.data_dir)}", notices)
+    why = (
+        f"no card was seen {spell_window(window)}, as the driver failed ({error}): run {spell_doctor(history.data_dir)}"
+    )
+    return NothingToReport("; ".join([why, *map(spell_notice, notices)]))
 
 
 def spell_window(window: Window) -> str:

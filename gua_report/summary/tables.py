@@ -15,12 +15,13 @@ from gua_report.rollups.hourly_sums import INSTANT_ONLY, Rollup, empty_rollup
 from gua_report.summary.intervals import observed_ms
 from gua_report.summary.meant import COLUMNS as MEANT
 from gua_report.summary.of_hosts import HOURS
-from gua_report.ticks.arrays import Integers
+from gua_report.ticks.arrays import Floats, Integers
 from gua_report.ticks.classify import CODE_OF
 from gua_report.window import HOUR_MS, Window
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN
 
 JOULES_PER_KWH = 3.6e6
+HOURS_A_WEEK = 7 * 24
 IDENTITY_COLUMNS = [
     "identity",
     "gpu_hours",
@@ -154,35 +155,51 @@ def sort_identities(frame: pd.DataFrame) -> pd.DataFrame:
 
 def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
     """Every hour of the week in the reader's zone: the active share and the GPUs free, NaN if no state is known."""
-    sums = sum_week(cards, window, hour_length_ms, gaps)
+    sums = sum_week(cards, window)
+    sums["observed_ms"] = observed_week(cards["hour_ms"].to_numpy(dtype=np.int64), window, hour_length_ms, gaps)
     known, active, idle, observed = (sums[name] for name in ("known_ms", "active_ms", "idle_ms", "observed_ms"))
     return week_of(active / known, idle / observed.where((observed > 0) & (known > 0)))
 
 
 def week_of(active_share: pd.Series[float], free_gpus: pd.Series[float]) -> pd.DataFrame:
-    weekday, hour = np.divmod(np.arange(7 * 24), 24)
+    weekday, hour = np.divmod(np.arange(HOURS_A_WEEK), 24)
     return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active_share, "free_gpus": free_gpus})
 
 
-def sum_week(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
-    position, hours = pd.factorize(cards["hour_ms"].to_numpy(dtype=np.int64))
-    local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
-    slots = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)
+def observed_week(hours_ms: Integers, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> Floats:
+    """The time of these hours that was observed, by hour of the week."""
+    hours = np.unique(hours_ms)
     start, end = (np.clip(hours + length, window.start_ms, window.end_ms) for length in (0, hour_length_ms))
-    observed = pd.Series(np.bincount(slots, weights=observed_ms(start, end, gaps), minlength=7 * 24))
-    slot, state, gpu_ms = slots[position], state_codes(cards), cards["gpu_ms"].to_numpy(dtype="float64")
-    known, active, idle = (
-        pd.Series(np.bincount(slot, weights=gpu_ms * counts, minlength=7 * 24))
-        for counts in (state != CODE_OF[UNKNOWN], state == CODE_OF[ACTIVE], state == CODE_OF[TRULY_IDLE])
+    return np.bincount(slots_of(hours, window), observed_ms(start, end, gaps), HOURS_A_WEEK).astype(float)
+
+
+def slots_of(hours_ms: Integers, window: Window) -> Integers:
+    """The hour of the week, by the reader's clock, in which each of these hours begins."""
+    position, hours = pd.factorize(hours_ms)
+    local = [datetime.fromtimestamp(ms / 1000, window.zone) for ms in hours.tolist()]
+    slots: Integers = np.array([24 * one.weekday() + one.hour for one in local], dtype=np.int64)[position]
+    return slots
+
+
+def sum_week(cards: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """The time of cards by hour of the week; of several hosts, if there is a column `host`, one after the other."""
+    host = cards["host"].to_numpy(dtype=np.int64) if "host" in cards else np.zeros(len(cards), np.int64)
+    slot = HOURS_A_WEEK * host + slots_of(cards["hour_ms"].to_numpy(dtype=np.int64), window)
+    gpu_ms, state, rows = (
+        cards["gpu_ms"].to_numpy(dtype="float64"),
+        state_codes(cards),
+        HOURS_A_WEEK * (host.max(initial=0) + 1),
     )
-    return pd.DataFrame({"known_ms": known, "active_ms": active, "idle_ms": idle, "observed_ms": observed})
+    counted = {
+        "known_ms": state != CODE_OF[UNKNOWN],
+        "active_ms": state == CODE_OF[ACTIVE],
+        "idle_ms": state == CODE_OF[TRULY_IDLE],
+    }
+    return pd.DataFrame({name: np.bincount(slot, gpu_ms * counts, rows) for name, counts in counted.items()})
 
 
-def episodes(found: pd.DataFrame, window: Window, seen_ms: int | None, facts: pd.DataFrame) -> pd.DataFrame:
-    """The episodes that reach into the window: ongoing ones first, then the longest.
-
-    `seen_ms` is the last tick that saw cards; None if it is not known which episodes go on.
-    """
+def episodes(found: pd.DataFrame, window: Window, facts: pd.DataFrame) -> pd.DataFrame:
+    """The episodes that reach into the window: ongoing ones first, then the longest."""
     found = found[(found["end_ms"] > window.start_ms) & (found["start_ms"] < window.end_ms)]
     known = facts.set_index("uuid").reindex(found["gpu_uuid"])
     end_ms = found["end_ms"].clip(upper=window.end_ms)  # the last tick may stand for a time after the window
@@ -193,11 +210,11 @@ def episodes(found: pd.DataFrame, window: Window, seen_ms: int | None, facts: pd
         seconds=(end_ms - found["start_ms"]) / 1000,
         start_is_exact=~found["joins_before"].astype(bool),
         # An episode that includes the last tick that saw cards is taken to be ongoing.
-        ongoing=False if seen_ms is None else found["end_ms"] > seen_ms,
-    )[EPISODE_COLUMNS].astype(EPISODE_TYPES)
+        ongoing=found["end_ms"] > found["seen_ms"],
+    ).astype(EPISODE_TYPES)
     order = ["ongoing", "seconds", "gpu_uuid", "pid"]
     frame = frame.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
-    if seen_ms is not None:
-        return frame
-    not_known = pd.Series([None] * len(frame), dtype=object)
-    return frame.assign(ongoing=not_known, meant_now=not_known)
+    if (is_known := frame["seen_ms"].notna()).all():
+        return frame[EPISODE_COLUMNS]
+    unknown = {name: frame[name].astype(object).where(is_known, None) for name in ("ongoing", "meant_now")}
+    return frame.assign(**unknown)[EPISODE_COLUMNS]

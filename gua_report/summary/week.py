@@ -12,9 +12,10 @@ from gua_report.people.groups import Memberships
 from gua_report.summary import tables
 from gua_report.summary.gather import gather, gather_spans
 from gua_report.summary.meant import Moment, find_meant, meant_gpu_hours
+from gua_report.summary.now import NewestTick, with_newest
 from gua_report.summary.plan import Scope
 from gua_report.ticks.arrays import Floats
-from gua_report.ticks.coverage import find_gaps
+from gua_report.ticks.coverage import find_gaps, length_of
 from gua_sample.partition_names import day_of
 
 # In the order of Used, and of Limit.
@@ -23,7 +24,7 @@ LIMITS = ["limit_idle_held_gpu_hours", "limit_gpu_hours"]
 LIMIT_COLUMNS = [*HOURS, *LIMITS, "limit_share", "over_limit"]
 
 
-def read_week(scope: Scope, first_ms: int, moment: Moment) -> tuple[Week, pd.DataFrame]:
+def read_week(scope: Scope, first_ms: int, newest: NewestTick, moment: Moment) -> tuple[Week, pd.DataFrame]:
     """The week before the window's end, and its identities as in a Report. `first_ms`: the history's first tick."""
     start_ms, end_ms = week_before(scope.window.end_ms)
     window = scope.window._replace(start_ms=max(start_ms, first_ms))
@@ -32,13 +33,12 @@ def read_week(scope: Scope, first_ms: int, moment: Moment) -> tuple[Week, pd.Dat
     gathered = gather(scope, spans, None)
     scope = scope._replace(plan=gathered.plan)
     presences = tables.add_rollups(gathered.rollups[window]).identities
-    notes = find_notes(scope.config, gathered.episodes["identity"].unique().tolist())
-    meant = find_meant(gathered.episodes, notes, moment)
-    meant_hours = meant_gpu_hours(scope, presences, gathered.episodes, meant)
+    episodes = with_newest(gathered.episodes, newest)
+    notes = find_notes(scope.config, episodes["identity"].unique().tolist())
+    meant = find_meant(episodes, notes, moment)
+    meant_hours = meant_gpu_hours(presences, episodes, meant, window, scope)
     spans = spans[~spans["start_ms"].map(day_of).isin(scope.history.unreadable - gathered.plan.days)]
-    gaps = find_gaps(spans, start_ms, end_ms)
-    missed_ms = int((gaps["end_ms"] - gaps["start_ms"]).sum())
-    week = Week(start_ms, end_ms, 1 - missed_ms / WEEK_MS)
+    week = Week(start_ms, end_ms, 1 - length_of(find_gaps(spans, start_ms, end_ms)) / WEEK_MS)
     return week, tables.identities(presences, meant_hours, scope.config)
 
 

@@ -1,6 +1,7 @@
 """Coverage of a window: the observed time, and the reasons for the gaps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,8 @@ EXPIRED = "ticks expired"
 NOT_COLLECTED = "not collected"  # of a host in a fleet: its file ends before
 LEFT_OUT = "left out"  # of a host in a fleet: stored, and not used
 LONGEST_HANG_MS = 300_000  # the unit kills a run that hangs sooner
+Gap = tuple[int, int, str]  # from when to when, and its kind
+Columns = Mapping[str, Any] | pd.DataFrame
 SPAN_COLUMNS = ["start_ms", "end_ms", "boot_id", "driver_version", "kind"]
 
 
@@ -41,11 +44,11 @@ def find_spans(history: History, days: list[str]) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(SPAN_COLUMNS, spans, strict=True)))
 
 
-def find_gaps(spans: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
-    """Stretches without card time: start_ms, end_ms, kind. `spans` include those just before and after the window."""
-    starts, ends = (spans[name].to_numpy(dtype=np.int64) for name in ("start_ms", "end_ms"))
-    boots, kinds = (spans[name].to_numpy(dtype=object) for name in ("boot_id", "kind"))
-    gaps: list[tuple[int, int, str]] = []
+def find_gaps(spans: Columns, start_ms: int, end_ms: int) -> list[Gap]:
+    """Stretches without card time. `spans` include those just before and after the window."""
+    starts, ends = (np.asarray(spans[name], dtype=np.int64) for name in ("start_ms", "end_ms"))
+    boots, kinds = (np.asarray(spans[name], dtype=object) for name in ("boot_id", "kind"))
+    gaps: list[Gap] = []
     for position in np.flatnonzero(~pd.isna(kinds)):
         gaps.append((int(starts[position]), int(ends[position]), str(kinds[position])))
     for position in np.flatnonzero(starts[1:] > ends[:-1]):
@@ -81,17 +84,25 @@ def _ends(ticks: pd.DataFrame, failed: Booleans) -> Integers:
     return within
 
 
-def mark_days(gaps: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:
+def mark_days(gaps: Iterable[Gap], kinds: Mapping[str, str]) -> list[Gap]:
     """The gaps, in which these kinds, by day, take the place of "sampler not running"."""
-    marked: list[tuple[int, int, str]] = []
-    for start, end, kind in gaps.itertuples(index=False):
+    marked: list[Gap] = []
+    for start, end, kind in gaps:
         parts = split_days(start, end) if kind == NOT_RUNNING else [(start, end)]
         marked += [(*part, kinds.get(day_of(part[0]), kind) if kind == NOT_RUNNING else kind) for part in parts]
     return _merge(marked)
 
 
-def _merge(gaps: list[tuple[int, int, str]]) -> pd.DataFrame:
-    merged: list[tuple[int, int, str]] = []
+def gap_frame(gaps: list[Gap]) -> pd.DataFrame:
+    return pd.DataFrame(gaps, columns=["start_ms", "end_ms", "kind"])
+
+
+def length_of(gaps: Iterable[Gap]) -> int:
+    return sum(end - start for start, end, _ in gaps)
+
+
+def _merge(gaps: list[Gap]) -> list[Gap]:
+    merged: list[Gap] = []
     for start, end, kind in gaps:
         if end <= start:
             continue
@@ -99,4 +110,4 @@ def _merge(gaps: list[tuple[int, int, str]]) -> pd.DataFrame:
             merged[-1] = (merged[-1][0], end, kind)
         else:
             merged.append((start, end, kind))
-    return pd.DataFrame(merged, columns=["start_ms", "end_ms", "kind"])
+    return merged

@@ -1,13 +1,18 @@
 """Idle-held episodes: the longest runs of ticks in which one process idle-holds one card."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 import pandas as pd
 
 from gua_report.ticks.arrays import Booleans, Integers
 from gua_report.ticks.classify import ABSENT, CODE_OF, Classified
+from gua_report.ticks.coverage import Columns
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, LONGEST_GAP_INTERVALS
 
+Found = TypeVar("Found", bound=Columns)
 KEY = ["gpu_uuid", "pid", "start_time_ms"]
 COLUMNS = [*KEY, "command", "identity", "start_ms", "end_ms", "peak_memory_mib"]
 COLUMNS += ["joins_before", "joins_after", "slurm_job"]
@@ -68,9 +73,25 @@ def _links(day: Classified) -> tuple[Integers, Booleans, Integers, Integers]:
     return links, is_last, start_ms, end_ms
 
 
-def episode_keys(episodes: pd.DataFrame) -> list[tuple[str, int, float]]:
-    starts = episodes["start_time_ms"].astype("float64").fillna(-1)
-    return list(zip(episodes["gpu_uuid"].tolist(), episodes["pid"].tolist(), starts.tolist(), strict=True))
+def keys_of(episodes: Columns, is_wanted: Booleans) -> set[tuple[Any, ...]]:
+    """What tells the processes of these episodes apart."""
+    starts = np.nan_to_num(np.asarray(episodes["start_time_ms"], dtype="float64"), nan=-1)
+    columns = (np.asarray(values)[is_wanted].tolist() for values in (episodes["gpu_uuid"], episodes["pid"], starts))
+    return set(zip(*columns, strict=True))
+
+
+def follow(going_on: set[tuple[Any, ...]], find: Callable[[int], Found | None], ms: int, step: int) -> list[Found]:
+    """Follow the episodes of these processes beyond the day of that time, day by day."""
+    parts = []
+    while going_on:
+        ms += step
+        more = find(ms)
+        if more is None:
+            break
+        parts.append(more)
+        joins = (np.asarray(more[name], dtype=bool) for name in ("joins_before", "joins_after"))
+        going_on = going_on & keys_of(more, np.logical_and(*joins))
+    return parts
 
 
 def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from gua_report.fleet.host_files import HostFile
 from gua_report.render.json import render
 from gua_sample.errors import GuaError
 from tests.dask_cluster import EatMemory, TellPid, dask_cluster
-from tests.fleets import add_host, fleet_report, make_fleet
+from tests.fleets import add_host, by_host, fleet_report, make_fleet
 from tests.redis_server import CERTIFICATE, KEY, free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("default")]
@@ -50,23 +50,21 @@ def test_a_report_on_a_cluster_is_the_one_of_this_machine(tmp_path: Path) -> Non
 def test_a_worker_that_is_killed_mid_way_changes_nothing(tmp_path: Path) -> None:
     names = [f"gpu{number:03}" for number in range(60)]
     with dask_cluster(tmp_path) as scheduler, closing(Cluster(str(scheduler))) as cluster:
-        outcomes = cluster.map(hosts(tmp_path, *names), TellPid())
+        outcomes = cluster.map(hosts(tmp_path, *names), TellPid(), 1)
         first = next(outcomes)
-        os.kill(first.value, signal.SIGKILL)
-        rest = list(outcomes)
-    assert sorted(outcome.file.host for outcome in [first, *rest]) == names
-    assert all(outcome.problem is None for outcome in rest)
+        os.kill(first.value[0][1], signal.SIGKILL)
+        pids, problems = by_host([first, *outcomes])
+    assert (sorted(pids), problems) == (names, {})
     # A new worker has taken its place.
-    assert len({outcome.value for outcome in rest}) >= 2
+    assert len(set(pids.values())) >= 3
 
 
 def test_a_host_that_takes_all_memory_costs_itself_alone(tmp_path: Path) -> None:
     names = ["a", "b", "eat", "c", "d"]
     with dask_cluster(tmp_path, memory="400MiB") as scheduler, closing(Cluster(str(scheduler))) as cluster:
-        found = {outcome.file.host: outcome for outcome in cluster.map(hosts(tmp_path, *names), EatMemory())}
-    assert sorted(found) == sorted(names)
-    assert "KilledWorker" in str(found.pop("eat").problem)
-    assert {host: outcome.value for host, outcome in found.items()} == {name: name for name in found}, found
+        found, problems = by_host(cluster.map(hosts(tmp_path, *names), EatMemory(), 3))
+    assert "KilledWorker" in problems.pop("eat")
+    assert (found, problems) == ({name: name for name in names if name != "eat"}, {})
 
 
 def test_without_workers_a_report_gives_up_and_says_what_to_do(
@@ -86,8 +84,8 @@ def test_without_workers_a_report_gives_up_and_says_what_to_do(
 def test_when_the_last_worker_has_gone_the_rest_is_not_waited_for(tmp_path: Path) -> None:
     names = [f"gpu{number:03}" for number in range(60)]
     with dask_cluster(tmp_path, workers=1) as scheduler, closing(Cluster(str(scheduler), 3.0)) as cluster:
-        outcomes = cluster.map(hosts(tmp_path, *names), TellPid())
-        worker = next(outcomes).value
+        outcomes = cluster.map(hosts(tmp_path, *names), TellPid(), 1)
+        worker = next(outcomes).value[0][1]
         (parent,) = re.findall(r"^PPid:\s(\d+)$", Path(f"/proc/{worker}/status").read_text(), re.M)
         for pid in (int(parent), worker):  # what would start another one first
             os.kill(pid, signal.SIGKILL)

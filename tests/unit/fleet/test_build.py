@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gua_report.fleet import sums
 from gua_report.fleet.executors import Outcome, Work, map_in_children
 from gua_report.fleet.host_files import HostFile
 from gua_report.fleet.sums import MOST_LISTED
@@ -140,13 +139,10 @@ def test_an_open_window_ends_with_the_newest_whole_day(folder: Path) -> None:
     assert stale.fleet.late == sorted(HOSTS)
 
 
-def test_hosts_may_be_added_in_any_order_and_some_at_a_time(
-    folder: Path, fleet: Report, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sums, "MOST_WAITING", 1)
-
-    def backwards(files: Sequence[HostFile], work: Work) -> Iterator[Outcome]:
-        yield from reversed(list(map_in_children(files, work)))
+@pytest.mark.parametrize("most", [1, 2])
+def test_hosts_may_be_added_in_any_order_and_some_at_a_time(folder: Path, fleet: Report, most: int) -> None:
+    def backwards(files: Sequence[HostFile], work: Work, _: int) -> Iterator[Outcome]:
+        yield from reversed(list(map_in_children(files, work, most)))
 
     other = fleet_report(folder, executor=backwards)
     for form in ("json", "html"):

@@ -7,6 +7,8 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ import pytest
 from gua_report.fleet import executors
 from gua_report.fleet.executors import Outcome, map_in_children, work_on
 from gua_report.fleet.fleet_tables import same_cards
-from gua_report.fleet.host_files import MOST_FILES, HostFile, look_at, restore_look
-from gua_report.fleet.sums import SumHost, restore_host
+from gua_report.fleet.host_files import MOST_FILES, HostFile, LookAtFiles
+from gua_report.fleet.sums import SumHosts
 from gua_report.machine import child
 from gua_report.machine.child import Message
 from gua_report.render import Options, renderer
@@ -30,7 +32,9 @@ from tests.fleets import (
     NOW_MS,
     PUBLISHED_MS,
     START_MS,
+    EachFile,
     add_host,
+    by_host,
     change,
     fleet_report,
     is_complete,
@@ -322,7 +326,7 @@ def test_no_hosts_file_is_copied_to_be_read(tmp_path: Path, suffix: str) -> None
     assert "has a log or a journal" in details(fleet_report(tmp_path), "bad")
     asked = window(START_MS, END_MS)
     with pytest.raises(StoreError, match="has a log or a journal"):  # it may have come after the first look
-        SumHost(asked, asked, CONFIG, (), {})(HostFile("bad", "bad", str(path)))
+        SumHosts(asked, asked, CONFIG, (), {"bad": "2026-11-17"}).read(0, HostFile("bad", "bad", str(path)))
 
 
 def test_a_fleet_of_clones_takes_no_more_memory_than_others() -> None:
@@ -335,10 +339,10 @@ def test_a_fleet_of_clones_takes_no_more_memory_than_others() -> None:
     assert [problem.host for problem in found] == hosts
 
 
-class Trouble:
+class Trouble(EachFile):
     """Work that ends its child, hangs or takes all memory at some hosts."""
 
-    def __call__(self, file: HostFile) -> Any:
+    def find(self, file: HostFile) -> Any:
         if file.host == "kill":
             os.kill(os.getpid(), 9)
         if file.host == "once" and not os.path.exists(file.path):
@@ -348,6 +352,8 @@ class Trouble:
             os._exit(0)
         if file.host == "hang":
             time.sleep(60)
+        if "nap" in file.host:
+            time.sleep(0.2 * len(file.host.split()))
         if file.host == "eat":
             return bytearray(64 << 30)
         if file.host == "bug":
@@ -355,27 +361,27 @@ class Trouble:
         return file.host
 
 
-def test_what_ends_a_child_costs_that_host_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "SECONDS_PER_HOST", 0.5)
+@pytest.mark.parametrize("together", [1, 4, 16])
+def test_what_ends_a_child_costs_that_host_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(executors, "SECONDS", 0.5)
     monkeypatch.setattr(child, "STALLED_SECONDS", 0.1)  # of a child that has all the time it needs
     hosts = ["a", "kill", "b", "once", "c", "hang", "d", "eat", "e", "bug", "f"]
     files = [HostFile(host, host, str(tmp_path / host)) for host in hosts]
-    found = {outcome.file.host: outcome for outcome in map_in_children(files, Trouble(), 2)}
-    assert sorted(found) == sorted(hosts)
-    good = {host for host, outcome in found.items() if outcome.problem is None}
-    assert good == {"a", "b", "once", "c", "d", "e", "f"}
-    assert all(found[host].value == host for host in good)
-    assert "SIGKILL" in str(found["kill"].problem)
-    assert "timed out" in str(found["hang"].problem)
-    assert "memory" in str(found["eat"].problem)
-    assert "RecursionError" in str(found["bug"].problem)
-    assert len(str(found["bug"].problem)) == executors.MOST_PROBLEM_BYTES  # it may quote any name
+    found, problems = by_host(map_in_children(files, Trouble(), together, 2))
+    assert found == {host: host for host in ("a", "b", "once", "c", "d", "e", "f")}
+    assert "SIGKILL" in problems["kill"]
+    assert "timed out" in problems["hang"]
+    assert "memory" in problems["eat"]
+    assert "RecursionError" in problems["bug"]
+    assert len(problems["bug"]) == executors.MOST_PROBLEM_BYTES  # it may quote any name
 
 
 def test_two_threads_of_a_worker_leave_its_limit_as_it_was() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
-    naps = (lambda _: time.sleep(0.2), lambda _: time.sleep(0.4))
-    tasks = [threading.Thread(target=executors._work_on_cluster, args=(HostFile("a", "a", "a"), nap)) for nap in naps]
+    files = [[HostFile(host, host, host)] for host in ("nap", "long nap")]
+    tasks = [threading.Thread(target=executors._work_on_cluster, args=(own, Trouble())) for own in files]
     try:
         for task in tasks:
             task.start()
@@ -387,13 +393,14 @@ def test_two_threads_of_a_worker_leave_its_limit_as_it_was() -> None:
 
 
 def test_what_a_child_answers_is_of_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    def taken_over(file: HostFile, work: Any) -> Iterator[Message]:
-        yield executors.BEGUN, b""
-        yield from [work_on(file, work)] * (4 if file.host == "b" else 1)
+    def taken_over(files: list[HostFile], work: Any) -> Iterator[Message]:
+        messages = list(work_on(files, work))
+        yield from messages * (4 if files[0].host == "b" else 1)
 
-    monkeypatch.setattr(executors, "_work_on", taken_over)
-    found = map_in_children([HostFile(host, host, host) for host in ("a", "b", "c", "mute", "d")], Trouble(), 1)
-    assert {one.file.host: one.value for one in found} == {"a": "a", "b": "b", "c": "c", "mute": None, "d": "d"}
+    monkeypatch.setattr(executors, "_work_in_child", taken_over)
+    files = [HostFile(host, host, host) for host in ("a", "b", "c", "mute", "d")]
+    found, problems = by_host(map_in_children(files, Trouble(), 1, 1))
+    assert (found, [*problems]) == ({host: host for host in "abcd"}, ["mute"])
 
 
 def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,21 +409,25 @@ def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkey
         fleet_report(make_fleet(tmp_path, "small"))
 
 
-def nonsense(value: Any, kind: type) -> Any:
-    """An executor whose children send this in place of what they found."""
-
-    def run(files: Any, work: Any) -> Any:
-        for outcome in map_in_children(files, work):
-            yield Outcome(outcome.file, value) if type(work).__name__ == kind.__name__ else outcome
-
-    return run
-
-
 @pytest.mark.parametrize("value", [17, "x", [], [{}, []], [[], {}], [["small", 1, 2]], {"a": 1}])
-def test_what_a_child_sends_is_not_trusted(tmp_path: Path, value: Any) -> None:
+def test_what_a_child_sends_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
     make_fleet(tmp_path, "small")
+    monkeypatch.setattr(SumHosts, "combine", lambda *_: value)
     with pytest.raises(StoreError, match="nonsense"):
-        fleet_report(tmp_path, executor=nonsense(value, SumHost))
+        fleet_report(tmp_path)
+
+
+def test_a_host_whose_sums_make_no_sense_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_fleet(tmp_path)
+    combine = SumHosts.combine
+
+    def combined(work: SumHosts, hosts: Any) -> Any:
+        return [] if "small" in [host.file.host for host in hosts] else combine(work, hosts)
+
+    monkeypatch.setattr(SumHosts, "combine", combined)
+    report = fleet_report(tmp_path)
+    assert report.fleet
+    assert (report.fleet.missing, report.fleet.hosts["host"].tolist()) == (["small"], ["lab1", "lab2"])
 
 
 JUNK: tuple[Any, ...] = (None, "\x1b[2J\nx", -1, 5, 1 << 70, 1.5, float("inf"), float("nan"), True, [], {}, [[]])
@@ -432,35 +443,37 @@ def with_junk(value: Any) -> Iterator[Any]:
         value[key] = item
 
 
-@pytest.mark.parametrize(
-    ("work", "restore"), [(look_at, restore_look), pytest.param(SumHost, restore_host, marks=pytest.mark.real)]
-)
-def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, work: Any, restore: Any) -> None:
-    """Whatever it is, the report is built and shown, with that host or without it."""
+@pytest.mark.parametrize("kind", [LookAtFiles, pytest.param(SumHosts, marks=pytest.mark.real)])
+def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+    """Whatever it is, the report is built and shown, with these hosts or without them."""
     make_fleet(tmp_path, "small", "lab1")
-    sent: dict[tuple[str, str], Any] = {}
+    sent, restores = dict[type, Any](), dict[type, Any]()
 
-    def executor(files: Any, work: Any) -> Any:
-        name = getattr(work, "__name__", type(work).__name__)
-        if (name, files[0].name) not in sent:
-            sent.update({(name, outcome.file.name): outcome.value for outcome in map_in_children(files, work)})
-        return iter([Outcome(file, copy.deepcopy(sent[name, file.name])) for file in files])
+    def executor(files: Any, work: Any, most: int) -> Iterator[Outcome]:
+        if type(work) not in sent:
+            monkeypatch.setattr(type(work), "restore", lambda _, files, value: value)
+            (outcome,) = map_in_children(files, work, most)
+            monkeypatch.undo()
+            sent[type(work)] = outcome.value
+        restores[type(work)] = partial(work.restore, files)
+        yield Outcome(files, work.restore(files, copy.deepcopy(sent[type(work)])))
 
     fleet_report(tmp_path, executor=executor)
-    honest = sent[work.__name__, "small"]
-    if work is SumHost:  # the first row of each frame, and all states
+    honest = sent[kind]
+    if kind is SumHosts:  # the first row of each frame, and all states
         frames, _ = honest
         for name, columns in frames.items():
             frames[name] = columns if name == "states" else {column: rows[:1] for column, rows in columns.items()}
-        honest = [frames, [["warning", ["2026-11-16"], "words"]]]
+        honest = [frames, [[0, "warning", ["2026-11-16"], "words"]]]
     tried, shown = list(with_junk(honest)), 0
     for value in tried:
         try:
-            restore(HostFile("small", "small", ""), copy.deepcopy(value))
+            restores[kind](copy.deepcopy(value))
         except (AttributeError, LookupError, TypeError, ValueError):
             continue
-        sent[work.__name__, "small"] = value
-        report = fleet_report(tmp_path, executor=executor)
+        sent[kind] = value
+        with suppress(NothingToReport):
+            report = fleet_report(tmp_path, executor=executor)
         for form in ("text", "json"):
             assert "\x1b" not in renderer(form)(report, Options())
         shown += 1

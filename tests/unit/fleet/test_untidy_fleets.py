@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gua_report.fleet.sums import is_of_fleet
+from gua_report.fleet.read_host import is_of_fleet
 from gua_report.summary.report import Report
 from gua_sample.errors import NothingToReport
 from gua_sample.simulate import Laboratory

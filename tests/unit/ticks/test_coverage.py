@@ -319,12 +319,9 @@ def test_a_tick_that_comes_late_while_a_report_is_made_does_no_harm(
 
 def test_what_lies_in_a_partition_that_can_not_be_read_says_so() -> None:
     day, hour = DAY_MS, 60 * MINUTE_MS
-    gaps = pd.DataFrame(
-        [(MONDAY_MS - hour, MONDAY_MS + 2 * day, NOT_RUNNING), (MONDAY_MS + 3 * day, MONDAY_MS + 4 * day, HOST_DOWN)],
-        columns=["start_ms", "end_ms", "kind"],
-    )
+    gaps = [(MONDAY_MS - hour, MONDAY_MS + 2 * day, NOT_RUNNING), (MONDAY_MS + 3 * day, MONDAY_MS + 4 * day, HOST_DOWN)]
     marked = mark_days(gaps, dict.fromkeys(["2026-11-16", "2026-11-19"], NOT_READABLE))
-    assert list(marked.itertuples(index=False, name=None)) == [
+    assert marked == [
         (MONDAY_MS - hour, MONDAY_MS, "sampler not running"),
         (MONDAY_MS, MONDAY_MS + day, "partition not readable"),
         (MONDAY_MS + day, MONDAY_MS + 2 * day, "sampler not running"),
