@@ -35,7 +35,7 @@ MOST = 1 << 46  # no figure of one host is as large: 128 cards for 17 years, in 
 Types = tuple[type, ...]  # of a column's values
 NONE = type(None)
 TEXT, TEXT_OR_NONE, YES_OR_NO, YES_NO_OR_NONE = (str,), (str, NONE), (bool,), (bool, NONE)
-WHOLE, WHOLE_OR_NONE, NUMBER = (int,), (int, NONE), (int, float, NONE)
+WHOLE, WHOLE_OR_NONE, KNOWN, NUMBER = (int,), (int, NONE), (int, float), (int, float, NONE)
 
 
 class HostFile(NamedTuple):

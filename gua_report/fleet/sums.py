@@ -17,6 +17,7 @@ import pandas as pd
 from gua_report.config import Config
 from gua_report.console.spelling import state_columns
 from gua_report.fleet.host_files import (
+    KNOWN,
     NUMBER,
     TEXT,
     TEXT_OR_NONE,
@@ -88,6 +89,7 @@ TYPES: dict[str, Types] = {
     **dict.fromkeys(["name", "parent_uuid", "command", "meant_reason", "slurm_job"], TEXT_OR_NONE),
     **dict.fromkeys(["host", "state", "slot", "hosts", "episodes", "gaps", "index", "pid"], WHOLE),
     **dict.fromkeys(["start_ms", "end_ms", "observed_ms", "newest_ms"], WHOLE),
+    "seconds": KNOWN,
     **dict.fromkeys(["is_instant_only", "start_is_exact"], YES_OR_NO),
     **dict.fromkeys(["ongoing", "meant_now"], YES_NO_OR_NONE),
 }
@@ -332,7 +334,7 @@ def restore_sums(files: Sequence[HostFile], sent: Any) -> tuple[dict[str, pd.Dat
 
 def _restore_frame(name: str, sent: Any, files: Sequence[HostFile]) -> pd.DataFrame:
     """The frame with a type for each column that does not depend on which values are missing."""
-    dtypes = {NUMBER: "float64", WHOLE: "int64", YES_OR_NO: "bool"}
+    dtypes = {NUMBER: "float64", KNOWN: "float64", WHOLE: "int64", YES_OR_NO: "bool"}
     columns = {}
     for column in COLUMNS[name]:
         types = TYPES.get(column, NUMBER)
