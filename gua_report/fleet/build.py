@@ -47,7 +47,7 @@ from gua_sample.errors import NothingToReport, StoreError
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD
 
-MOST_TOGETHER, MOST_DAYS_TOGETHER = 16, 500  # hosts in a child, and their days
+MOST_TOGETHER, MOST_DAYS_TOGETHER = 32, 1000  # hosts in a child, and their days
 
 
 class Mapped(NamedTuple):
@@ -191,7 +191,7 @@ def _put_together(asked: AskedFleet, mapped: Mapped) -> Report:
         warnings=[],
         notes=notes,
         instant_only=frames["gpus"]["uuid"][frames["gpus"]["is_instant_only"]].tolist(),
-        meant_gpu_hours=min(float(hosts["meant_gpu_hours"].sum()), float(headline["gpu_hours"][IDLE_HELD])),
+        meant_gpu_hours=min(float(states["meant_gpu_hours"].sum()), float(headline["gpu_hours"][IDLE_HELD])),
         groups=sum_groups(people.set_index("identity"), memberships, config) if memberships else None,
         memberships=memberships,
         fleet=_describe(asked, frames, hosts, looked, problems),

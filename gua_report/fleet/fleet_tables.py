@@ -10,8 +10,8 @@ import pandas as pd
 
 from gua_report.console.spelling import first_of
 from gua_report.fleet.host_files import GroupsOfHosts, Look, groups_of
-from gua_report.fleet.sums import PERSON_HOURS
 from gua_report.fleet.suspicions import MOST_SHOWN, SAME_CARD, Problem
+from gua_report.fleet.together import PERSON_HOURS
 from gua_report.people.groups import NO_GROUP
 from gua_report.summary import tables
 from gua_report.summary.groups import PERSON_SUMS

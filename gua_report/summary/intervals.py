@@ -75,7 +75,8 @@ def cell_of(edges: Integers, hours_ms: Integers) -> Integers:
     return found
 
 
-def observed_ms(start_ms: Integers, end_ms: Integers, gaps: pd.DataFrame) -> Floats:
+def observed_ms(start_ms: Integers, end_ms: Integers, gaps: pd.DataFrame | Integers) -> Floats:
     """The time of each cell that is in no gap."""
-    lost: Floats = overlap(gaps[["start_ms", "end_ms"]].to_numpy(dtype=np.int64), start_ms, end_ms)
-    return end_ms - start_ms - lost
+    times = gaps if isinstance(gaps, np.ndarray) else gaps[["start_ms", "end_ms"]].to_numpy(dtype=np.int64)
+    observed: Floats = end_ms - start_ms - overlap(times, start_ms, end_ms)
+    return observed

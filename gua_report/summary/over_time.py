@@ -70,7 +70,7 @@ def _timeline(cards: pd.DataFrame, edges: Integers, facts: pd.DataFrame) -> pd.D
     return found.sort_values(order, ignore_index=True, na_position="first")
 
 
-def sum_trend(cards: pd.DataFrame, window: Window, gaps: Iterable[pd.DataFrame]) -> pd.DataFrame:
+def sum_trend(cards: pd.DataFrame, window: Window, gaps: Iterable[pd.DataFrame | Integers]) -> pd.DataFrame:
     """The hours of each cell, and its observed time: `gaps` are those of each host."""
     edges = find_edges(window, choose_cell_ms(window.length_ms, CELLS_MS, MOST_BARS))
     start, end = edges[:-1], edges[1:]

@@ -156,7 +156,9 @@ def sort_identities(frame: pd.DataFrame) -> pd.DataFrame:
 def heatmap(cards: pd.DataFrame, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> pd.DataFrame:
     """Every hour of the week in the reader's zone: the active share and the GPUs free, NaN if no state is known."""
     sums = sum_week(cards, window)
-    sums["observed_ms"] = observed_week(cards["hour_ms"].to_numpy(dtype=np.int64), window, hour_length_ms, gaps)
+    hours = np.unique(cards["hour_ms"].to_numpy(dtype=np.int64))
+    seen_ms = observed_hours(hours, window, hour_length_ms, gaps)
+    sums["observed_ms"] = np.bincount(slots_of(hours, window), seen_ms, HOURS_A_WEEK)
     known, active, idle, observed = (sums[name] for name in ("known_ms", "active_ms", "idle_ms", "observed_ms"))
     return week_of(active / known, idle / observed.where((observed > 0) & (known > 0)))
 
@@ -166,11 +168,10 @@ def week_of(active_share: pd.Series[float], free_gpus: pd.Series[float]) -> pd.D
     return pd.DataFrame({"weekday": weekday, "hour": hour, "active_share": active_share, "free_gpus": free_gpus})
 
 
-def observed_week(hours_ms: Integers, window: Window, hour_length_ms: int, gaps: pd.DataFrame) -> Floats:
-    """The time of these hours that was observed, by hour of the week."""
-    hours = np.unique(hours_ms)
-    start, end = (np.clip(hours + length, window.start_ms, window.end_ms) for length in (0, hour_length_ms))
-    return np.bincount(slots_of(hours, window), observed_ms(start, end, gaps), HOURS_A_WEEK).astype(float)
+def observed_hours(hours: Integers, window: Window, length_ms: int, gaps: pd.DataFrame | Integers) -> Floats:
+    """The observed time of these hours of the window."""
+    start, end = (np.clip(edge, window.start_ms, window.end_ms) for edge in (hours, hours + length_ms))
+    return observed_ms(start, end, gaps)
 
 
 def slots_of(hours_ms: Integers, window: Window) -> Integers:

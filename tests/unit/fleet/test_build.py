@@ -11,7 +11,7 @@ import pytest
 
 from gua_report.fleet.executors import Outcome, Work, map_in_children
 from gua_report.fleet.host_files import HostFile
-from gua_report.fleet.sums import MOST_LISTED
+from gua_report.fleet.together import MOST_LISTED
 from gua_report.render import Options, renderer
 from gua_report.summary.report import Report
 from gua_sample.policy import STATES
