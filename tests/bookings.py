@@ -1,8 +1,11 @@
-"""Files of reservations."""
+"""Files of reservations, and cards to hold them against."""
 
 from pathlib import Path
 
 from gua_report.config import Config
+from gua_report.live.cards_now import CardSeen, ProcessNow
+from gua_sample.policy import TRULY_IDLE, UNKNOWN
+from gua_sample.records import Card, CardFacts
 from tests.lab import CONFIG
 
 HEADER = "gpu,user,from,to,note\n"
@@ -20,3 +23,14 @@ def with_jobs(config: Config, folder: Path, *rows: str) -> Config:
     folder.mkdir(exist_ok=True)
     (folder / "4711-1000000000.csv").write_text(HEADER + "".join(f"{row}\n" for row in rows))
     return config._replace(reservations=config.reservations._replace(folder=str(folder)))
+
+
+def holder(user: str = "ada", command: str = "python", memory_mib: int = 5000) -> ProcessNow:
+    return ProcessNow(1, None, user, command, "compute", memory_mib, None, UNKNOWN, None)
+
+
+def card(
+    number: int = 0, *holders: ProcessNow, state: str = TRULY_IDLE, uuid: str | None = None, parent: str | None = None
+) -> CardSeen:
+    facts = CardFacts(uuid or f"GPU-{number}", number, parent_uuid=parent)
+    return CardSeen(Card(facts), state, None, [], list(holders))

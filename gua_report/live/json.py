@@ -6,8 +6,8 @@ from typing import Any
 
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.observer import Sampling
+from gua_report.live.validation import Validation
 from gua_report.people.containers import COLUMNS, tell
-from gua_report.reservations.reservation import Validation
 from gua_sample.policy import Policy
 
 SCHEMA_VERSION = 1

@@ -11,8 +11,8 @@ from gua_report.console.spelling import MONTHS, WEEKDAYS, duration, gpu, to_asci
 from gua_report.limits import OVER, Week, spell_midnight
 from gua_report.live.cards_now import CardSeen, ProcessNow, Scene, Since, UserNow
 from gua_report.live.observer import Sampling, sampling_text
+from gua_report.live.validation import Validation
 from gua_report.machine.notes import MeantNow
-from gua_report.reservations.reservation import Validation
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import IDLE_HELD, STATES, STATUS_OK, UNPARTITIONED
 from gua_sample.processes import printable

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gua_report.reservations.reservation import UNUSED
+from gua_report.live.validation import UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.bookings import HEADER
 from tests.hostile_redis import BEHAVIOURS, MIB, PASSWORD, Behaviour, hostile_server

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from gua_report.reservations.reservation import CONFIRMED, UNUSED
+from gua_report.live.validation import CONFIRMED, UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.integration.reservations.reserving import ME, PID, gua, reserve_by_file, status
 from tests.machine import GUA, Machine

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gua_report.reservations.reservation import AVAILABLE, CONFIRMED, KINDS, SEVERAL_USERS, UNRESERVED, UNUSED
+from gua_report.live.validation import AVAILABLE, CONFIRMED, KINDS, SEVERAL_USERS, UNRESERVED, UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.integration.reservations.reserving import (
     GPU_IS_LOST,

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gua_report.reservations.reservation import AVAILABLE, UNUSED
+from gua_report.live.validation import AVAILABLE, UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.integration.reservations.reserving import ME, by_redis, gua, now, report, status
 from tests.machine import Machine

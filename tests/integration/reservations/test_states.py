@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gua_report.reservations.reservation import AVAILABLE, CONFIRMED, SEVERAL_USERS, UNRESERVED, UNUSED
+from gua_report.live.validation import AVAILABLE, CONFIRMED, SEVERAL_USERS, UNRESERVED, UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.integration.reservations.reserving import (
     GPU_IS_LOST,

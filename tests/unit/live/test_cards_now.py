@@ -12,7 +12,7 @@ from gua_report.live import text
 from gua_report.live.cards_now import CardSeen, Since, see_card
 from gua_report.live.json import process
 from gua_report.live.observer import take_up
-from gua_report.live.snapshot import Recent, fill_in, read_recent
+from gua_report.live.snapshot import fill_in, read_recent
 from gua_report.ticks.classify import NO_PID
 from gua_report.ticks.newest import list_history
 from gua_sample.idle_state import to_text, understand
@@ -173,7 +173,7 @@ def starts(told: list[CardSeen]) -> dict[tuple[str, int], int]:
     return {(seen.card.facts.uuid, one.pid): one.since.ts_ms for seen in told for one in seen.processes if one.since}
 
 
-def recent_of(folder: Path, ticks: list[Tick], ts_ms: int = MONDAY_MS) -> Recent:
+def recent_of(folder: Path, ticks: list[Tick], ts_ms: int = MONDAY_MS) -> Tick:
     write(folder, ticks)
     recent = read_recent(list_history(samples_dir(str(folder))).partitions, ts_ms, print)
     assert recent

@@ -11,7 +11,7 @@ from gua_report.commands import demo
 from gua_report.commands.free import spell_holders
 from gua_report.config import Reservations
 from gua_report.live.cards_now import CardSeen, see_card
-from gua_report.reservations.check import check
+from gua_report.live.validation import check
 from gua_sample.containers import FILE_NAME, LABEL, Container, Known
 from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.simulate_plan import EXAMPLE_END_MS
@@ -113,7 +113,7 @@ def test_reservations_are_set_against_the_identity_and_told_by_name(tmp_path: Pa
     (tmp_path / "r.csv").write_text(f"{HEADER}0,ada,2026-01-01,,\n1,docker:{ID},2026-01-01,,\n")
     config = CONFIG._replace(reservations=Reservations(file=str(tmp_path / "r.csv")))
     seen = see(Known({ID: HINTED}), held(docker(ID, 1)), held(docker(ID, 2), index=1))
-    found = check([one.told() for one in seen], config, MONDAY_MS, lambda line: None)
+    found = check(seen, config, MONDAY_MS, lambda line: None)
     assert found["GPU-0"].text.startswith("in use WITHOUT RESERVATION by ada? (docker: train): PID 1")
     assert found["GPU-0"].details["users"] == [f"docker:{ID}"]
     assert found["GPU-1"].kind == "confirmed"

@@ -5,8 +5,7 @@ import pwd
 
 import pytest
 
-from gua_report.live.cards_now import see_card
-from gua_report.live.holdings import Holdings
+from gua_report.live.cards_now import Holdings, see_card
 from gua_sample.errors import GuaError, UsageError
 from gua_sample.idleness import begin, follow, runs_now
 from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, held, mig, tick
