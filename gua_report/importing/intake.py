@@ -27,7 +27,6 @@ from gua_sample.partition_names import DAY_MS, day_of, list_partitions, partitio
 from gua_sample.policy import typical_gap
 from gua_sample.records import Tick
 
-ATTEMPTS = 5  # of a writer, which waits 2 s each time
 LONGEST_INTERVAL_MS = 900_000  # a day of two ticks has a gap, not an interval
 # The sampler waits while today's partition is written, and gets a turn after so many ticks. Closed days are written
 # at once.
@@ -128,14 +127,8 @@ class Intake:
         today = partition_path(self._folder, day_of(self._now_ms))
         size = TICKS_AT_ONCE_TODAY if path == today else len(ticks)
         for start in range(0, len(ticks), size):
-            for attempt in range(ATTEMPTS):
-                try:
-                    with Writer(path) as writer:
-                        writer.write(((tick, key_of(tick)) for tick in ticks[start : start + size]), [])
-                    break
-                except PartitionBusy:
-                    if attempt == ATTEMPTS - 1:
-                        raise
+            with Writer(path) as writer:
+                writer.write(((tick, key_of(tick)) for tick in ticks[start : start + size]), [])
 
 
 class AnotherHost(StoreError):

@@ -164,13 +164,6 @@ def test_wrong_usage_exits_2_in_one_line(arguments: list[str], tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    done = run(str(tmp_path / "pipe"), "--data-dir", str(tmp_path / "data"), timeout=60)
-    assert f"{tmp_path / 'pipe'} is no regular file" in complaint(done, 2)
-    assert not (tmp_path / "data").exists()
-
-
 # A daemon that goes on writing ----------------------------------------------------------------------------------------
 
 WRITE = """

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu_usage_audit import NOON_MS, times
+from tests.gpu_usage_audit import NOON_MS
 from tests.import_target import Target, left_out
-from tests.lab import MINUTE_MS, at
+from tests.lab import MINUTE_MS
 
 HEADER = "timestamp,user,pid,gpu,usage\n"
 NOON = NOON_MS // 1000
@@ -52,14 +52,6 @@ def test_stats_files_tell_utilization_and_who_but_no_memory(tmp_path: Path, targ
         None,
         "unknown",
     )
-
-
-def test_years_ago_is_reported_like_yesterday(tmp_path: Path, target: Target) -> None:
-    start_ms = at("2021-03-24 11:12")
-    target.imports(stats(tmp_path / "2021", *(f"{ts_ms // 1000},m_user,456815,1,90" for ts_ms in times(start_ms, 12))))
-    report = target.report(start_ms, start_ms + 6 * MINUTE_MS)
-    assert report["headline"]["states"]["active"]["share"] == 1
-    assert [one["identity"] for one in report["identities"]] == ["m_user"]
 
 
 def test_lines_of_a_day_in_two_files_are_merged_and_duplicates_taken_once(tmp_path: Path, target: Target) -> None:

@@ -48,17 +48,6 @@ def test_nothing_but_days_whose_ticks_have_expired_is_no_failure_and_said(
     assert target.rows("ticks") == []
 
 
-def test_a_day_that_an_import_has_added_to_is_rolled_up_anew(new: PeerDatabase, target: Target) -> None:
-    new.start(NOON_MS)
-    new.add(times(NOON_MS, 3) + times(NOON_MS + DAY_MS, 5) + times(NOON_MS + 2 * DAY_MS, 5), Seen(3))
-    target.imports(new.path)
-    assert len(roll_up(target.folder).rolled_up) == 3
-    assert roll_up(target.folder).rolled_up == []
-    new.add(times(NOON_MS + DAY_MS + 600_000, 5), Seen(3))
-    target.imports(new.path)
-    assert roll_up(target.folder).rolled_up == ["2026-10-06"]
-
-
 def test_a_second_import_takes_nothing_and_a_later_one_what_is_new(new: PeerDatabase, target: Target) -> None:
     new.add(times(NOON_MS, 5), Seen(50))
     assert target.imports(new.path)["taken"]["ticks"] == 5
