@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from gua_report.console.terminal import progress_bar, tracked
-from gua_report.importing.source import EARLIEST_MS, LARGEST_PID, MADE_UP_UUID, Source, Tally, name
+from gua_report.importing.intake import EARLIEST_MS, LARGEST_PID, MADE_UP_UUID, Source, Tally, name
 from gua_sample.errors import CorruptPartition, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.records import IMPORTED_BOOT, Boot, Card, CardFacts, Process, Tick, Usage

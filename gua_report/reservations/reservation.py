@@ -56,12 +56,12 @@ class BadEntry(Exception):
     """An entry of a source that makes no sense; the text says what was expected."""
 
 
-def complain_of(lines: list[str], more: str, complain: Complain, most: int = MOST_LINES) -> None:
+def complain_of(lines: list[str], more: str, complain: Complain) -> None:
     """Pass on the first of these complaints, and count the rest: a bad file may cause very many."""
-    for line in lines[:most]:
+    for line in lines[:MOST_LINES]:
         complain(line)
-    if len(lines) > most:
-        complain(f"{len(lines) - most:,} {more}")
+    if len(lines) > MOST_LINES:
+        complain(f"{len(lines) - MOST_LINES:,} {more}")
 
 
 def moment_ms(value: object, zone: tzinfo) -> int | None:
@@ -146,8 +146,11 @@ def name_strays(
     )
     # MIG instances share the reservations of their card.
     pairs = [_overlaps([one for one in reservations if one.gpu in names], people) for names in cards.values()]
-    overlaps = [_overlap(*pair) for pair in dict.fromkeys(chain(*pairs))]
-    complain_of(overlaps, "more reservations overlap", complain, MOST_OVERLAPS)
+    overlaps = list(dict.fromkeys(chain(*pairs)))
+    for pair in overlaps[:MOST_OVERLAPS]:
+        complain(_overlap(*pair))
+    if len(overlaps) > MOST_OVERLAPS:
+        complain(f"{len(overlaps) - MOST_OVERLAPS:,} more reservations overlap")
 
 
 def _overlaps(own: list[Reservation], people: Mapping[str, str]) -> Iterator[tuple[Reservation, Reservation]]:

@@ -145,7 +145,7 @@ def test_hostile_names_are_made_printable(new: PeerDatabase, target: Target) -> 
 
 
 def test_a_pid_that_is_twice_on_a_card_is_one_process(new: PeerDatabase, target: Target) -> None:
-    twice = ((7, 500, None, "alice", None, "compute"), (7, 900, "al", None, "python", "graphics"))
+    twice = ((7, 500, "al", "alice", "python", "compute"), (7, 900, "al", "alice", "python", "graphics"))
     new.add([NOON_MS], Seen(0, twice), Seen(0, twice[:1]))
     target.imports(new.path)
     rows = target.rows("process_ticks")

@@ -120,7 +120,7 @@ def test_a_file_that_cant_be_used_costs_the_names_and_nothing_else(tmp_path: Pat
     assert not [path for path in tmp_path.iterdir() if path.name not in (FILE_NAME, "other.json")]
 
 
-MAKES_NO_SENSE = [None, "train-resnet", [1], {}]
+MAKES_NO_SENSE: list[Any] = [None, "train-resnet", [1], {}]
 MAKES_NO_SENSE += [entry(name=name) for name in (None, "", "  ", ["train"], 7)]
 MAKES_NO_SENSE += [entry(runtime=runtime) for runtime in ("ada", ["docker"])]
 MAKES_NO_SENSE += [entry(seen_ms=moment) for moment in ("now", float("nan"), -1, 1.5, 10**400)]
