@@ -121,12 +121,15 @@ def test_lines_that_make_no_sense_are_left_out_by_reason(tmp_path: Path, target:
 def test_spaced_and_extended_stats_files_are_understood(tmp_path: Path, target: Target) -> None:
     header = "\ufeffTimestamp, user ,pid,gpu,usage,memory_mib\r\n"
     path = stats(
-        tmp_path / "more.csv", f"{NOON}, alice ,4711,0,83,2000\r", f'{NOON}.5,"b,ob\x1b",4.0,1,3.0,\r', header=header
+        tmp_path / "more.csv",
+        f"{NOON}, alice ,4711,0,83,2000\r",
+        f'{NOON + 1}.0,"b,ob\x1b",4.0,1,3.0,\r',
+        header=header,
     )
     assert target.imports(path)["taken"]["ticks"] == 2
     assert [(row["ts_ms"], row["user"], row["pid"]) for row in target.rows("process_ticks")] == [
         (NOON_MS, "alice", 4711),
-        (NOON_MS + 500, r"b,ob\x1b", 4),
+        (NOON_MS + 1000, r"b,ob\x1b", 4),
     ]
 
 
