@@ -213,14 +213,12 @@ class Intake:
 
     def _pass_over_recorded(self, fresh: list[Tick], ticks: list[Tick], there: There) -> list[Tick]:
         """The fresh ticks that do not lie among another sampler's: mixed, both would count for half."""
-        own = {(tick.ts_ms, tick.boot.id) for tick in ticks}
-        others: dict[str, list[int]] = {}
-        for ts_ms, boot_id in sorted(there.ticks - own):
-            others.setdefault(boot_id, []).append(ts_ms)
+        boots = {tick.boot.id for tick in ticks}
+        others = sorted(ts_ms for ts_ms, boot_id in there.ticks if boot_id not in boots)
         reach = max(there.interval_ms, _interval([tick.ts_ms for tick in ticks], ticks[0].interval_ms))
         wanted = []
         for tick in fresh:
-            if any(_is_near(tick.ts_ms, times, reach) for boot, times in others.items() if boot != tick.boot.id):
+            if _is_near(tick.ts_ms, others, reach):
                 if _are_apart({card.facts.uuid for tick in ticks for card in tick.cards}, there.uuids):
                     raise AnotherHost(OTHER_HOST.format(folder=self._data_dir))
                 self._tally.leave("tick", RECORDED, iso(tick.ts_ms))

@@ -1,4 +1,4 @@
-"""The cards as a table for a terminal, a row for each and its processes below; or as JSON, which docs/status.md describes."""
+"""The cards as a table for a terminal, a row for each and its processes below; or as JSON, as docs/status.md has it."""
 
 import json
 import os

@@ -118,12 +118,13 @@ def test_ticks_that_came_when_those_of_their_day_had_expired_are_left_out_and_na
     }
 
 
-def test_closed_days_without_what_was_asked_for(open_folder: Path) -> None:
+def test_days_without_what_was_asked_for_are_not_taken_for_no_days(open_folder: Path) -> None:
     write(open_folder, series(MONDAY_MS, 3, free()))
     roll_up_days(str(open_folder))
-    done = export(open_folder, "--what", "episode_days", *ALL)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "gua export: error: no episode_days from 2026-11-16 00:00 to 2026-11-19 00:00 UTC\n"
+    for name, more in (("episode_days", ""), ("process_ticks", ", though there are ticks")):
+        done = export(open_folder, "--what", name, *ALL)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr == f"gua export: error: no {name} from 2026-11-16 00:00 to 2026-11-19 00:00 UTC{more}\n"
 
 
 def test_rollups_that_can_not_be_read_are_said(rolled_up: Path) -> None:

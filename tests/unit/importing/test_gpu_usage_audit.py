@@ -109,12 +109,6 @@ def test_a_process_list_that_could_not_be_had_is_unknown_not_idle(new: PeerDatab
     )
 
 
-def test_without_any_usage_state_nothing_is_concluded_from_that(new: PeerDatabase, target: Target) -> None:
-    new.add([NOON_MS], Seen(0, state=None))
-    target.imports(new.path)
-    assert target.rows("card_ticks")[0]["status"] == "ok"
-
-
 def test_what_cant_be_is_not_known(new: PeerDatabase, target: Target) -> None:
     odd = Seen(250, ((7, "much", "u1"), (-1, 5, "u1"), (8, -3, "u1")), used=-1)
     new.add([NOON_MS], odd, Seen("half"), Seen(12.7), Seen(1, uuid=""), Seen(1, uuid=b"\xff\x00"))
