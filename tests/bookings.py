@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from gua_report.config import Config
-from gua_report.live.cards_now import CardSeen, ProcessNow
+from gua_report.live.cards_now import CardSeen, ProcessNow, see_card
+from gua_sample.containers import NOTHING, Known
+from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.policy import TRULY_IDLE, UNKNOWN
 from gua_sample.records import Card, CardFacts
-from tests.lab import CONFIG
+from tests.lab import CONFIG, MONDAY_MS, Gpu, tick
 
 HEADER = "gpu,user,from,to,note\n"
 
@@ -34,3 +36,10 @@ def card(
 ) -> CardSeen:
     facts = CardFacts(uuid or f"GPU-{number}", number, parent_uuid=parent)
     return CardSeen(Card(facts), state, None, [], list(holders))
+
+
+def look(*gpus: Gpu, ts_ms: int = MONDAY_MS, config: Config = CONFIG, known: Known = NOTHING) -> list[CardSeen]:
+    """What a look sees of these cards without a history."""
+    now = tick(ts_ms, *gpus)
+    carried = follow(begin(), now)
+    return [see_card(card, now, carried, runs_now(carried), config, known) for card in now.cards]

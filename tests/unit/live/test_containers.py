@@ -9,13 +9,11 @@ import pytest
 from gua_report.commands import demo
 from gua_report.commands.free import spell_holders
 from gua_report.config import Reservations
-from gua_report.live.cards_now import CardSeen, see_card
 from gua_report.live.validation import check
 from gua_sample.containers import FILE_NAME, LABEL, Container, Known
-from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.simulate_plan import EXAMPLE_END_MS
-from tests.bookings import HEADER
-from tests.lab import CONFIG, MINUTE_MS, MONDAY_MS, Gpu, Job, held, tick
+from tests.bookings import HEADER, look
+from tests.lab import CONFIG, MINUTE_MS, MONDAY_MS, Job, held
 from tests.rolling import run
 
 ID, OTHER = "3f2a9c81d0b7", "904ef981a59f"
@@ -32,12 +30,6 @@ def laboratory(tmp_path: Path) -> Path:
 
 def docker(ident: str, pid: int) -> Job:
     return Job(pid, "root", uid=0, cgroup=f"/system.slice/docker-{ident}{'0' * 52}.scope")
-
-
-def see(known: Known, *gpus: Gpu) -> list[CardSeen]:
-    now = tick(MONDAY_MS, *gpus)
-    carried = follow(begin(), now)
-    return [see_card(card, now, carried, runs_now(carried), CONFIG, known) for card in now.cards]
 
 
 def test_status_shows_names_and_tells_programs_how_they_are_known(laboratory: Path) -> None:
@@ -66,20 +58,20 @@ def test_a_file_that_cant_be_used_costs_status_a_line(laboratory: Path) -> None:
 
 
 def test_two_containers_of_the_same_name_both_hold() -> None:
-    held_by = see(Known({ID: HINTED, OTHER: HINTED}), held(docker(ID, 1)), held(docker(OTHER, 2), index=1))
+    held_by = look(held(docker(ID, 1)), held(docker(OTHER, 2), index=1), known=Known({ID: HINTED, OTHER: HINTED}))
     assert spell_holders(held_by, MONDAY_MS) == ["ada? (docker: train)"] * 2
 
 
 def test_no_name_of_a_container_steers_the_terminal() -> None:
     evil = HINTED._replace(name="\x1b[31m\n" + 200 * "x", owner="\x07" + 200 * "o")
-    for holder in spell_holders(see(Known({ID: evil}), held(docker(ID, 1))), MONDAY_MS):
+    for holder in spell_holders(look(held(docker(ID, 1)), known=Known({ID: evil})), MONDAY_MS):
         assert holder.isprintable()
 
 
 def test_reservations_are_set_against_the_identity_and_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(f"{HEADER}0,ada,2026-01-01,,\n1,docker:{ID},2026-01-01,,\n")
     config = CONFIG._replace(reservations=Reservations(file=str(tmp_path / "r.csv")))
-    seen = see(Known({ID: HINTED}), held(docker(ID, 1)), held(docker(ID, 2), index=1))
+    seen = look(held(docker(ID, 1)), held(docker(ID, 2), index=1), known=Known({ID: HINTED}))
     found = check(seen, config, MONDAY_MS, lambda line: None)
     assert found["GPU-0"].text.startswith("in use WITHOUT RESERVATION by ada? (docker: train): PID 1")
     assert found["GPU-0"].details["users"] == [f"docker:{ID}"]

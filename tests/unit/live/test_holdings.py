@@ -5,10 +5,10 @@ import pwd
 
 import pytest
 
-from gua_report.live.cards_now import Holdings, see_card
+from gua_report.live.cards_now import Holdings
 from gua_sample.errors import GuaError, UsageError
-from gua_sample.idleness import begin, follow, runs_now
-from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, held, mig, tick
+from tests.bookings import look
+from tests.lab import CONFIG, Gpu, Job, busy, held, mig
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 UID = os.getuid() or 77
@@ -20,11 +20,8 @@ CONTAINER = Job(300, ME, uid=os.getuid(), cgroup=f"/docker/{'3f2a9c81d0b7' * 6}"
 def holdings(
     *gpus: Gpu, uid: int | None = None, is_owner: bool = False, people: dict[str, str] | None = None
 ) -> Holdings:
-    now = tick(MONDAY_MS, *gpus)
-    carried = follow(begin(), now)
     config = CONFIG._replace(people=people or {})
-    cards = [see_card(card, now, carried, runs_now(carried), config) for card in now.cards]
-    return Holdings(cards, os.getuid() if uid is None else uid, is_owner, config.people)
+    return Holdings(look(*gpus, config=config), os.getuid() if uid is None else uid, is_owner, config.people)
 
 
 def test_all_of_ones_own_processes_are_marked_by_pid_and_start() -> None:

@@ -10,14 +10,14 @@ import pytest
 from gua_report.commands import status
 from gua_report.config import Config, Limit, Limits, Notes
 from gua_report.limits import WEEK_MS, Week
-from gua_report.live.cards_now import Scene, mark_limits, mark_meant, see_card
+from gua_report.live.cards_now import Scene, mark_limits, mark_meant
 from gua_report.live.observer import Observer, Sampling
 from gua_report.live.shown import Style, render_json, render_text, spell_until
 from gua_report.rollups.index import path_of
 from gua_report.ticks.newest import Files, list_history
 from gua_sample.containers import LABEL, Container, Known
-from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.policy import DEFAULT
+from tests.bookings import look
 from tests.lab import ALICE, BOB, CONFIG, DAY_MS, HOUR_MS, MONDAY_MS, NOON_MS, Gpu, Job, busy, held, series, tick, write
 from tests.notes import REASON, content, make_spool, put
 from tests.rolling import upkeep
@@ -41,10 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scene_of(folder: Path, *gpus: Gpu, ts_ms: int = NOW_MS) -> Scene:
-    now = tick(ts_ms, *gpus)
-    carried = follow(begin(), now)
-    cards = [see_card(card, now, carried, runs_now(carried), CONFIG, HINTS) for card in now.cards]
-    return Scene(now, cards, None, list_history(str(folder / "samples")))
+    cards = look(*gpus, ts_ms=ts_ms, known=HINTS)
+    return Scene(tick(ts_ms, *gpus), cards, None, list_history(str(folder / "samples")))
 
 
 def complain(text: str) -> None:
