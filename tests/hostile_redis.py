@@ -72,32 +72,12 @@ def drip(server: HostileServer, connection: socket.socket) -> None:
         time.sleep(1)
 
 
-def drip_at_login(server: HostileServer, connection: socket.socket) -> None:
-    for _ in range(600):
-        server.send(connection, b"+")
-        time.sleep(1)
-
-
-def send_for_ever(server: HostileServer, connection: socket.socket, begin: bytes, part: bytes) -> None:
-    """Send 2 GB in parts of a megabyte."""
-    log_in(server, connection)
-    server.send(connection, begin)
-    for _ in range(2000):
-        server.send(connection, part)
-
-
 def flood(server: HostileServer, connection: socket.socket) -> None:
-    """Send one value."""
-    send_for_ever(server, connection, b"$2000000000\r\n", b"x" * 1_000_000)
-
-
-def flood_in_parts(server: HostileServer, connection: socket.socket) -> None:
-    """Send a list, each part of which is small enough."""
-    send_for_ever(server, connection, b"*2000\r\n", b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
-
-
-def flood_without_lines(server: HostileServer, connection: socket.socket) -> None:
-    send_for_ever(server, connection, b"", b"+" * 1_000_000)
+    """Send a list of 2 GB, each part of which is small enough."""
+    log_in(server, connection)
+    server.send(connection, b"*2000\r\n")
+    for _ in range(2000):
+        server.send(connection, b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
 
 
 def nest(server: HostileServer, connection: socket.socket) -> None:
@@ -106,23 +86,9 @@ def nest(server: HostileServer, connection: socket.socket) -> None:
     time.sleep(60)
 
 
-def answer_slowly(server: HostileServer, connection: socket.socket) -> None:
-    """Answer for 1,024 cards with a short pause after each."""
-    log_in(server, connection)
-    server.send(connection, b"$4\r\n1024\r\n")
-    for _ in range(1024):
-        server.send(connection, b"$2\r\n{}\r\n")
-        time.sleep(0.017)
-    time.sleep(60)
-
-
 def never_answer(_: HostileServer, connection: socket.socket) -> None:
     while connection.recv(MIB):
         pass
-
-
-def close_at_once(_: HostileServer, connection: socket.socket) -> None:
-    connection.close()
 
 
 def talk_http(server: HostileServer, connection: socket.socket) -> None:
@@ -138,14 +104,9 @@ def repeat_the_password(server: HostileServer, connection: socket.socket) -> Non
 
 BEHAVIOURS: list[Behaviour] = [
     drip,
-    drip_at_login,
     flood,
-    flood_in_parts,
-    flood_without_lines,
     nest,
-    answer_slowly,
     never_answer,
-    close_at_once,
     talk_http,
     repeat_the_password,
 ]

@@ -11,7 +11,7 @@ import pytest
 
 from gua_report.commands import demo
 from gua_report.live import observer
-from gua_report.live.json import SCHEMA_VERSION
+from gua_report.live.shown import SCHEMA_VERSION
 from gua_sample import policy, schema
 from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate_plan import EXAMPLE_END_MS

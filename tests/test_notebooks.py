@@ -21,7 +21,7 @@ from nbclient import NotebookClient
 
 from gua_report import notebook
 from gua_sample.records import Tick
-from tests.lab import HOUR_MS, MINUTE_MS, MONDAY_MS, busy, free, held, series, write
+from tests.lab import HOUR_MS, MONDAY_MS, busy, free, held, series, write
 from tests.machine import call
 from tests.repository import DOCS, ROOT
 
@@ -136,13 +136,6 @@ def test_the_weights_of_the_rows_come_to_what_the_report_says(history: Path) -> 
     hours = (cards["weight_ms"] * cards["gpu_share"] / HOUR_MS).groupby(cards["state"]).sum()
     assert hours.to_dict() == pytest.approx({"idle-held": 1.0, "truly-idle": 1.0})
     assert report.headline["gpu_hours"][list(hours.index)].to_dict() == pytest.approx(hours.to_dict())
-
-
-def test_times_are_in_the_zone_asked_for(history: Path) -> None:
-    arguments = {"since": "10m", "end": "2026-11-16T01:00+00:00", "tz": "Asia/Kolkata", "data_dir": str(history)}
-    for frame in notebook.load(**arguments):
-        assert frame["time"].iloc[0].isoformat() == "2026-11-16T06:20:00+05:30"
-        assert frame["ts_ms"].iloc[0] == MONDAY_MS + 50 * MINUTE_MS
 
 
 def read_example() -> Any:

@@ -21,6 +21,7 @@ from gua_report.machine.child import Message, stream_as_owner
 from gua_report.window import Window, is_day, parse_window
 from gua_sample import console
 from gua_sample.errors import GuaError, StoreError, UsageError
+from gua_sample.partition_names import DAY_MS
 
 if TYPE_CHECKING:
     from gua_report.exporting.days import Encode
@@ -89,11 +90,9 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     data_dir = find_history(PROG, options.data_dir)
 
-    # Imported late: --help and usage errors don't need pandas.
-    from gua_report.exporting.days import whole_days
-
-    # Part of a day must not replace the whole of it that an earlier export wrote.
-    window = whole_days(window) if is_folder else window
+    if is_folder:  # part of a day must not replace the whole of it that an earlier export wrote
+        start_ms, end_ms = window.start_ms // DAY_MS * DAY_MS, -(-window.end_ms // DAY_MS) * DAY_MS
+        window = window._replace(start_ms=start_ms, end_ms=end_ms)
     encode = find_encoding(name, form)
     progress = terminal.progress_bar() if options.output is not None or not terminal.is_terminal(sys.stdout) else None
     read = partial(read_parts, data_dir, window, name, config, encode, is_folder, progress)

@@ -6,9 +6,9 @@ import os
 from gua_report.console.arguments import positive
 from gua_report.live.cards_now import CardSeen, Scene, Since, UserNow
 from gua_report.live.observer import Observer, add_options
-from gua_report.live.text import spell_since
+from gua_report.live.shown import spell_since
+from gua_report.live.validation import AVAILABLE, UNRESERVED, UNUSED, Validation
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
-from gua_report.reservations.reservation import AVAILABLE, UNRESERVED, UNUSED, Validation
 from gua_sample import console
 from gua_sample.errors import GuaError
 from gua_sample.policy import ACTIVE, IDLE_HELD, STATUS_OK, TRULY_IDLE, UNKNOWN, UNPARTITIONED

@@ -8,9 +8,8 @@ import time
 
 from gua_report.console.arguments import find_data_dir
 from gua_report.console.spelling import first_of
-from gua_report.importing.intake import Intake
+from gua_report.importing.intake import Intake, Tally, iso
 from gua_report.importing.opening import open_source_safely
-from gua_report.importing.source import Tally, iso
 from gua_sample import console
 from gua_sample.console import plural
 from gua_sample.errors import NothingToReport, StoreError

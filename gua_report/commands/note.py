@@ -11,9 +11,9 @@ from typing import Any
 from gua_report.config import Config, load_config
 from gua_report.console import fitting
 from gua_report.console.spelling import to_ascii
-from gua_report.live.holdings import About, Holdings
+from gua_report.live.cards_now import About, Holdings
 from gua_report.live.observer import Observer, add_look_options
-from gua_report.live.text import screen_width, spell_until
+from gua_report.live.shown import screen_width, spell_until
 from gua_report.machine.notes import list_notes
 from gua_report.window import parse_until, parse_zone
 from gua_sample import console

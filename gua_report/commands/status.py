@@ -5,9 +5,9 @@ import sys
 import time
 
 from gua_report.console import terminal
-from gua_report.live import text
 from gua_report.live.cards_now import Scene, mark_limits, mark_meant
 from gua_report.live.observer import Observer, Sampling, add_options, look_at_sampling
+from gua_report.live.shown import Style, render_json, render_text
 from gua_sample import console, settings
 from gua_sample.errors import DriverError, UsageError
 
@@ -81,10 +81,8 @@ def show(observer: Observer, options: argparse.Namespace) -> str:
     validations = observer.validate(scene)
     sampling = look_at(observer, scene)
     if options.json:
-        from gua_report.live import json
-
-        return json.render(scene, observer.config.policy, validations, sampling)
-    return text.render(scene, validations, sampling, text.Style(options.ascii, options.verbose))
+        return render_json(scene, observer.config.policy, validations, sampling)
+    return render_text(scene, validations, sampling, Style(options.ascii, options.verbose))
 
 
 def look_at(observer: Observer, scene: Scene) -> Sampling:

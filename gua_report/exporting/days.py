@@ -138,12 +138,6 @@ class Days:
         return NothingToReport(f"{no_rows}: {left_out}") if left_out else nothing(self.data_dir, self.window)
 
 
-def whole_days(window: Window) -> Window:
-    return window._replace(
-        start_ms=window.start_ms // DAY_MS * DAY_MS, end_ms=(window.end_ms + DAY_MS - 1) // DAY_MS * DAY_MS
-    )
-
-
 BATCH_ROWS = 200  # encoded at once: names in them may be long
 
 

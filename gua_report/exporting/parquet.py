@@ -4,13 +4,13 @@ import glob
 import io
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from urllib.parse import quote
 
 from gua_report.exporting.rows import Row, batches, kind_of
-from gua_report.machine.child import Silent, answer_of
+from gua_report.machine.child import answer_of
 from gua_sample.errors import GuaError, StoreError, UsageError
 from gua_sample.safe_file import MOST_DATABASE_BYTES, open_regular
 
@@ -25,7 +25,7 @@ except ImportError as missing:
 
 PART = "part.parquet"
 BATCH_ROWS = 10_000  # of a group in a file
-PATIENCE_SECONDS = 60.0  # with all of other users' files together
+PATIENCE_SECONDS = 60.0  # with another user's file
 TABLE_KEY = b"gua.table"  # metadata key for the name of a file's table
 # Within gua a text is a number in a dictionary, which is small however long the names are; in the file it is a text.
 TYPES = {str: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), int: pyarrow.int64(), float: pyarrow.float64()}
@@ -72,26 +72,22 @@ def path_in(folder: str, host: str, day: str) -> str:
 
 
 def check_folder(folder: str, table: str) -> None:
-    """Raise UsageError if the folder holds another table, whose rows would not fit; Silent if it takes too long."""
-    ends = time.monotonic() + PATIENCE_SECONDS
-    for path in glob.iglob(os.path.join(glob.escape(folder), "host=*", "day=*", PART)):
+    """Raise UsageError if the folder holds another table, whose rows would not fit. One of its files tells for all."""
+    for path in islice(glob.iglob(os.path.join(glob.escape(folder), "host=*", "day=*", PART)), 1):
         try:
-            other = find_table(path, ends - time.monotonic())
-        except Silent:  # not once for each file: its owner may have any number of them
-            raise
+            other = find_table(path)
         except (OSError, GuaError):
-            continue  # damaged, or no file at all: it may be replaced
+            return  # damaged, or no file at all: it may be replaced
         if other != table:
             raise UsageError(f"{folder} holds {other}, not {table}: give each table a folder of its own")
-        return
 
 
-def find_table(path: str, seconds: float = 0.0) -> str:
+def find_table(path: str) -> str:
     """The name of the table in a file. Root asks a child that becomes the file's owner. Raises GuaError or OSError."""
     with open(open_regular(path, MOST_DATABASE_BYTES), "rb") as file:
         found = os.fstat(file.fileno())
         if os.geteuid() == 0 and found.st_uid != 0:
-            return str(answer_of(partial(find_table, path), (found.st_uid, found.st_gid), max(0.01, seconds)))
+            return str(answer_of(partial(find_table, path), (found.st_uid, found.st_gid), PATIENCE_SECONDS))
         try:
             metadata: dict[bytes, bytes] = parquet.read_schema(file).metadata or {}
         except pyarrow.ArrowException as error:

@@ -1,9 +1,8 @@
 """The tables that can be exported: plain values, with None for unknown ones, read from one file at a time."""
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -88,8 +87,8 @@ ORDER = {
 }
 # From the tables, not the views: looking up a card and a process once, not at each tick, takes half the time.
 DAILY_SQL = """
-    SELECT t.ts_ms, s.card_id, s.utilization_hundredths / 100.0, s.memory_used_mib, s.power_deciwatts / 10.0,
-           s.temperature_celsius, p.process_id, p.memory_mib, p.sm_percent
+    SELECT datetime(t.ts_ms / 1000, 'unixepoch'), t.ts_ms, s.card_id, s.utilization_hundredths / 100.0,
+           s.memory_used_mib, s.power_deciwatts / 10.0, s.temperature_celsius, p.process_id, p.memory_mib, p.sm_percent
     FROM tick t JOIN card_sample s ON s.tick_id = t.id JOIN card c ON c.id = s.card_id
     LEFT JOIN process_sample p ON p.tick_id = s.tick_id AND p.card_id = s.card_id
     WHERE t.ts_ms >= ? AND t.ts_ms < ?
@@ -143,18 +142,17 @@ def read_daily(connection: sqlite3.Connection, bounds: Bounds, rules: Rules) -> 
     cards = {card_id: known for card_id, *known in connection.execute(f"SELECT {facts} FROM card")}
     processes = _known_processes(connection, rules)
     find_state = states(rules.policy)
-    for sample, group in groupby(connection.execute(DAILY_SQL, bounds), key=itemgetter(slice(6))):
-        ts_ms, card_id, utilization, used, power, temperature = sample
+    for sample, group in groupby(connection.execute(DAILY_SQL, bounds), key=itemgetter(slice(7))):
+        clock, ts_ms, card_id, utilization, used, power, temperature = sample
         gpu, uuid, mig_index, status, total = cards[card_id]
-        usages = [row[6:] for row in group]
+        usages = [row[7:] for row in group]
         memories = [memory for process_id, memory, _ in usages if process_id is not None]
         state = find_state(utilization, status, None if None in memories else sum(memories), used)
-        second = ts_ms // 1000
         percent = None if utilization is None else round(utilization)
-        card = (clock(second), ts_ms, uuid, mig_index, status, state, utilization, used, total, power, temperature)
+        card = (clock, ts_ms, uuid, mig_index, status, state, utilization, used, total, power, temperature)
         for process_id, memory, sm_percent in usages:
             owner, pid, who, around = processes[process_id]
-            yield second, owner, pid, gpu, percent, *card, *who, memory, sm_percent, *around
+            yield ts_ms // 1000, owner, pid, gpu, percent, *card, *who, memory, sm_percent, *around
 
 
 def _known_processes(connection: sqlite3.Connection, rules: Rules) -> dict[int | None, Row]:
@@ -229,12 +227,6 @@ def owners(rules: Rules) -> Callable[..., Row]:
 def _told(identity: str, rules: Rules, container: Container | None) -> Row:
     identity = apply_mapping(identity, rules.names)
     return identity, *tell(identity, container)
-
-
-@lru_cache(maxsize=1)
-def clock(second: int) -> str:
-    """The UTC time in a form that spreadsheets recognise."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(second))
 
 
 def _select(

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from gua_report.console.terminal import progress_bar, tracked
-from gua_report.importing.source import EARLIEST_MS, LARGEST_PID, MADE_UP_UUID, Source, Tally, name
+from gua_report.importing.intake import EARLIEST_MS, LARGEST_PID, MADE_UP_UUID, Source, Tally, name
 from gua_sample.errors import CorruptPartition, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.records import IMPORTED_BOOT, Boot, Card, CardFacts, Process, Tick, Usage
@@ -156,11 +156,8 @@ def _parse(text: str) -> Line | str:
 
 
 def _time_ms(text: str) -> int | None:
-    whole, _, fraction = text.strip().partition(".")
-    seconds = _number(whole, 0, LATEST_SECONDS)
-    if seconds is None or not (fraction + "0").isdecimal() or not fraction.isascii():
-        return None
-    return seconds * 1000 + int(fraction[:3].ljust(3, "0"))
+    seconds = _number(text.strip(), 0, LATEST_SECONDS)
+    return None if seconds is None else seconds * 1000
 
 
 def _number(text: str, lowest: int, highest: int) -> int | None:

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from gua_report.importing.source import LARGEST_PID, MOST_MIB, Source, Tally, name, shown, whole
+from gua_report.importing.intake import LARGEST_PID, MOST_MIB, Source, Tally, name, shown, whole
 from gua_report.window import is_day, iso_ms
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATUS_OK
@@ -166,7 +166,7 @@ class _Database:
             usage = Usage(pid, type_ if type_ in TYPES else TYPES[0], memory, None)
             of_card = usages.setdefault(uuid, {})
             of_card[pid] = _join(of_card[pid], usage) if pid in of_card else usage
-            people[pid] = _person(pid, login, owner, command, people.get(pid))
+            people.setdefault(pid, _person(pid, login, owner, command))
         return usages, people
 
     def _rows(self, table: str, columns: tuple[str, ...], day: str) -> Iterator[Row]:
@@ -228,16 +228,8 @@ def _list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
 
 
 @lru_cache(4096)  # a process has the same names at each tick
-def _person(pid: int, login: object, owner: object, command: object, known: Process | None) -> Process:
-    person = Process(pid, None, None, None, name(owner), name(login), name(command), None)
-    if known is None:
-        return person
-    # The row of another card may have names that this one lacks.
-    return person._replace(
-        user=known.user or person.user,
-        login_user=known.login_user or person.login_user,
-        command=known.command or person.command,
-    )
+def _person(pid: int, login: object, owner: object, command: object) -> Process:
+    return Process(pid, None, None, None, name(owner), name(login), name(command), None)
 
 
 def _bounded(column: str) -> str:

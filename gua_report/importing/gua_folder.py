@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sqlite3 import Connection
 from typing import Any
 
-from gua_report.importing.source import MOST_MIB, Source, Tally, name, whole
+from gua_report.importing.intake import MOST_MIB, Source, Tally, name, whole
 from gua_report.ticks.open_partition import open_partition
 from gua_sample.errors import EmptyPartition, StoreError
 from gua_sample.partition_names import PENDING_SUFFIX, is_partition, list_partitions

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
 from gua_report.importing import gpu_stats_service, gpu_usage_audit, gua_folder
-from gua_report.importing.source import Source, Tally
+from gua_report.importing.intake import Source, Tally
 from gua_report.machine.child import Identity, Message, stream, understanding
 from gua_report.ticks.open_partition import DAMAGE, WAL_SUFFIX, private_copy, stamp
 from gua_sample import schema

@@ -14,16 +14,17 @@ from gua_report.console.arguments import add_place, mebibytes
 from gua_report.console.spelling import duration
 from gua_report.live import snapshot
 from gua_report.live.cards_now import Scene, see_card
-from gua_report.live.snapshot import fill_in, read_recent, restore_recent
+from gua_report.live.snapshot import fill_in, left_by, read_recent
+from gua_report.live.validation import Validation, check
 from gua_report.machine import units
 from gua_report.machine.child import ask_as_owner
 from gua_report.people.containers import find_people, restore_people
-from gua_report.reservations.reservation import Validation
 from gua_report.ticks.newest import Files, Newest, find_newest, list_history
 from gua_sample import console, idle_state, settings
 from gua_sample.containers import NOTHING
 from gua_sample.idleness import Carried, begin, follow, rename, runs_now
 from gua_sample.partition_names import samples_dir
+from gua_sample.pending import restore
 from gua_sample.policy import OneThreshold, typical_gap
 from gua_sample.records import Source, Tick
 from gua_sample.rights import check_folder
@@ -81,14 +82,14 @@ class Observer:
             answer = ask_as_owner(self.data_dir, lambda: self.read_newest(now_ms))
             listed, found, with_cards, people, state, problems = answer
             files, newest = Files(*listed), Newest(*found) if found else None
-            recent = restore_recent(*with_cards) if with_cards else None
+            recent = restore(with_cards) if with_cards else None
             self.containers, nameless = restore_people(*people)
             for problem in filter(None, [nameless, *problems]):
                 self.complain_once(problem)
         if self.source is None:
             tick = snapshot.simulate(self.seed or 0, now_ms)
         else:
-            tick = snapshot.take(self.source, recent.previous if recent else None, now_ms, self.seconds)
+            tick = snapshot.take(self.source, left_by(recent) if recent else None, now_ms, self.seconds)
         tick = fill_in(tick, recent, newest.stale_ms if newest else 0)
         carried = take_up(state, newest.ts_ms if newest else None, tick, self.config)
         runs = runs_now(carried)
@@ -105,12 +106,7 @@ class Observer:
 
     def validate(self, scene: Scene) -> dict[str, Validation]:
         """Each card's use against reservations, by uuid; empty if none are configured."""
-        if not any(self.config.reservations):
-            return {}
-        from gua_report.reservations.check import check
-
-        cards = [seen.told() for seen in scene.cards]
-        return check(cards, self.config, scene.tick.ts_ms, self.complain_once)
+        return check(scene.cards, self.config, scene.tick.ts_ms, self.complain_once)
 
     def complain_once(self, text: str) -> None:
         if text not in self._said:

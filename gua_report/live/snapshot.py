@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from gua_report.machine.child import NO_ANSWER, ask
 from gua_report.ticks.newest import AHEAD_MS
@@ -16,19 +16,13 @@ from gua_sample import pending, processes
 from gua_sample.errors import DriverError, EmptyPartition, StoreError
 from gua_sample.partition_file import check_types
 from gua_sample.partition_names import SUFFIX, day_of
-from gua_sample.records import Boot, Cursor, Previous, Process, Source, Tick
+from gua_sample.records import Boot, Card, CardFacts, Cursor, Previous, Process, Source, Tick
 
 SAY = "'gua doctor' says more"
 
 
-class Recent(NamedTuple):
-    ts_ms: int
-    previous: Previous
-    processes: dict[int, Process]
-
-
-def read_recent(partitions: list[str], now_ms: int, complain: Callable[[str], None]) -> Recent | None:
-    """The newest tick with cards, from the last two partitions. Unreadable ones are skipped and reported."""
+def read_recent(partitions: list[str], now_ms: int, complain: Callable[[str], None]) -> Tick | None:
+    """The newest tick with cards, but not what these did, from the last two partitions. Unreadable ones are said."""
     latest = day_of(now_ms + AHEAD_MS) + SUFFIX  # the clock may once have been ahead
     for path in reversed([path for path in partitions if os.path.basename(path) <= latest][-2:]):
         try:
@@ -44,7 +38,7 @@ def read_recent(partitions: list[str], now_ms: int, complain: Callable[[str], No
     return None
 
 
-def _read_recent(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
+def _read_recent(connection: sqlite3.Connection, now_ms: int) -> Tick | None:
     found = connection.execute(
         "SELECT t.id, t.ts_ms, n.boot_id, n.boot_time_ms, n.driver_version"
         " FROM tick t JOIN session n ON n.id = t.session_id"
@@ -55,38 +49,35 @@ def _read_recent(connection: sqlite3.Connection, now_ms: int) -> Recent | None:
     if found is None:
         return None
     tick_id, ts_ms, boot_id, boot_time_ms, driver_version = check_types(found, int, int, str, int, (str, None))
-    cards = connection.execute(
-        "SELECT c.uuid, c.gpu_index, c.mig_index, c.parent_uuid"
+    rows = connection.execute(
+        "SELECT c.uuid, c.gpu_index, c.mig_index, c.name, c.parent_uuid"
         " FROM card_sample s JOIN card c ON c.id = s.card_id WHERE s.tick_id = ?",
         (tick_id,),
     )
-    # The cursors have no read position: the whole content of the driver's buffers counts as now, as without a history.
-    cursors = [Cursor(*check_types(card, str, int, (int, None), (str, None))) for card in cards]
-    processes = connection.execute(
+    types: tuple[Any, ...] = str, int, (int, None), (str, None), (str, None)
+    cards = [Card(CardFacts(*check_types(row, *types))) for row in rows]
+    rows = connection.execute(
         "SELECT DISTINCT p.pid, p.start_time_ms, p.uid, p.login_uid, p.user, p.login_user, p.command, p.cgroup"
         " FROM process_sample s JOIN process p ON p.id = s.process_id WHERE s.tick_id = ?",
         (tick_id,),
     )
     types = int, *((int, None),) * 3, *((str, None),) * 4
-    known = {process.pid: process for process in (Process(*check_types(row, *types)) for row in processes)}
-    return Recent(ts_ms, Previous(Boot(boot_id, boot_time_ms), driver_version, cursors), known)
+    known = {process.pid: process for process in (Process(*check_types(row, *types)) for row in rows)}
+    return Tick(ts_ms, None, Boot(boot_id, boot_time_ms), driver_version, None, None, cards, known, [])
 
 
-def restore_recent(ts_ms: int, previous: list[Any], processes: dict[Any, list[Any]]) -> Recent:
-    """A Recent from the plain lists of its JSON form, in which all keys are texts."""
-    boot, driver_version, cursors, _ = previous
-    return Recent(
-        ts_ms,
-        Previous(Boot(*boot), driver_version, [Cursor(*cursor) for cursor in cursors]),
-        {int(pid): Process(*process) for pid, process in processes.items()},
-    )
+def left_by(tick: Tick) -> Previous:
+    """What the tick left for the next one, but for read positions: all in the driver's buffers counts as now."""
+    places = [card.facts for card in tick.cards]
+    cursors = [Cursor(one.uuid, one.gpu_index, one.mig_index, one.parent_uuid) for one in places]
+    return Previous(tick.boot, tick.driver_version, cursors)
 
 
-def fill_in(tick: Tick, recent: Recent | None, longest_ms: float) -> Tick:
+def fill_in(tick: Tick, recent: Tick | None, longest_ms: float) -> Tick:
     """Fill in facts of processes that are hidden from this user (hidepid, a user directory that does not answer).
 
     They are the sampler's, if its tick is of the same boot and at most `longest_ms` old."""
-    if recent is None or tick.boot.id != recent.previous.boot.id or tick.ts_ms - recent.ts_ms > longest_ms:
+    if recent is None or tick.boot.id != recent.boot.id or tick.ts_ms - recent.ts_ms > longest_ms:
         return tick
     processes = {pid: _fill_in(process, recent.processes.get(pid)) for pid, process in tick.processes.items()}
     return tick._replace(processes=processes)

@@ -19,7 +19,6 @@ are for one read each, and it reads answers of any length.
 import json
 import re
 import sys
-from collections.abc import Callable
 from datetime import timezone
 from typing import Any
 
@@ -46,18 +45,13 @@ SERVER = re.compile(rf"(rediss?://){LOGIN}([^/?#@]*(?:/\d*)?){QUERY}")
 SOCKET = re.compile(rf"(unix://){LOGIN}(/[^?#@]*){QUERY}")
 
 Card = tuple[Any, str | None]  # its value, and why there is none although there is a key
-Question = Callable[[Any], Any]  # takes a redis.Redis; the answer is serializable as JSON
-
-
-class NotAsked(Exception):
-    """There is no answer; the text says why, without a password."""
 
 
 def read(url: str, history_since_ms: int | None, book: Book) -> None:
     """Add the current reservations to the book and, if a time is given, those that ended since then."""
     try:
-        cards, ended = ask_redis(url, lambda redis: _ask(redis, history_since_ms))
-    except NotAsked as error:
+        cards, ended = _ask_in_time(url, history_since_ms)
+    except BadEntry as error:
         book.give_up(str(error))
         return
     _add_cards(book, cards)
@@ -167,13 +161,13 @@ def _time(state: dict[str, Any], name: str) -> int | None:
     return ts_ms
 
 
-def ask_redis(url: str, question: Question) -> Any:
-    """The answer to the question, which may raise BadEntry. Raises NotAsked."""
+def _ask_in_time(url: str, history_since_ms: int | None) -> Any:
+    """What _ask gives. Raises BadEntry, whose text shows no password."""
     place, client = _find(url)
 
     def answer() -> dict[str, Any]:
         limit_memory(MOST_MEMORY_BYTES)
-        return _answer(client, question)
+        return _answer(client, history_since_ms)
 
     found = ask(answer, CONVERSATION_SECONDS)
     if found.problem == NO_ANSWER:
@@ -187,7 +181,7 @@ def ask_redis(url: str, question: Question) -> Any:
     if password := client.get_connection_kwargs().get("password"):
         said = said.replace(password, "...")  # a server may repeat it
     said = printable(" ".join(said.split()))[:LONGEST_PROBLEM]
-    raise NotAsked(f"reservations can't be read from {place} ({said})")
+    raise BadEntry(f"reservations can't be read from {place} ({said})")
 
 
 def _find(url: str) -> tuple[str, Any]:
@@ -197,7 +191,7 @@ def _find(url: str) -> tuple[str, Any]:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError as missing:
-        raise NotAsked(
+        raise BadEntry(
             "reservations in Redis need the package redis, which is optional: sudo make install EXTRAS=redis,"
             f" or python3 -m pip --python {sys.executable} install redis"
         ) from missing
@@ -211,17 +205,17 @@ def _find(url: str) -> tuple[str, Any]:
         plain = {"protocol": 2, "driver_info": None, "retry": Retry(NoBackoff(), 0)}
         return "".join(found.groups()), redis.Redis.from_url(url, **seconds, **texts, **plain)
     except ValueError:  # the text may quote a password
-        raise NotAsked(
+        raise BadEntry(
             "[reservations] redis in the config is no URL: in a password, write / ? # @ : as %2F %3F %23 %40 %3A;"
             f" what may follow a question mark is {', '.join(OPTIONS)}"
         ) from None
 
 
-def _answer(client: Any, question: Question) -> dict[str, Any]:
+def _answer(client: Any, history_since_ms: int | None) -> dict[str, Any]:
     import redis
 
     try:
-        return {"value": question(client)}
+        return {"value": _ask(client, history_since_ms)}
     except redis.TimeoutError:
         problem = f"not all answers came within {CONVERSATION_SECONDS:g} s"
     except (redis.RedisError, OSError, BadEntry) as error:

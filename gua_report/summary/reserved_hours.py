@@ -13,8 +13,7 @@ import pandas as pd
 from gua_report.config import Config
 from gua_report.console.spelling import span_of_days
 from gua_report.people.identities import UNATTRIBUTED, apply_mapping
-from gua_report.reservations.reservation import Book, Reservation
-from gua_report.reservations.sources import name_strays, names_of, read_book
+from gua_report.reservations.reservation import Book, Reservation, name_strays, names_of, read_book
 from gua_report.rollups.hourly_sums import presences
 from gua_report.summary.intervals import overlap, union
 from gua_report.summary.plan import Scope

@@ -95,7 +95,7 @@ class Watch:
 
 def see(scene: Scene, ongoing: Ongoing, after_ms: int, complaints: list[str]) -> Sight:
     now_ms, boot, recent = scene.tick.ts_ms, scene.tick.boot, scene.recent
-    stored = recent.processes if recent and recent.previous.boot.id == boot.id else {}
+    stored = recent.processes if recent and recent.boot.id == boot.id else {}
     held, meant = list[Held](), 0
     for seen in scene.cards:
         facts = seen.card.facts

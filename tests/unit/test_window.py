@@ -25,14 +25,7 @@ def parse(
 
 @pytest.mark.parametrize(
     ("since", "length_ms"),
-    [
-        (None, 7 * DAY_MS),
-        ("30s", 30_000),
-        ("1.5h", 90 * MINUTE_MS),
-        ("2d", 2 * DAY_MS),
-        ("1w", 7 * DAY_MS),
-        ("250ms", 250),
-    ],
+    [(None, 7 * DAY_MS), ("1.5h", 90 * MINUTE_MS), ("250ms", 250)],
 )
 def test_since_is_a_duration_before_the_end(since: str | None, length_ms: int) -> None:
     assert parse(since) == (NOW_MS - length_ms, NOW_MS)

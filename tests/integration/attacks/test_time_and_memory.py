@@ -199,9 +199,8 @@ def test_parquet_is_parsed_with_its_owners_rights(
     assert seen.read_text() == str((lonely(),) * 3)
 
 
-@pytest.mark.parametrize("does", ["is stopped", "takes its time"])
-def test_many_parquet_files_take_no_longer_than_one(
-    folder: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch, does: str
+def test_parquet_files_that_stop_their_reader_are_not_waited_for(
+    folder: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(40):
         day = open_folder / "archive" / "host=x" / f"day={number}"
@@ -210,15 +209,13 @@ def test_many_parquet_files_take_no_longer_than_one(
     give(open_folder / "archive", lonely())
 
     def look(_: object) -> None:
-        if does == "is stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        time.sleep(0.1)
-        raise pyarrow.ArrowInvalid
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     monkeypatch.setattr(parquet, "read_schema", look)
     monkeypatch.setattr(exporting, "PATIENCE_SECONDS", 1.0)
-    done = run("export", *WINDOW, "--format", "parquet", "-o", open_folder / "archive", "--data-dir", folder)
-    assert (done.returncode, "timed out after" in done.stderr) == (1, True), done
+    with within(20):
+        done = run("export", *WINDOW, "--format", "parquet", "-o", open_folder / "archive", "--data-dir", folder)
+    assert (done.returncode, done.stderr) == (0, ""), done
 
 
 # -- long names

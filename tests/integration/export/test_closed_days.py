@@ -4,11 +4,10 @@ import csv
 import io
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.export.exports import ALL, DAYS, export, exported, files_in, lines, view
+from tests.integration.export.exports import ALL, DAYS, export, exported, lines, view
 from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, free, series, tick, write
 from tests.machine import complaint
 from tests.rolling import roll_up_days
@@ -47,14 +46,6 @@ def test_identities_of_closed_days_are_people_and_hostile_ones_no_formulas(rolle
     assert "alice" in {row["identity"] for row in view(rolled_up, "identity_hours")}
 
 
-def test_closed_days_go_into_a_folder_of_parquet_files(rolled_up: Path, tmp_path: Path, parquet: Any) -> None:
-    options = ("--what", "card_hours", "--format", "parquet", "--host", "lab7", "-o", str(tmp_path))
-    exported(rolled_up, *options, "--from", "2026-11-16T23:00Z", "--to", "2026-11-18T01:00Z")
-    assert files_in(tmp_path) == [f"host=lab7/day={day}/part.parquet" for day in DAYS]
-    parts = [parquet.read_table(tmp_path / path, partitioning=None) for path in files_in(tmp_path)]
-    assert [row for part in parts for row in part.to_pylist()] == view(rolled_up, "card_hours")
-
-
 @pytest.mark.usefixtures("later")
 def test_closed_days_that_are_not_rolled_up_are_named_with_what_to_do(data_dir: Path, tmp_path: Path) -> None:
     options = ("--what", "card_hours", "--format", "jsonl", *ALL)
@@ -90,16 +81,8 @@ def test_a_day_that_is_not_over_is_not_missed(data_dir: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("later")
-def test_days_whose_ticks_have_expired_are_exported(rolled_up: Path) -> None:
-    expected = exported(rolled_up, "--what", "card_hours", *ALL)
-    for day in DAYS:
-        (rolled_up / "samples" / f"{day}.sqlite").unlink()
-    done = export(rolled_up, "--what", "card_hours", *ALL)
-    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
-
-
-@pytest.mark.usefixtures("later")
 def test_ticks_that_have_expired_are_named_and_where_their_sums_are(rolled_up: Path) -> None:
+    hours = exported(rolled_up, "--what", "card_hours", *ALL)
     (rolled_up / "samples" / f"{DAYS[0]}.sqlite").unlink()
     done = export(rolled_up, "--what", "ticks", *ALL)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1 + len(view(rolled_up, "ticks")))
@@ -111,6 +94,7 @@ def test_ticks_that_have_expired_are_named_and_where_their_sums_are(rolled_up: P
     assert (done.returncode, done.stdout) == (3, "")
     gone = f"the ticks of {DAYS[0]} to {DAYS[-1]} (3 days) {sums}"
     assert done.stderr == f"gua export: error: no ticks from {DAYS[0]} 00:00 to 2026-11-19 00:00 UTC: {gone}"
+    assert exported(rolled_up, "--what", "card_hours", *ALL) == hours
 
 
 @pytest.mark.usefixtures("later")
@@ -134,12 +118,13 @@ def test_ticks_that_came_when_those_of_their_day_had_expired_are_left_out_and_na
     }
 
 
-def test_closed_days_without_what_was_asked_for(open_folder: Path) -> None:
+def test_days_without_what_was_asked_for_are_not_taken_for_no_days(open_folder: Path) -> None:
     write(open_folder, series(MONDAY_MS, 3, free()))
     roll_up_days(str(open_folder))
-    done = export(open_folder, "--what", "episode_days", *ALL)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "gua export: error: no episode_days from 2026-11-16 00:00 to 2026-11-19 00:00 UTC\n"
+    for name, more in (("episode_days", ""), ("process_ticks", ", though there are ticks")):
+        done = export(open_folder, "--what", name, *ALL)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr == f"gua export: error: no {name} from 2026-11-16 00:00 to 2026-11-19 00:00 UTC{more}\n"
 
 
 def test_rollups_that_can_not_be_read_are_said(rolled_up: Path) -> None:

@@ -16,7 +16,7 @@ from gua_sample import store
 from gua_sample.partition_names import day_of
 from gua_sample.simulate import Laboratory
 from tests.integration.export.exports import ALL, DAYS, export, exported
-from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, busy, free, series, write
+from tests.lab import DAY_MS, HOUR_MS, MONDAY_MS, busy, series, write
 from tests.machine import GUA, Machine, complaint
 from tests.users import SOMEBODY, needs_root
 
@@ -67,14 +67,6 @@ def test_nothing_to_export_is_said_and_leaves_an_older_file_alone(data_dir: Path
     done = export(tmp_path / "nowhere")
     assert done.returncode == 3
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_ticks_without_what_was_asked_for_are_not_taken_for_no_ticks(open_folder: Path) -> None:
-    write(open_folder, series(MONDAY_MS, 3, free()))
-    done = export(open_folder, "--what", "process_ticks", *ALL)
-    assert (done.returncode, done.stdout) == (3, "")
-    period = "from 2026-11-16 00:00 to 2026-11-19 00:00 UTC"
-    assert done.stderr == f"gua export: error: no process_ticks {period}, though there are ticks\n"
 
 
 @pytest.mark.parametrize(

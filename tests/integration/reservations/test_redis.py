@@ -5,12 +5,12 @@ from urllib.parse import quote
 
 import pytest
 
-from gua_report.reservations.reservation import AVAILABLE, UNUSED
+from gua_report.live.validation import AVAILABLE, UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.integration.reservations.reserving import ME, by_redis, gua, now, report, status
 from tests.machine import Machine
 from tests.redis_server import CERTIFICATE, KEY, Canhazgpu, needs_redis
-from tests.repository import ROOT
+from tests.repository import page
 
 
 def test_without_the_package_one_line_says_what_to_install(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,30 +24,20 @@ def test_without_the_package_one_line_says_what_to_install(machine: Machine, mon
 
 
 @needs_redis
-def test_a_user_who_may_only_read_will_do(machine: Machine, server: Canhazgpu) -> None:
-    server.admin(1)
-    server.run(0, "daemon", now() - 60, now())
-    page = (ROOT / "docs" / "reservations.md").read_text()
-    (rule,) = re.findall(r"^(ACL SETUSER gua .*)$", page, re.MULTILINE)
+def test_nothing_but_reading_is_sent_and_a_user_who_may_do_no_more_is_enough(
+    machine: Machine, server: Canhazgpu
+) -> None:
+    (rule,) = re.findall(r"^(ACL SETUSER gua .*)$", page("reservations.md"), re.MULTILINE)
     server.client.execute_command(*rule.replace("PASSWORD", "secret").split())
-    machine.scenario.add_card()
-    machine.tick()
-    found = status(machine, f'[reservations]\nredis = "redis://gua:secret@127.0.0.1:{server.port}/0"')
-    assert (found.kinds(), found.complaints) == ([UNUSED], [])
-    assert report(machine, "--section", "reservations").stderr == ""
-
-
-@needs_redis
-def test_nothing_but_reading_is_sent(machine: Machine, server: Canhazgpu) -> None:
     server.admin(2)
-    server.run(0, ME, now() - 60, now())
+    server.run(0, "daemon", now() - 60, now())
     server.record(1, ME, now() - 7200, now() - 3600)
     machine.scenario.add_card()
     machine.scenario.add_card()
     machine.tick()
     with server.client.monitor() as monitor:
-        by_redis(machine, server.url)
-        report(machine, "--section", "reservations")
+        found = status(machine, f'[reservations]\nredis = "redis://gua:secret@127.0.0.1:{server.port}/0"')
+        assert report(machine, "--section", "reservations").stderr == ""
         server.client.ping()
         sent = []
         for command in monitor.listen():
@@ -55,7 +45,8 @@ def test_nothing_but_reading_is_sent(machine: Machine, server: Canhazgpu) -> Non
             if words[0] == "PING":
                 break
             sent.append(words[0])
-    assert set(sent) == {"GET", "ZRANGEBYSCORE"}
+    assert (found.kinds(), found.complaints) == ([UNUSED, AVAILABLE], [])
+    assert set(sent) == {"AUTH", "GET", "ZRANGEBYSCORE"}
 
 
 @needs_redis
@@ -81,15 +72,9 @@ def test_a_redis_is_reached_by_tls_by_a_unix_socket_and_in_another_database(
     for url, expected in kinds.items():
         found = by_redis(machine, url)
         assert (found.kinds(), found.complaints) == (expected, []), url
-
-
-@needs_redis
-def test_a_server_whose_certificate_nobody_vouches_for_is_not_believed(machine: Machine, server: Canhazgpu) -> None:
-    server.admin(1)
-    found = by_redis(machine, server.tls_url, 1)
+    found = by_redis(machine, server.tls_url)  # whose certificate nobody vouches for
     assert found.kinds() == [UNKNOWN]
-    (line,) = found.complaints
-    assert "CERTIFICATE_VERIFY_FAILED" in line
+    assert "CERTIFICATE_VERIFY_FAILED" in found.complaints[0]
 
 
 @needs_redis

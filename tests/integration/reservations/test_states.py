@@ -1,14 +1,15 @@
-"""Reservations from a file: each state in which a card can be."""
+"""Reservations from a file: each state in which a card can be, and rows that make no sense."""
 
 import os
 import pwd
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gua_report.reservations.reservation import AVAILABLE, CONFIRMED, SEVERAL_USERS, UNRESERVED, UNUSED
+from gua_report.live.validation import AVAILABLE, CONFIRMED, SEVERAL_USERS, UNRESERVED, UNUSED
 from gua_sample.policy import UNKNOWN
 from tests.integration.reservations.reserving import (
     GPU_IS_LOST,
@@ -22,7 +23,7 @@ from tests.integration.reservations.reserving import (
     reserve_by_file,
     status,
 )
-from tests.machine import Machine
+from tests.machine import GUA, Machine
 from tests.users import needs_root
 
 login_uid_is_set = Path("/proc/self/loginuid").exists() and int(Path("/proc/self/loginuid").read_text()) != 2**32 - 1
@@ -77,13 +78,6 @@ def test_what_is_said_of_each_state_of_a_card(machine: Machine) -> None:
     assert details["unreserved"]["unreserved_users"] == [ME]
     used = {"user": ME, "pid": PID, "command": COMMAND, "memory_mib": 8452}
     assert details["unreserved"]["processes"] == [used]
-
-
-def test_the_uuid_of_a_card_reserves_its_mig_instances(machine: Machine) -> None:
-    card = machine.scenario.add_card()
-    card.add_mig()
-    found = status(machine, reserve_by_file(machine, f"{card.settings['uuid']},{ME},2026-01-01,,"))
-    assert (found.kinds(), found.complaints) == ([UNUSED], [])
 
 
 @needs_root
@@ -141,20 +135,48 @@ def test_the_table_has_the_check_and_age_type_and_note_of_each_reservation_and_f
 
 
 def test_cards_that_somebody_else_has_reserved_are_not_free(machine: Machine) -> None:
-    for _ in range(4):
+    for _ in range(5):
         machine.scenario.add_card()
     own = pwd.getpwuid(os.getuid()).pw_name
-    config = reserve_by_file(
-        machine, f"1,daemon,{now() - HOUR},,", f"2,{own},{now() - HOUR},,", f"3,bin,{now() + HOUR},,"
-    )
+    rows = [f"1,daemon,{now() - HOUR},,", f"2,{own},{now() - HOUR},,", f"3,bin,{now() + HOUR},,"]
+    rows += [f"4,{own},{now() - HOUR},,", f"4,bin,{now() - HOUR},,"]  # free for neither
+    config = reserve_by_file(machine, *rows)
     assert gua(machine, config, "free").stdout == "0,2,3\n"
     done = gua(machine, config, "free", "-n", "4")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "gua free: error: Requested 4, available 3 (1 reserved by daemon; gua status)\n"
+    last = f"Requested 4, available 3 (2 reserved by daemon, {own}, bin; gua status)"
+    assert done.stderr.splitlines()[-1] == f"gua free: error: {last}"
 
 
-def test_nothing_is_called_free_while_reservations_can_not_be_read(machine: Machine) -> None:
+def test_a_bad_row_a_missing_card_and_a_missing_user_take_one_line_each(machine: Machine) -> None:
+    machine.scenario.add_card(utilization_percent=80, compute=[(PID, 8000)])
     machine.scenario.add_card()
-    done = gua(machine, f'[reservations]\nfile = "{machine.folder}/none.csv"', "free")
+    rows = [f"0,{ME},2026-01-01,,", f"1,{ME},tomorrow,,", "7,daemon,2026-01-01,,", "1,no-such-user,2026-01-01,,"]
+    found = status(machine, reserve_by_file(machine, *rows))
+    assert found.kinds() == [CONFIRMED, UNUSED]
+    file = machine.folder / "reservations.csv"
+    bad, card, user = found.complaints
+    assert bad.startswith(f"{file} line 3: bad from 'tomorrow': expected a time such as ")
+    assert card == f"GPU 7 does not exist: reserved for daemon in {file} line 4"
+    assert user == f"no user 'no-such-user' on this machine, nor on a card: reservation in {file} line 5"
+
+
+@pytest.mark.parametrize("row", ["0,bob,2026-01-01,2026-13-01,", '5,ada,2026-01-01,,"thesis\n0,bob,2026-01-01,,'])
+def test_a_card_whose_row_can_not_be_read_is_not_called_free(machine: Machine, row: str) -> None:
+    machine.scenario.add_card()
+    config = reserve_by_file(machine, row)
+    found = status(machine, config)
+    assert found.kinds() == [UNKNOWN]
+    assert len(found.complaints) == 1
+    done = gua(machine, config, "free")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Requested 1, available 0 (1 whose reservations can't be read; gua status)" in done.stderr.splitlines()[-1]
+
+
+def test_a_directory_of_users_that_hangs_holds_up_nobody(machine: Machine) -> None:
+    machine.scenario.add_card()
+    environment = machine.environment() | {"GUA_TEST_SLOW_FROM_UID": "0"}
+    environment["LD_PRELOAD"] = str(machine.driver / "slow_names.so")
+    command = [GUA, "free", "--config", "/dev/null", "--data-dir", str(machine.data_dir)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout) == (0, "0\n")

@@ -12,7 +12,7 @@ from tests.integration.status.shown import NOBODY, document, gua, sleeping, stat
 from tests.lab import MINUTE_MS, MONDAY_MS, SECOND_MS
 from tests.machine import GUA, Machine, call, complaint, one_line
 from tests.systemctl import install
-from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_as_somebody
+from tests.users import gua_for_others, needs_mounts, needs_root, run_as_somebody
 
 
 def add_all_states(machine: Machine, pid: int) -> None:
@@ -176,21 +176,6 @@ def test_the_config_names_people_and_thresholds(machine: Machine, sleeper: int, 
     assert states(found) == ["truly-idle"]
 
 
-def test_since_when_is_told_only_if_the_sampler_goes_by_the_same_thresholds(
-    machine: Machine, sleeper: int, tmp_path: Path
-) -> None:
-    machine.scenario.add_card(compute=[(sleeper, 80)])
-    config = tmp_path / "gua.toml"
-    config.write_text("[policy]\nprocess_memory_mib = 50\n")
-    machine.tick()
-    (gpu,) = document(machine, "--config", str(config))["gpus"]
-    assert (gpu["state"], gpu["since_ms"]) == ("idle-held", None)
-    machine.tick("--policy", "10,50,1024")
-    (gpu,) = document(machine, "--config", str(config))["gpus"]
-    assert (gpu["since_ms"], gpu["since_is_exact"]) == (machine.ticks()[-1]["ts_ms"], False)
-    assert document(machine)["gpus"][0]["since_ms"] is None
-
-
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
@@ -248,26 +233,6 @@ def test_a_corrupt_partition_costs_its_ticks_and_is_told_in_one_line(machine: Ma
     content = path.read_bytes()
     assert gua(machine, "free").returncode == 1
     assert path.read_bytes() == content
-
-
-@needs_root
-def test_several_users_share_a_card(machine: Machine, sleeper: int) -> None:
-    uids = SOMEBODY, SOMEBODY + 1
-    with sleeping(users=uids) as others:
-        busy = [(sleeper, None, 70)]
-        card = machine.scenario.add_card(utilization_percent=70, process_utilization=busy)
-        card.update(compute=[(pid, 3000) for pid in (sleeper, *others)])
-        now_ms = int(time.time() * 1000)
-        machine.tick(clock_ms=now_ms - 120 * SECOND_MS)
-        time.sleep(2.1)  # sooner, a process without a record may not be idle
-        machine.tick(clock_ms=now_ms - 60 * SECOND_MS)
-        (gpu,), text = document(machine, clock_ms=now_ms)["gpus"], status(machine, clock_ms=now_ms)
-    assert (gpu["state"], [user["is_idle"] for user in gpu["users"]]) == ("active", [True, True, False])
-    users = {user["user"]: (user["idle_since_ms"], user["idle_since_is_exact"]) for user in gpu["users"]}
-    for uid in uids:
-        # By its own utilization at both ticks: the first does not tell it, the second saw none.
-        assert users[f"uid:{uid}"] == (now_ms - 120 * SECOND_MS, False)
-        assert f"uid:{uid} (idle ≥ 2m)" in text
 
 
 @needs_root

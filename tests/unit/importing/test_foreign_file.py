@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,24 +11,6 @@ from gua_report.commands import import_
 from gua_report.ticks.open_partition import stamp
 from tests.gpu_usage_audit import NOON_MS, PeerDatabase, Seen, times
 from tests.import_target import Target, photograph
-
-
-@pytest.fixture
-def daemon(new: PeerDatabase) -> Iterator[sqlite3.Connection]:
-    """The daemon's connection: while it is open, what it writes stays in the log."""
-    connection = sqlite3.connect(new.path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    yield connection
-    connection.close()
-
-
-def test_what_a_running_daemon_has_in_its_log_is_read(
-    new: PeerDatabase, daemon: sqlite3.Connection, target: Target
-) -> None:
-    daemon.execute("PRAGMA wal_autocheckpoint = 0")
-    new.add(times(NOON_MS, 3), Seen(50))
-    assert Path(f"{new.path}-wal").stat().st_size > 0
-    assert target.imports(new.path)["taken"]["ticks"] == 3
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_believed(
@@ -43,35 +24,29 @@ def test_a_file_that_changes_while_it_is_read_is_not_believed(
     assert not list(target.folder.rglob("*.sqlite"))
 
 
-def somebody_elses(path: Path) -> Path:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE gpu_sample (ts, gpu_uuid)")
-    return path
-
-
-def test_what_is_none_of_these_is_said_in_one_line(tmp_path: Path, target: Target) -> None:
+def test_what_is_none_of_these_is_said_in_one_line(tmp_path: Path, new: PeerDatabase, target: Target) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
     (tmp_path / "letter").write_text("Dear all,\n")
     (tmp_path / "broken").write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+    os.mkfifo(tmp_path / "pipe")
+    with closing(sqlite3.connect(tmp_path / "else.db")) as connection:
+        connection.execute("CREATE TABLE gpu_sample (ts, gpu_uuid)")
     cases = {
         "nowhere": (2, "does not exist: give a gpu-usage-audit database"),
         "folder": (3, "nothing to import in"),
         "empty": (3, "is empty"),
         "letter": (1, "is neither a database nor has it the columns timestamp,user,pid,gpu,usage"),
         "broken": (1, "can't be read as a database (file is not a database)"),
-        somebody_elses(tmp_path / "else.db").name: (1, "is a database of something else (gpu_sample has no util_pct)"),
+        "pipe": (2, "pipe is no regular file"),
+        new.path.name: (3, "nothing to import in"),
+        "else.db": (1, "is a database of something else (gpu_sample has no util_pct)"),
     }
     for name, (status, text) in cases.items():
         target.imports(tmp_path / name, status=status)
         assert text in target.errors, name
         assert target.errors.count("\n") == 1
     assert not target.folder.exists()
-
-
-def test_a_database_without_samples_is_nothing_to_import(new: PeerDatabase, target: Target) -> None:
-    said = target.imports(new.path, status=3)
-    assert said["taken"]["ticks"] == 0
 
 
 def test_the_text_fits_a_mail_and_says_it_all(

@@ -109,12 +109,6 @@ def test_a_process_list_that_could_not_be_had_is_unknown_not_idle(new: PeerDatab
     )
 
 
-def test_without_any_usage_state_nothing_is_concluded_from_that(new: PeerDatabase, target: Target) -> None:
-    new.add([NOON_MS], Seen(0, state=None))
-    target.imports(new.path)
-    assert target.rows("card_ticks")[0]["status"] == "ok"
-
-
 def test_what_cant_be_is_not_known(new: PeerDatabase, target: Target) -> None:
     odd = Seen(250, ((7, "much", "u1"), (-1, 5, "u1"), (8, -3, "u1")), used=-1)
     new.add([NOON_MS], odd, Seen("half"), Seen(12.7), Seen(1, uuid=""), Seen(1, uuid=b"\xff\x00"))
@@ -145,7 +139,7 @@ def test_hostile_names_are_made_printable(new: PeerDatabase, target: Target) -> 
 
 
 def test_a_pid_that_is_twice_on_a_card_is_one_process(new: PeerDatabase, target: Target) -> None:
-    twice = ((7, 500, None, "alice", None, "compute"), (7, 900, "al", None, "python", "graphics"))
+    twice = ((7, 500, "al", "alice", "python", "compute"), (7, 900, "al", "alice", "python", "graphics"))
     new.add([NOON_MS], Seen(0, twice), Seen(0, twice[:1]))
     target.imports(new.path)
     rows = target.rows("process_ticks")

@@ -60,15 +60,6 @@ def test_a_backup_completes_what_is_there(tmp_path: Path, target: Target) -> Non
     assert everything(target.folder) == everything(tmp_path / "backup")
 
 
-def test_a_folder_of_another_host_is_refused_day_by_day(tmp_path: Path, target: Target) -> None:
-    write(target.folder, series(NOON_MS, 5, Gpu(uuid="GPU-x"), every_ms=30_000, boot="boot-x"))
-    write(tmp_path / "node7", history())
-    said = target.imports(tmp_path / "node7", status=1)
-    assert [one["what"] for one in said["refused"]] == ["2026-10-05"]
-    assert target.errors.count("\n") == 1
-    assert said["taken"]["days"] == ["2026-10-06"]
-
-
 def test_many_refused_days_make_few_lines(tmp_path: Path, target: Target) -> None:
     write(
         target.folder,

@@ -20,43 +20,25 @@ def roll_up(folder: Path, raw_days: int | None = None) -> Done:
     return Upkeep(str(folder), config, NOON_MS + 9 * DAY_MS, False, print).run(False, False, None)
 
 
-def test_days_whose_ticks_have_expired_are_final(new: PeerDatabase, target: Target) -> None:
+def test_days_whose_ticks_have_expired_are_final_which_is_said_and_no_failure(
+    new: PeerDatabase, target: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
     new.start(NOON_MS)
     new.add(times(NOON_MS, 5), Seen(3))
     target.imports(new.path)
     assert len(roll_up(target.folder, raw_days=1).removed) == 1
     before = target.report(NOON_MS, NOON_MS + HOUR_MS)
-    new.add(times(NOON_MS + HOUR_MS, 5) + times(NOON_MS + DAY_MS, 5), Seen(3))
-    said = target.imports(new.path)
-    assert said["taken"]["ticks"] == 5
-    (left,) = said["left_out"]
-    assert (left["count"], left["reason"]) == (10, "of days whose ticks were removed, and whose sums are final")
-    assert target.report(NOON_MS, NOON_MS + HOUR_MS)["headline"] == before["headline"]
-
-
-def test_nothing_but_days_whose_ticks_have_expired_is_no_failure_and_said(
-    new: PeerDatabase, target: Target, capsys: pytest.CaptureFixture[str]
-) -> None:
-    new.add(times(NOON_MS, 5), Seen(3))
-    target.imports(new.path)
-    assert len(roll_up(target.folder, raw_days=1).removed) == 1
     capsys.readouterr()
     assert import_.main([str(new.path), "--data-dir", str(target.folder)]) == 0
     said = capsys.readouterr()
     assert "took       nothing\nleft out   5 ticks of days whose ticks were removed, and whose sums are" in said.out
     assert said.err == ""
-    assert target.rows("ticks") == []
-
-
-def test_a_day_that_an_import_has_added_to_is_rolled_up_anew(new: PeerDatabase, target: Target) -> None:
-    new.start(NOON_MS)
-    new.add(times(NOON_MS, 3) + times(NOON_MS + DAY_MS, 5) + times(NOON_MS + 2 * DAY_MS, 5), Seen(3))
-    target.imports(new.path)
-    assert len(roll_up(target.folder).rolled_up) == 3
-    assert roll_up(target.folder).rolled_up == []
-    new.add(times(NOON_MS + DAY_MS + 600_000, 5), Seen(3))
-    target.imports(new.path)
-    assert roll_up(target.folder).rolled_up == ["2026-10-06"]
+    new.add(times(NOON_MS + HOUR_MS, 5) + times(NOON_MS + DAY_MS, 5), Seen(3))
+    told = target.imports(new.path)
+    assert told["taken"]["ticks"] == 5
+    (left,) = told["left_out"]
+    assert (left["count"], left["reason"]) == (10, "of days whose ticks were removed, and whose sums are final")
+    assert target.report(NOON_MS, NOON_MS + HOUR_MS)["headline"] == before["headline"]
 
 
 def test_a_second_import_takes_nothing_and_a_later_one_what_is_new(new: PeerDatabase, target: Target) -> None:

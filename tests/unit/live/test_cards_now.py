@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gua_report.config import Config
-from gua_report.live import text
+from gua_report.live import shown
 from gua_report.live.cards_now import CardSeen, Since, see_card
-from gua_report.live.json import process
 from gua_report.live.observer import take_up
-from gua_report.live.snapshot import Recent, fill_in, read_recent
+from gua_report.live.snapshot import fill_in, read_recent
 from gua_report.ticks.classify import NO_PID
 from gua_report.ticks.newest import list_history
 from gua_sample.idle_state import to_text, understand
@@ -173,7 +172,7 @@ def starts(told: list[CardSeen]) -> dict[tuple[str, int], int]:
     return {(seen.card.facts.uuid, one.pid): one.since.ts_ms for seen in told for one in seen.processes if one.since}
 
 
-def recent_of(folder: Path, ticks: list[Tick], ts_ms: int = MONDAY_MS) -> Recent:
+def recent_of(folder: Path, ticks: list[Tick], ts_ms: int = MONDAY_MS) -> Tick:
     write(folder, ticks)
     recent = read_recent(list_history(samples_dir(str(folder))).partitions, ts_ms, print)
     assert recent
@@ -254,11 +253,11 @@ def test_a_process_in_a_slurm_job_is_shown_with_it_beside_the_person() -> None:
     now = at(0, held(ada, bob))
     (seen,) = see(now, follow(begin(), now))
     assert [(one.user, one.slurm_job) for one in seen.processes] == [("ada", "4711"), ("bob", None)]
-    style = text.Style()
-    lines = [text.process_line(one, MONDAY_MS, style) for one in seen.processes]
+    style = shown.Style()
+    lines = [shown.process_line(one, MONDAY_MS, style) for one in seen.processes]
     assert lines[0].endswith("  ada, job 4711")
     assert lines[1].endswith("  bob")
-    assert [process(one, MONDAY_MS)["slurm_job"] for one in seen.processes] == ["4711", None]
+    assert [shown.process(one, MONDAY_MS)["slurm_job"] for one in seen.processes] == ["4711", None]
     long = seen.processes[0]._replace(user="a" * 90, slurm_job="\x1b[2J")
-    assert len(text.process_line(long, MONDAY_MS, style)) <= text.WIDTH
-    assert "\x1b" not in text.process_line(long._replace(user="ada"), MONDAY_MS, style)
+    assert len(shown.process_line(long, MONDAY_MS, style)) <= shown.WIDTH
+    assert "\x1b" not in shown.process_line(long._replace(user="ada"), MONDAY_MS, style)

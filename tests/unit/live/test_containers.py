@@ -3,20 +3,17 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gua_report.commands import demo
 from gua_report.commands.free import spell_holders
 from gua_report.config import Reservations
-from gua_report.live.cards_now import CardSeen, see_card
-from gua_report.reservations.check import check
+from gua_report.live.validation import check
 from gua_sample.containers import FILE_NAME, LABEL, Container, Known
-from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.simulate_plan import EXAMPLE_END_MS
-from tests.bookings import HEADER
-from tests.lab import CONFIG, MINUTE_MS, MONDAY_MS, Gpu, Job, held, tick
+from tests.bookings import HEADER, look
+from tests.lab import CONFIG, MINUTE_MS, MONDAY_MS, Job, held
 from tests.rolling import run
 
 ID, OTHER = "3f2a9c81d0b7", "904ef981a59f"
@@ -24,27 +21,15 @@ HINTED = Container("docker", "train", "pytorch", "ada", LABEL, 1)
 COLUMNS = ("user", "container", "owner_hint", "how")
 
 
-@pytest.fixture(scope="module")
-def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Path:
     """The last minutes of the demo."""
-    folder = tmp_path_factory.mktemp("laboratory")
-    demo.simulate(str(folder), 0, EXAMPLE_END_MS - 10 * MINUTE_MS, EXAMPLE_END_MS)
-    return folder
+    demo.simulate(str(tmp_path), 0, EXAMPLE_END_MS - 10 * MINUTE_MS, EXAMPLE_END_MS)
+    return tmp_path
 
 
 def docker(ident: str, pid: int) -> Job:
     return Job(pid, "root", uid=0, cgroup=f"/system.slice/docker-{ident}{'0' * 52}.scope")
-
-
-def rootless(uid: int, pid: int) -> Job:
-    scope = f"/user.slice/user-{uid}.slice/user@{uid}.service/user.slice/libpod-{ID}{'0' * 52}.scope"
-    return Job(pid, f"user{uid}", uid=uid, cgroup=scope)
-
-
-def see(known: Known, *gpus: Gpu) -> list[CardSeen]:
-    now = tick(MONDAY_MS, *gpus)
-    carried = follow(begin(), now)
-    return [see_card(card, now, carried, runs_now(carried), CONFIG, known) for card in now.cards]
 
 
 def test_status_shows_names_and_tells_programs_how_they_are_known(laboratory: Path) -> None:
@@ -62,58 +47,32 @@ def test_status_shows_names_and_tells_programs_how_they_are_known(laboratory: Pa
     assert sorted(processes, reverse=True) == [(*users[0], "pytorch/pytorch:2.5.1"), (*users[1], "lab/eval:7")]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", None])
-def test_a_file_that_cant_be_used_costs_status_and_free_a_line(laboratory: Path, content: str | None) -> None:
-    file = laboratory / FILE_NAME
-    kept = file.read_bytes()
-    file.unlink()
-    try:
-        if content is None:
-            file.symlink_to("/etc/passwd")
-        else:
-            file.write_text(content)
-        status, text, errors = run("status", laboratory, "--simulate")
-        assert status == 0
-        assert "docker:f5d288574c74 (idle ≥ 10m)" in text
-        assert errors.count("\n") == 1
-        assert errors.startswith(f"gua status: warning: {file} ")
-        assert errors.endswith(("names of containers are missing\n", "; remove it\n"))
-    finally:
-        file.unlink()
-        file.write_bytes(kept)
-
-
-def test_a_process_in_a_rootless_container_is_its_users(tmp_path: Path) -> None:
-    (seen,) = see(Known({ID: HINTED}), held(rootless(1000, 1), rootless(1001, 2), docker(ID, 3)))
-    told: dict[int, Any] = {one.pid: (one.who, one.container) for one in seen.processes}
-    assert told == {
-        1: ("user1000", None),
-        2: ("user1001", None),  # also called after root's
-        3: ("ada? (docker: train)", HINTED),
-    }
-    assert {user.name: user.container for user in seen.users} == {
-        "user1000": None,
-        "user1001": None,
-        f"docker:{ID}": HINTED,
-    }
+def test_a_file_that_cant_be_used_costs_status_a_line(laboratory: Path) -> None:
+    (laboratory / FILE_NAME).write_text("{")
+    status, text, errors = run("status", laboratory, "--simulate")
+    assert status == 0
+    assert "docker:f5d288574c74 (idle ≥ 10m)" in text
+    assert errors.count("\n") == 1
+    assert errors.startswith(f"gua status: warning: {laboratory / FILE_NAME} ")
+    assert errors.endswith(": names of containers are missing; remove it\n")
 
 
 def test_two_containers_of_the_same_name_both_hold() -> None:
-    held_by = see(Known({ID: HINTED, OTHER: HINTED}), held(docker(ID, 1)), held(docker(OTHER, 2), index=1))
+    held_by = look(held(docker(ID, 1)), held(docker(OTHER, 2), index=1), known=Known({ID: HINTED, OTHER: HINTED}))
     assert spell_holders(held_by, MONDAY_MS) == ["ada? (docker: train)"] * 2
 
 
 def test_no_name_of_a_container_steers_the_terminal() -> None:
     evil = HINTED._replace(name="\x1b[31m\n" + 200 * "x", owner="\x07" + 200 * "o")
-    for holder in spell_holders(see(Known({ID: evil}), held(docker(ID, 1))), MONDAY_MS):
+    for holder in spell_holders(look(held(docker(ID, 1)), known=Known({ID: evil})), MONDAY_MS):
         assert holder.isprintable()
 
 
 def test_reservations_are_set_against_the_identity_and_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(f"{HEADER}0,ada,2026-01-01,,\n1,docker:{ID},2026-01-01,,\n")
     config = CONFIG._replace(reservations=Reservations(file=str(tmp_path / "r.csv")))
-    seen = see(Known({ID: HINTED}), held(docker(ID, 1)), held(docker(ID, 2), index=1))
-    found = check([one.told() for one in seen], config, MONDAY_MS, lambda line: None)
+    seen = look(held(docker(ID, 1)), held(docker(ID, 2), index=1), known=Known({ID: HINTED}))
+    found = check(seen, config, MONDAY_MS, lambda line: None)
     assert found["GPU-0"].text.startswith("in use WITHOUT RESERVATION by ada? (docker: train): PID 1")
     assert found["GPU-0"].details["users"] == [f"docker:{ID}"]
     assert found["GPU-1"].kind == "confirmed"

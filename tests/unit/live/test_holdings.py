@@ -5,11 +5,10 @@ import pwd
 
 import pytest
 
-from gua_report.live.cards_now import see_card
-from gua_report.live.holdings import Holdings
+from gua_report.live.cards_now import Holdings
 from gua_sample.errors import GuaError, UsageError
-from gua_sample.idleness import begin, follow, runs_now
-from tests.lab import CONFIG, MONDAY_MS, Gpu, Job, busy, held, mig, tick
+from tests.bookings import look
+from tests.lab import CONFIG, Gpu, Job, busy, held, mig
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 UID = os.getuid() or 77
@@ -21,11 +20,8 @@ CONTAINER = Job(300, ME, uid=os.getuid(), cgroup=f"/docker/{'3f2a9c81d0b7' * 6}"
 def holdings(
     *gpus: Gpu, uid: int | None = None, is_owner: bool = False, people: dict[str, str] | None = None
 ) -> Holdings:
-    now = tick(MONDAY_MS, *gpus)
-    carried = follow(begin(), now)
     config = CONFIG._replace(people=people or {})
-    cards = [see_card(card, now, carried, runs_now(carried), config) for card in now.cards]
-    return Holdings(cards, os.getuid() if uid is None else uid, is_owner, config.people)
+    return Holdings(look(*gpus, config=config), os.getuid() if uid is None else uid, is_owner, config.people)
 
 
 def test_all_of_ones_own_processes_are_marked_by_pid_and_start() -> None:
@@ -38,22 +34,30 @@ def test_all_of_ones_own_processes_are_marked_by_pid_and_start() -> None:
     assert about.text == "2 processes, 100 python, 101 python"
 
 
+@pytest.mark.parametrize(
+    ("held_by", "is_owner", "mark", "problem"),
+    [
+        (THEIRS, False, None, "^you have no process on a card now: start it first, then run this again$"),
+        (THEIRS, True, None, "or say whose: --identity, --gpu or --pid$"),
+        (THEIRS, False, 200, "^process 200 counts as bob's, not as yours: they can mark it, or root$"),
+        (MINE, False, 999, "process 999 is on no card now: gua status -v lists those that are"),
+        (MINE._replace(start_time_ms=None), False, None, "not known when these processes began"),
+    ],
+)
+def test_what_can_not_be_marked_is_an_error_that_says_what_to_do(
+    held_by: Job, is_owner: bool, mark: int | None, problem: str
+) -> None:
+    found = holdings(held(held_by), is_owner=is_owner)
+    with pytest.raises(GuaError, match=problem):
+        found.find_all() if mark is None else found.find_process(mark)
+    for name in ("7", "", "-1", "0:0", "GPU"):
+        with pytest.raises(UsageError, match="gua status lists them"):
+            found.find_card(name, None)
+
+
 def test_many_are_counted() -> None:
     jobs = [Job(pid, ME, uid=os.getuid()) for pid in range(1, 7)]
     assert holdings(held(*jobs)).find_all().text == "6 processes, 1 python, 2 python, 3 python and 3 more"
-
-
-def test_without_a_process_it_says_what_to_do() -> None:
-    with pytest.raises(GuaError, match=r"^you have no process on a card now: start it first, then run this again$"):
-        holdings(held(THEIRS)).find_all()
-    with pytest.raises(GuaError, match=r"or say whose: --identity, --gpu or --pid$"):
-        holdings(held(THEIRS), is_owner=True).find_all()
-
-
-def test_a_colleagues_process_is_refused() -> None:
-    with pytest.raises(GuaError, match=r"^process 200 counts as bob's, not as yours: they can mark it, or root$"):
-        holdings(held(MINE, THEIRS)).find_process(200)
-    assert holdings(held(MINE, THEIRS)).find_process(100).processes == ((100, 5000),)
 
 
 def test_a_process_in_a_container_of_the_machine_is_the_containers_whatever_its_uid() -> None:
@@ -76,16 +80,6 @@ def test_the_spools_owner_marks_anybodys_process_with_the_name_it_has() -> None:
     assert holdings(held(MINE, THEIRS), is_owner=True).find_all().identity == ME
 
 
-def test_a_process_that_is_on_no_card_is_no_matter() -> None:
-    with pytest.raises(GuaError, match="process 999 is on no card now: gua status -v lists those that are"):
-        holdings(held(MINE)).find_process(999)
-
-
-def test_a_process_whose_start_is_not_known_is_not_marked() -> None:
-    with pytest.raises(GuaError, match="not known when these processes began"):
-        holdings(held(MINE._replace(start_time_ms=None))).find_all()
-
-
 @pytest.mark.parametrize("name", ["1", "GPU-1"])
 def test_a_card_that_one_uses(name: str) -> None:
     about = holdings(held(THEIRS), held(MINE, index=1)).find_card(name, None)
@@ -104,9 +98,3 @@ def test_the_index_of_a_divided_card_means_the_instances_that_one_uses() -> None
     cards = [mig(0, 0, jobs=(THEIRS,)), mig(0, 1, jobs=(MINE,)), mig(0, 2, jobs=(MINE._replace(pid=101),))]
     assert holdings(*cards).find_card("0", None)[:3] == ("what you have on GPU 0:1, 0:2", None, ("MIG-0-1", "MIG-0-2"))
     assert holdings(*cards).find_card("0:2", None).gpu_uuids == ("MIG-0-2",)
-
-
-@pytest.mark.parametrize("name", ["7", "", "-1", "0:0", "GPU"])
-def test_a_card_that_is_not_there_is_wrong_usage(name: str) -> None:
-    with pytest.raises(UsageError, match="gua status lists them"):
-        holdings(held(MINE)).find_card(name, None)

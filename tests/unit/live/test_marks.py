@@ -10,15 +10,14 @@ import pytest
 from gua_report.commands import status
 from gua_report.config import Config, Limit, Limits, Notes
 from gua_report.limits import WEEK_MS, Week
-from gua_report.live import json as as_json
-from gua_report.live.cards_now import Scene, mark_limits, mark_meant, see_card
+from gua_report.live.cards_now import Scene, mark_limits, mark_meant
 from gua_report.live.observer import Observer, Sampling
-from gua_report.live.text import Style, render, spell_until
+from gua_report.live.shown import Style, render_json, render_text, spell_until
 from gua_report.rollups.index import path_of
 from gua_report.ticks.newest import Files, list_history
 from gua_sample.containers import LABEL, Container, Known
-from gua_sample.idleness import begin, follow, runs_now
 from gua_sample.policy import DEFAULT
+from tests.bookings import look
 from tests.lab import ALICE, BOB, CONFIG, DAY_MS, HOUR_MS, MONDAY_MS, NOON_MS, Gpu, Job, busy, held, series, tick, write
 from tests.notes import REASON, content, make_spool, put
 from tests.rolling import upkeep
@@ -42,10 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scene_of(folder: Path, *gpus: Gpu, ts_ms: int = NOW_MS) -> Scene:
-    now = tick(ts_ms, *gpus)
-    carried = follow(begin(), now)
-    cards = [see_card(card, now, carried, runs_now(carried), CONFIG, HINTS) for card in now.cards]
-    return Scene(now, cards, None, list_history(str(folder / "samples")))
+    cards = look(*gpus, ts_ms=ts_ms, known=HINTS)
+    return Scene(tick(ts_ms, *gpus), cards, None, list_history(str(folder / "samples")))
 
 
 def complain(text: str) -> None:
@@ -57,11 +54,11 @@ def marked(folder: Path, *gpus: Gpu, config: Config = LIMITED) -> Scene:
 
 
 def text_of(scene: Scene, **options: bool) -> str:
-    return render(scene, {}, SAMPLING, Style(**options))
+    return render_text(scene, {}, SAMPLING, Style(**options))
 
 
 def document(scene: Scene) -> dict[str, Any]:
-    return dict(json.loads(as_json.render(scene, DEFAULT, {}, SAMPLING)))
+    return dict(json.loads(render_json(scene, DEFAULT, {}, SAMPLING)))
 
 
 def test_who_is_over_a_limit_is_marked_idle_or_not(folder: Path) -> None:

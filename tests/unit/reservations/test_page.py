@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 from gua_report.commands import demo
+from gua_report.live.validation import KINDS
 from gua_report.reservations import csv_files
 from gua_report.reservations.canhazgpu import CONVERSATION_SECONDS, HEARTBEAT_MS, MOST_MEMORY_BYTES, OPTIONS
-from gua_report.reservations.reservation import KINDS
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.lab import DAY_MS
 from tests.machine import SCRIPTS

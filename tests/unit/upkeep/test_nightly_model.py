@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gua_report.config import Retention
-from gua_report.importing.intake import Intake
-from gua_report.importing.source import Source, Tally
+from gua_report.importing.intake import Intake, Source, Tally
 from gua_report.rollups.index import Stored, is_closed, path_of, read_index
 from gua_report.rollups.reader import read_days
 from gua_report.summary.plan import make_plan

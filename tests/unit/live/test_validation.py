@@ -1,35 +1,32 @@
 """Who is on a card, against who reserved it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gua_report.reservations.check import check
-from gua_report.reservations.reservation import CardNow, Holder, Reservation, Validation
-from gua_report.reservations.sources import ROUNDED_MS, _overlaps
-from gua_sample.policy import ACTIVE, TRULY_IDLE
-from tests.bookings import HEADER, configured
+from gua_report.live.cards_now import CardSeen
+from gua_report.live.validation import Validation, check
+from gua_report.reservations.reservation import ROUNDED_MS, Reservation, _overlaps
+from gua_sample.policy import ACTIVE
+from tests.bookings import card, configured, holder
 from tests.lab import MONDAY_MS
 from tests.machine import within
 
-FREE = CardNow(0, "GPU-0", [], TRULY_IDLE, None)
-INSTANCE = CardNow(0, "MIG-0", [], TRULY_IDLE, None, parent_uuid="GPU-0")
+FREE = card()
+INSTANCE = card(0, uuid="MIG-0", parent="GPU-0")
 
 
-def checked(folder: Path, cards: list[CardNow], *rows: str) -> tuple[list[Validation], list[str]]:
+def checked(folder: Path, cards: list[CardSeen], *rows: str) -> tuple[list[Validation], list[str]]:
     """What is said of each card, and the complaints."""
     lines: list[str] = []
     found = check(cards, configured(folder, *rows), MONDAY_MS, lines.append)
-    return [found[card.uuid] for card in cards], lines
+    return [found[seen.card.facts.uuid] for seen in cards], lines
 
 
 def test_no_name_steers_a_terminal(tmp_path: Path) -> None:
-    evil = Holder("\x1b]0;me", 1, "a\nb\x07", 5000.0)
-    cards = [CardNow(0, "GPU-0", [evil], ACTIVE, None), CardNow(1, "GPU-1", [], TRULY_IDLE, None)]
+    cards = [card(0, holder("\x1b]0;me", "a\nb\x07"), state=ACTIVE), card(1)]
     found, lines = checked(tmp_path, cards, "0,\x1b[31mred,2026-01-01,,\x1b[0m", "1,\x1b[31mred,2026-01-01,,")
     assert found[0].text == (
         r"in use WITHOUT RESERVATION by \x1b]0;me: PID 1 (a\nb\x07) 5,000 MiB; reserved by \x1b[31mred"
@@ -39,14 +36,14 @@ def test_no_name_steers_a_terminal(tmp_path: Path) -> None:
 
 
 def test_a_reservation_by_the_uuid_of_a_card_covers_its_mig_instances(tmp_path: Path) -> None:
-    used = CardNow(0, "MIG-1", [Holder("root", 1, "python", 5000.0)], ACTIVE, None, parent_uuid="GPU-0")
-    other = CardNow(1, "MIG-2", [], TRULY_IDLE, None, parent_uuid="GPU-1")
+    used = card(0, holder("root"), state=ACTIVE, uuid="MIG-1", parent="GPU-0")
+    other = card(1, uuid="MIG-2", parent="GPU-1")
     found, lines = checked(tmp_path, [used, INSTANCE, other], "GPU-0,root,2026-01-01,,")
     assert ([one.kind for one in found], lines) == (["confirmed", "unused", "available"], [])
 
 
 @pytest.mark.parametrize(
-    ("card", "row", "kind", "text"),
+    ("seen", "row", "kind", "text"),
     [
         (INSTANCE, "GPU-0,root,tomorrow,,", "unknown", "unknown: not in use, but reservations can't be read"),
         (
@@ -57,8 +54,8 @@ def test_a_reservation_by_the_uuid_of_a_card_covers_its_mig_instances(tmp_path: 
         ),
     ],
 )
-def test_what_is_not_known_is_not_available(tmp_path: Path, card: CardNow, row: str, kind: str, text: str) -> None:
-    (found,), _ = checked(tmp_path, [card], row)
+def test_what_is_not_known_is_not_available(tmp_path: Path, seen: CardSeen, row: str, kind: str, text: str) -> None:
+    (found,), _ = checked(tmp_path, [seen], row)
     assert (found.kind, found.text) == (kind, text)
 
 
@@ -104,17 +101,3 @@ def test_a_reservation_is_said_to_overlap_if_it_begins_while_another_person_has_
     ]
     assert [later for _, later in found] == expected
     assert all(later.start_ms < earlier.end_ms for earlier, later in found)
-
-
-def test_it_is_checked_without_pandas(tmp_path: Path) -> None:
-    path = tmp_path / "r.csv"
-    path.write_text(HEADER)
-    code = (
-        "import sys; from gua_report.reservations.check import CardNow, check;"
-        "from gua_report.config import *; from gua_sample.policy import DEFAULT;"
-        f"config = Config(DEFAULT, None, None, '', {{}}, reservations=Reservations({str(path)!r}));"
-        "print(check([CardNow(0, 'GPU-0', [], 'truly-idle', None)], config, 1, print)); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "text='available'" in done.stdout
-    assert {"pandas", "numpy", "ssl"} & set(done.stdout.split()) == set()

@@ -1,63 +1,70 @@
 """Compare each card's users with its reservations, in the words that people know from canhazgpu."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gua_report.config import Config
 from gua_report.console.spelling import duration, first_of
+from gua_report.live.cards_now import CardSeen, ProcessNow, Since
 from gua_report.people.identities import apply_mapping
-from gua_report.reservations.reservation import (
-    AVAILABLE,
-    CONFIRMED,
-    FOREVER_MS,
-    SEVERAL_USERS,
-    UNRESERVED,
-    UNUSED,
-    Book,
-    CardNow,
-    Holder,
-    Reservation,
-    Validation,
-)
-from gua_report.reservations.sources import name_strays, names_of, read_book
+from gua_report.reservations.reservation import FOREVER_MS, Book, Reservation, name_strays, names_of, read_book
 from gua_sample.console import plural
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import ACTIVE, IDLE_HELD, UNKNOWN, UNPARTITIONED
 from gua_sample.processes import printable
 
+AVAILABLE = "available"
+CONFIRMED = "confirmed"
+UNRESERVED = "unreserved"
+UNUSED = "unused"
+SEVERAL_USERS = "several-users"
+KINDS = (AVAILABLE, CONFIRMED, UNRESERVED, UNUSED, SEVERAL_USERS, UNKNOWN)
 MOST_NAMED, MOST_LISTED = 3, 10
 RECENT_MS = 7 * DAY_MS  # how far back the end of a reservation may tell since when a card is free
 
 
-def check(cards: list[CardNow], config: Config, now_ms: int, complain: Callable[[str], None]) -> dict[str, Validation]:
+class Validation(NamedTuple):
+    kind: str
+    text: str  # clean, for a terminal
+    reserved_by: list[str]  # clean, for a terminal
+    details: dict[str, object]  # plain values, for JSON
+    reservations: list[str]  # a sentence on each that is in force
+
+
+def check(cards: list[CardSeen], config: Config, now_ms: int, complain: Callable[[str], None]) -> dict[str, Validation]:
     """The validations by uuid; empty without a source of reservations. Each problem is one complaint."""
     if not any(config.reservations):
         return {}
     book = read_book(config, now_ms - RECENT_MS, complain, with_history=False)
     # Only current and future ones: a past reservation may name a card that no longer exists.
     to_come = [one for one in book.reservations if one.end_ms > now_ms]
-    names = {card.uuid: names_of(card.uuid, card.index, card.parent_uuid) for card in cards}
-    seen = {apply_mapping(holder.user, config.people) for card in cards for holder in card.holders}
-    name_strays(to_come, names, seen, config.people, complain)
-    return {card.uuid: _Case(card, book, config, now_ms).validate() for card in cards}
+    names = {seen.card.facts.uuid: _names(seen) for seen in cards}
+    users = {apply_mapping(one.user, config.people) for seen in cards for one in seen.processes}
+    name_strays(to_come, names, users, config.people, complain)
+    return {seen.card.facts.uuid: _Case(seen, book, config, now_ms).validate() for seen in cards}
+
+
+def _names(seen: CardSeen) -> set[str]:
+    return names_of(seen.card.facts.uuid, seen.card.facts.gpu_index, seen.card.facts.parent_uuid)
 
 
 class _Case:
-    def __init__(self, card: CardNow, book: Book, config: Config, now_ms: int) -> None:
-        self.card, self.now_ms, self.people = card, now_ms, config.people
-        names = names_of(card.uuid, card.index, card.parent_uuid)
+    def __init__(self, seen: CardSeen, book: Book, config: Config, now_ms: int) -> None:
+        self.seen, self.now_ms, self.people = seen, now_ms, config.people
+        names = _names(seen)
         own = [one for one in book.reservations if one.gpu in names]
         self.current = [one for one in own if one.start_ms <= now_ms < one.end_ms]
         self.ended_ms = [one.end_ms for one in own if one.end_ms <= now_ms]
-        self.released_ms = book.released_ms.get(str(card.index))
+        self.released_ms = book.released_ms.get(str(seen.card.facts.gpu_index))
         self.is_readable = book.is_complete and not names & book.unreadable
         self.owners = list(dict.fromkeys(apply_mapping(one.user, self.people) for one in self.current))
         threshold = config.policy.process_memory_mib
-        large = [one for one in card.holders if one.memory_mib is None or one.memory_mib > threshold]
-        self.is_in_use = card.state in (ACTIVE, IDLE_HELD) or any(one.memory_mib is not None for one in large)
+        large = [one for one in seen.processes if one.memory_mib is None or one.memory_mib > threshold]
+        self.is_in_use = seen.state in (ACTIVE, IDLE_HELD) or any(one.memory_mib is not None for one in large)
         # As in reports, a desktop beside somebody's work does not count as a user; many small processes together do.
-        self.holders = (large or card.holders) if self.is_in_use else []
+        self.holders = (large or seen.processes) if self.is_in_use else []
         self.users = list(dict.fromkeys(self._who(one) for one in self.holders))
-        self.shown = {self._who(one): one.who for one in self.holders if one.who}  # names for people
+        self.shown = {self._who(one): one.who for one in self.holders}  # names for people
         self.strangers = [user for user in self.users if user not in self.owners]
 
     def validate(self) -> Validation:
@@ -67,13 +74,13 @@ class _Case:
         return Validation(kind, text, [printable(owner) for owner in self.owners], self._details(), told)
 
     def _validate_free(self) -> tuple[str, str]:
-        if self.card.state == UNPARTITIONED:
+        if self.seen.state == UNPARTITIONED:
             return UNKNOWN, f"unpartitioned: nothing can use it until an instance is made{self._reserved_by()}"
-        if self.card.state == UNKNOWN:
+        if self.seen.state == UNKNOWN:
             return UNKNOWN, f"unknown: the driver does not tell{self._reserved_by()}"
         if self.owners:
             # The processes on a card that is not in use are small; a job is told whether there are any.
-            is_empty = any(one.job for one in self.current) and not self.card.holders
+            is_empty = any(one.job for one in self.current) and not self.seen.processes
             usage = "not used" if is_empty else "no usage detected"
             return UNUSED, f"{self._claims()}, {usage}{self._expiry()}"
         if not self.is_readable:
@@ -87,8 +94,8 @@ class _Case:
         if not self.users and self.owners:
             return UNKNOWN, f"unknown: in use, but no process shows by whom{self._reserved_by()}"
         if self.users and not self.strangers:
-            length = "some time" if self.card.since_ms is None else self._spell(self.card.since_ms)
-            idle = f", no work for {length}" if self.card.state == IDLE_HELD else ""
+            length = "some time" if self.seen.since is None else self._spell(self.seen.since.ts_ms)
+            idle = f", no work for {length}" if self.seen.state == IDLE_HELD else ""
             return CONFIRMED, f"in use by {self._users()}, confirmed: {self._usage()}{idle}{self._expiry()}"
         who = f"by {self._users()}" if self.users else "by nobody visible"
         if not self.is_readable:
@@ -105,7 +112,7 @@ class _Case:
         absent = [owner for owner in self.owners if owner not in self.users]
         return f"several users: {_listed(users)}: {usage}{self._reserved_by() if absent else ''}"
 
-    def _who(self, holder: Holder) -> str:
+    def _who(self, holder: ProcessNow) -> str:
         return apply_mapping(holder.user, self.people)
 
     def _users(self) -> str:
@@ -141,7 +148,7 @@ class _Case:
 
     def _spell(self, since_ms: int) -> str:
         """The duration since then, marked as a minimum if the card's state may be older than the history."""
-        at_least = "" if self.card.since_is_exact or since_ms != self.card.since_ms else "≥ "
+        at_least = "≥ " if self.seen.since == Since(since_ms, False) else ""
         return at_least + duration(max(0, self.now_ms - since_ms) / 1000)
 
     def _free_since_ms(self) -> int | None:
@@ -150,7 +157,7 @@ class _Case:
         Without a history, canhazgpu's word for it is passed on: when the last reservation was released.
         """
         ended_ms = [*self.ended_ms, self.released_ms or 0]
-        return self.released_ms if self.card.since_ms is None else max([self.card.since_ms, *ended_ms])
+        return self.released_ms if self.seen.since is None else max([self.seen.since.ts_ms, *ended_ms])
 
     def _details(self) -> dict[str, object]:
         since_ms = self._free_since_ms() if not self.is_in_use and not self.owners and self.is_readable else None
@@ -191,7 +198,7 @@ def _listed(names: list[str]) -> str:
     return " and ".join([", ".join(clean[:-1]), clean[-1]] if len(clean) > 1 else clean)
 
 
-def _processes(holders: list[Holder]) -> str:
+def _processes(holders: list[ProcessNow]) -> str:
     named = [f"PID {one.pid} ({printable(one.command)}) {_mib(one.memory_mib)}" for one in holders]
     return first_of(named, MOST_NAMED)
 
