@@ -29,8 +29,7 @@ MORE_MEMORY_BYTES = 2 << 30  # than the child has when it begins
 MOST_ANSWER_BYTES = 64 << 20
 MOST_PROBLEM_BYTES = 1000  # of a message, which may quote a name from the file
 CHILDREN_PER_CORE = 2  # while the oldest one is waited for, others may be done
-AT, DONE = "at", "done"
-SHORT_OF_MEMORY = "takes more memory than that of any host"
+BEGUN, DONE = "begun", "done"
 
 TASKS_AHEAD = 4  # for each thread of a worker: what is not yet wanted need not be kept
 CONNECT_SECONDS = "30s"
@@ -51,40 +50,40 @@ class Outcome(NamedTuple):
     files: Sequence[HostFile]  # those that were read together
     value: Any = None  # of all without a problem; None if there is none
     problems: Mapping[int, str] = {}  # by position: why nothing is read of a file
+    may_be_others: bool = False  # whether a file may be better off alone
 
 
 Executor = Callable[[Sequence[HostFile], Work, int], Iterator[Outcome]]
+Together = list[HostFile]
+Run = Callable[[list[Together], Work, int | None], Iterator[Outcome]]
 
 
-def batches(files: Sequence[HostFile], most: int) -> list[list[HostFile]]:
-    """The files, so many together; those of one host are not parted."""
-    found: list[list[HostFile]] = []
+def map_with(run: Run, files: Sequence[HostFile], work: Work, most: int) -> Iterator[Outcome]:
+    """The outcome of all files, in any order: `most` together, without parting those of one host.
+
+    Whatever ends the work on some files may be due to any of them, or to what went on beside it. So each of them is
+    tried again, alone.
+    """
+    batches, suspects = list[Together](), list[Together]()
     for _, own in groupby(files, lambda file: file.host):
         together = [*own]
-        if not found or len(found[-1]) + len(together) > most:
-            found.append([])
-        found[-1] += together
-    return found
+        if not batches or len(batches[-1]) + len(together) > most:
+            batches.append([])
+        batches[-1] += together
+    for outcome in run(batches, work, None):
+        if outcome.may_be_others:
+            suspects += [[file] for file in outcome.files]
+        else:
+            yield outcome
+    yield from run(suspects, work, 1)
 
 
 def map_in_children(files: Sequence[HostFile], work: Work, most: int, workers: int | None = None) -> Iterator[Outcome]:
-    """The outcome of all files, `most` in a child, in any order. Nothing is kept of those that were taken."""
-    waiting = deque(batches(files, most))
-    suspects: list[list[HostFile]] = []
+    """The outcome of all files, `most` in a child. Nothing is kept of those that were taken."""
     gc.freeze()  # else the search for garbage would write to all memory that children share with this process
     try:
-        for together, found in _ask(waiting, work, workers or CHILDREN_PER_CORE * len(os.sched_getaffinity(0))):
-            if not isinstance(found, Trouble):
-                yield found
-                continue
-            at = [together[found.at]] if found.at < len(together) else together
-            if found.is_silent and len(at) == 1:  # what hangs once would hang again
-                yield Outcome(at, None, {0: found.problem})
-            else:
-                suspects += [[file] for file in at]
-            waiting += [rest] if (rest := [file for file in together if file not in at]) else []
-        for together, found in _ask(deque(suspects), work, 1):
-            yield found if isinstance(found, Outcome) else Outcome(together, None, {0: found.problem})
+        children = workers or CHILDREN_PER_CORE * len(os.sched_getaffinity(0))
+        yield from map_with(partial(_ask, children), files, work, most)
     finally:
         gc.unfreeze()
 
@@ -101,67 +100,56 @@ def understand(files: Sequence[HostFile], work: Work, content: bytes) -> Outcome
         return Outcome(files, None if value is None else work.restore(files, value), told)
 
 
-class Trouble(NamedTuple):
-    """Why a child gave no answer."""
-
-    problem: str
-    at: int  # the file that it was reading; their number if it had read all
-    is_silent: bool
+def failed(files: Sequence[HostFile], problem: str, is_final: bool = False) -> Outcome:
+    told = dict.fromkeys(range(len(files)), problem[:MOST_PROBLEM_BYTES])
+    return Outcome(files, None, told, not is_final)
 
 
-def _ask(waiting: deque[list[HostFile]], work: Work, most: int) -> Iterator[tuple[list[HostFile], Outcome | Trouble]]:
-    """What the child of each batch answers: so many at a time, in their order. More may be added meanwhile."""
-    running = deque[tuple[list[HostFile], Generator[Message, None, None]]]()
+def _ask(children: int, batches: list[Together], work: Work, most: int | None) -> Iterator[Outcome]:
+    """What the child of each batch answers: so many at a time, in their order."""
+    waiting, running = deque(batches), deque[tuple[Together, Generator[Message, None, None]]]()
     while waiting or running:
-        while waiting and len(running) < most:
+        while waiting and len(running) < (most or children):
             running.append((waiting[0], stream(partial(_work_in_child, waiting.popleft(), work), None, SECONDS)))
             with suppress(StopIteration, GuaError, ReadingFailed):  # it answers nothing then
                 next(running[-1][1])
         files, messages = running.popleft()
-        yield files, _answer(files, work, messages)
+        try:
+            with closing(messages):
+                _, content = next(messages, (DONE, b"no answer"))
+            yield understand(files, work, content)
+        except (GuaError, ReadingFailed) as error:
+            # What hangs alone would hang again.
+            is_final = most is not None or (len(files) == 1 and isinstance(error, Silent))
+            yield failed(files, f"not readable: {error}", is_final)
 
 
-def _answer(files: list[HostFile], work: Work, messages: Generator[Message, None, None]) -> Outcome | Trouble:
-    at = 0
-    try:
-        with closing(messages):
-            for label, content in messages:
-                if label == DONE:
-                    return understand(files, work, content)
-                at = min(max(0, int(content)), len(files))
-        raise StoreError("what reads its file answers nothing")
-    except (GuaError, ReadingFailed, ValueError) as error:
-        return Trouble(f"not readable: {error}"[:MOST_PROBLEM_BYTES], at, isinstance(error, Silent))
-
-
-def _work_in_child(files: list[HostFile], work: Work) -> Iterator[Message]:
-    yield AT, b"0"
+def _work_in_child(files: Together, work: Work) -> Iterator[Message]:
+    yield BEGUN, b""
     limit_memory(MORE_MEMORY_BYTES)
-    yield from work_on(files, work)
+    yield DONE, work_on(files, work)
 
 
-def work_on(files: Sequence[HostFile], work: Work) -> Iterator[Message]:
-    """At which file the work is, and last what was found. The damage of a file costs that file alone."""
+def work_on(files: Together, work: Work) -> bytes:
+    """What is found. The damage of a file costs that file alone. Raises StoreError if files can't be put together."""
     read, problems = [], dict[int, str]()
     for number, file in enumerate(files):
-        yield AT, str(number).encode()
         try:
             read.append(work.read(number, file))
-        except GuaError as error:
-            problems[number] = str(error)
-        except MemoryError:
-            problems[number] = f"its file {SHORT_OF_MEMORY}"
         except Exception as error:  # a damaged file may raise any
-            problems[number] = f"its file holds what no gua writes ({type(error).__name__}: {error})"
-    yield AT, str(len(files)).encode()
+            problems[number] = _spell(error)
     try:
-        found = json.dumps([work.combine(read) if read else None, problems], allow_nan=False)
-    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        if len(files) > 1:
-            raise StoreError(f"files that can't be added up ({type(error).__name__}: {error})") from error
-        why = SHORT_OF_MEMORY if isinstance(error, MemoryError) else f"holds what no gua writes ({error})"
-        found = json.dumps([None, {0: f"its file {why}"}])
-    yield DONE, found.encode()
+        return json.dumps([work.combine(read) if read else None, problems], allow_nan=False).encode()
+    except Exception as error:  # so may what was read of it
+        raise StoreError(_spell(error)) from error
+
+
+def _spell(error: Exception) -> str:
+    if isinstance(error, GuaError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "its file takes more memory than that of any host"
+    return f"its file holds what no gua writes ({type(error).__name__}: {error})"
 
 
 class NoWorkers(GuaError):
@@ -188,47 +176,37 @@ class Cluster:
             raise GuaError(f"no Dask scheduler at {scheduler}: {' '.join(str(error).split())}") from error
 
     def map(self, files: Sequence[HostFile], work: Work, most: int) -> Iterator[Outcome]:
-        """The outcome of all files, `most` in a task, in any order. Each result is released as soon as it is taken.
+        """The outcome of all files, `most` in a task. Each result is released as soon as it is taken.
 
-        What ends a worker may be any of the tasks that it had, and Dask blames them all. So each file of a failed task
-        is tried again when all others are done, alone.
+        What ends a worker may be any of the tasks that it had, and Dask blames them all.
         """
-        suspects: list[list[HostFile]] = []
-        for together, task in self._run(batches(files, most), work):
-            found = self._outcome(together, work, task)
-            if found.problems.keys() == set(range(len(together))) and found.value is None:
-                suspects += [[file] for file in together]
-            else:
-                yield found
-        for together, task in self._run(suspects, work, most=1):
-            yield self._outcome(together, work, task)
+        yield from map_with(self._run, files, work, most)
 
-    def _run(
-        self, files: list[list[HostFile]], work: Work, most: int | None = None
-    ) -> Iterator[tuple[list[HostFile], Any]]:
-        """Each batch with its task when that has ended: so many at a time, or what keeps all at work."""
-        waiting, tasks = list(files), dict[Any, list[HostFile]]()
+    def _run(self, batches: list[Together], work: Work, most: int | None) -> Iterator[Outcome]:
+        """The outcome of each batch when its task has ended: so many at a time, or what keeps all at work."""
+        waiting, tasks = deque(batches), dict[Any, Together]()
         while waiting or tasks:
             threads = sum(self._client.nthreads().values()) if most is None else 0
             while waiting and len(tasks) < (most or TASKS_AHEAD * max(1, threads)):
-                together = waiting.pop(0)
+                together = waiting.popleft()
                 tasks[self._client.submit(_work_on_cluster, together, work, pure=False)] = together
             task = self._first_done(tasks)
-            yield tasks.pop(task), task
+            found = self._outcome(tasks.pop(task), work, task)
+            yield found if most is None else found._replace(may_be_others=False)
             task.release()
 
-    def _outcome(self, files: list[HostFile], work: Work, task: Any) -> Outcome:
+    def _outcome(self, files: Together, work: Work, task: Any) -> Outcome:
         """What a task has found; its worker may have gone since: then another one does it again."""
         try:
             if task.status != "finished":
-                problem = _explain(task.exception())
-            else:
-                return understand(files, work, self._patiently(task.result))
+                return failed(files, _explain(task.exception()))
+            return understand(files, work, self._patiently(task.result))
         except NoWorkers:
             raise
+        except StoreError as error:
+            return failed(files, str(error))
         except Exception as error:  # the cluster's own, of many kinds: it costs these hosts alone
-            problem = _explain(error)
-        return Outcome(files, None, dict.fromkeys(range(len(files)), problem))
+            return failed(files, _explain(error))
 
     def _first_done(self, tasks: Collection[Any]) -> Any:
         while not (done := [task for task in tasks if task.status != "pending"]):
@@ -252,7 +230,7 @@ class Cluster:
         self._client.close()
 
 
-def _work_on_cluster(files: list[HostFile], work: Work) -> bytes:
+def _work_on_cluster(files: Together, work: Work) -> bytes:
     """Do the work in this worker, which may take no more memory meanwhile than a child of ours."""
     with ALONE:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -261,7 +239,7 @@ def _work_on_cluster(files: list[HostFile], work: Work) -> bytes:
         if hard == resource.RLIM_INFINITY or wanted < hard:
             resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
         try:
-            return [*work_on(files, work)][-1][1]
+            return work_on(files, work)
         finally:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 

@@ -367,7 +367,7 @@ def test_what_ends_a_child_costs_that_host_and_no_other(
 ) -> None:
     monkeypatch.setattr(executors, "SECONDS", 0.5)
     monkeypatch.setattr(child, "STALLED_SECONDS", 0.1)  # of a child that has all the time it needs
-    hosts = ["a", "kill", "b", "once", "c", "hang", "d", "eat", "e", "bug", "f"]
+    hosts = ["a", "once", "b", "kill", "c", "hang", "d", "eat", "e", "bug", "f"]
     files = [HostFile(host, host, str(tmp_path / host)) for host in hosts]
     found, problems = by_host(map_in_children(files, Trouble(), together, 2))
     assert found == {host: host for host in ("a", "b", "once", "c", "d", "e", "f")}
@@ -394,8 +394,8 @@ def test_two_threads_of_a_worker_leave_its_limit_as_it_was() -> None:
 
 def test_what_a_child_answers_is_of_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken_over(files: list[HostFile], work: Any) -> Iterator[Message]:
-        messages = list(work_on(files, work))
-        yield from messages * (4 if files[0].host == "b" else 1)
+        yield executors.BEGUN, b""
+        yield from [(executors.DONE, work_on(files, work))] * (4 if files[0].host == "b" else 1)
 
     monkeypatch.setattr(executors, "_work_in_child", taken_over)
     files = [HostFile(host, host, host) for host in ("a", "b", "c", "mute", "d")]
