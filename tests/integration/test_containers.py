@@ -13,8 +13,9 @@ from gua_report.config import Containers
 from gua_report.machine import container_names
 from gua_report.people.containers import write_containers
 from gua_report.people.identities import FIRST_UID
-from gua_sample.containers import LABEL, MOST_WANTED, MOUNT, NOTHING, Container, Known
+from gua_sample.containers import LABEL, MOUNT, NOTHING, Container, Known
 from gua_sample.processes import ANSWER_SECONDS
+from gua_sample.service import MOST_WANTED
 from tests.integration.containers import ID, KEY, ContainerHost, container_host
 from tests.machine import complaint, one_line, within
 from tests.repository import ROOT
