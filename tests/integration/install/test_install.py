@@ -234,12 +234,6 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
     assert not (target / "var/spool/gua").exists()
 
 
-def test_a_purge_takes_away_edited_configuration_too(checkout: Checkout, upgraded: Path, tmp_path: Path) -> None:
-    target = copy_tree(upgraded, tmp_path / "target")
-    checkout.succeed("uninstall", f"DESTDIR={target}", "PURGE=1")
-    assert files(target) == ["/etc/systemd/system/gua-sample.service.d/own.conf"]
-
-
 def test_a_purge_follows_no_link(checkout: Checkout, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk/history").touch()
