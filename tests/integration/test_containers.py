@@ -149,16 +149,6 @@ def test_the_note_is_gone_even_if_the_configuration_is_wrong(host: ContainerHost
     assert not host.note_path.exists()
 
 
-@needs_root
-def test_what_is_written_belongs_to_the_folders_owner_and_its_readers_can_read_it(host: ContainerHost) -> None:
-    host.docker.knows(inspection())
-    host.note(KEY)
-    assert host.ask().returncode == 0
-    found = (host.data / "containers.json").stat()
-    assert (found.st_uid, found.st_mode & 0o777) == (SOMEBODY, 0o644)
-    assert os.listdir(host.data) == ["containers.json"]
-
-
 # -- By hand.
 
 

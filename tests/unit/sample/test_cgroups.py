@@ -274,7 +274,9 @@ def test_from_inside_of_a_cgroup_namespace_a_path_is_made_absolute_or_not_believ
 
 
 @needs_root
-def test_what_is_stored_is_cut_at_a_component(tmp_path: Path) -> None:
+def test_what_is_stored_is_printable_and_cut_at_a_component(tmp_path: Path) -> None:
+    start(tmp_path / "odd", 42, b"0::/user.slice/\x1b[31m\xff\n")
+    assert read_cgroup(42, str(tmp_path / "odd")) == r"/user.slice/\x1b[31m\xff"
     names = "".join(f"/{letter * 100}" for letter in "abcdefgh")
     start(tmp_path / "proc", 42, f"0::{names}\n")
     assert read_cgroup(42, str(tmp_path / "proc")) == names[:505]
