@@ -97,7 +97,6 @@ def read_containers(data_dir: str) -> Known:
 
 
 def _restore(entry: Any) -> Container | None:
-    """The container of an entry; None if the entry makes no sense."""
     if not isinstance(entry, dict):
         return None
     name, seen_ms = clean_text(entry.get("name")), entry.get("seen_ms", 0)

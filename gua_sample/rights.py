@@ -55,7 +55,6 @@ def owner_to_become(data_dir: str) -> tuple[int, int] | None:
 
 
 def refuse_as_root(problem: object) -> None:
-    """Raise StoreError if there is a problem."""
     if problem is not None:
         raise StoreError(f"not as root: {problem}")
 
@@ -84,7 +83,6 @@ def out_of_reach(path: object) -> str:
 
 
 def import_late() -> None:
-    """Import what the modules that are loaded would import later."""
     import importlib
 
     for user, modules in IMPORTED_LATE.items():
