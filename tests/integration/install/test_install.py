@@ -24,7 +24,6 @@ from tests.integration.install.checkout import (
     environment,
     files,
     listing,
-    unprivileged,
 )
 from tests.machine import call
 from tests.repository import ROOT
@@ -276,15 +275,6 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
         [f"{USER_HOME}/.config/systemd/user/{path.relative_to(units)}" for path in units.rglob("*") if path.is_file()]
         + [f"{USER_HOME}/.local/bin/{name}" for name in COMMANDS]
     )
-
-
-def test_a_user_removes_all_but_the_history(checkout: Checkout, installed_by_user: tuple[Path, dict[str, str]]) -> None:
-    target, variables = installed_by_user
-    (target / "my data/gua").mkdir(parents=True)
-    done = checkout.succeed("uninstall-user", f"DESTDIR={target}", user=unprivileged(), variables=variables)
-    kept = ["kept the history in /my data/gua", "to remove it too: make uninstall-user PURGE=1"]
-    assert done.stdout.splitlines()[-2:] == kept
-    assert [str(path.relative_to(target)) for path in sorted(target.rglob("*"))] == ["my data", "my data/gua"]
 
 
 # -- The example of a configuration.
