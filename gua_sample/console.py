@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from gua_sample import __version__
 from gua_sample.errors import LOGGED_BEFORE, GuaError, UsageError
+from gua_sample.processes import printable
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,8 +71,6 @@ def show_traceback() -> None:
     """Print the current traceback, escaped: it may quote a file."""
     import traceback
 
-    from gua_sample.processes import printable
-
     if sys.stderr is not None:
         for line in traceback.format_exc().splitlines():
             print(printable(line), file=sys.stderr)
@@ -115,8 +114,6 @@ def complain(prog: str, message: str) -> None:
     """
     if sys.stderr is None:  # closed: print would take stdout instead
         return
-    from gua_sample.processes import printable  # where a tick is taken, it is imported already
-
     message = printable(message)
     priority = "<4>" if message.startswith("warning") else "<3>"
     print(f"{priority if is_journal() else prog + ': '}{message}", file=sys.stderr)
