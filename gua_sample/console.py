@@ -15,13 +15,8 @@ from gua_sample.processes import printable
 
 class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str, epilog: str) -> None:
-        super().__init__(
-            prog=prog,
-            description=description,
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        as_it_is = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog, None, description, epilog, formatter_class=as_it_is, allow_abbrev=False)
         self.hints: Mapping[str, str] = {}  # what to say of options that others know from another tool
         self.add_argument("--version", action="version", version=f"{prog} {__version__}")
         self.add_argument("--debug", action="store_true", help="show a traceback if something fails")

@@ -199,7 +199,7 @@ def call(name, *arguments):
 
 libc = ctypes.CDLL(None, use_errno=True)
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-folders = ["/", "/etc", "/etc/gua", "/opt/gua", "/usr/local/bin", "/var", "/var/lib", "/var/lib/gua", "/var/tmp",
+folders = ["/", "/etc", "/etc/gua", "/opt/gua", "/usr/local/bin", "/var", "/var/lib", "/var/lib/gua",
            "/var/spool/probe", "/home", "/home/somebody", "/root", "/run", "/run/gua", "/run/user", "/dev", "/dev/shm",
            "/sys/fs/cgroup"]
 found = {
@@ -218,7 +218,7 @@ found = {
     "no new privileges": status["NoNewPrivs"].strip(),
 }
 # MORE
-print("PROBE " + json.dumps(found), file=sys.stderr)
+print("<4>PROBE " + json.dumps(found), file=sys.stderr)
 """
 
 

@@ -114,11 +114,3 @@ def test_odd_files_cost_at_most_the_note(runs: Path, data_dir: str, name: str, p
     ask_for_names([DOCKER], data_dir)
     assert {path.name for path in runs.iterdir()} <= {ASKED, WANTED}
     assert (runs / ASKED).is_file() or name == WANTED or not (runs / WANTED).exists()
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"\0" * 100, b"9" * 5000 + b" /x", b"\n\n \n", "² /x\n".encode()])
-def test_nonsense_is_as_if_nothing_was_asked_for(runs: Path, data_dir: str, content: bytes) -> None:
-    (runs / ASKED).write_bytes(content)
-    for expected in (["docker:3f2a9c81d0b7"], []):
-        ask_for_names([DOCKER], data_dir)
-        assert take(runs) == expected
