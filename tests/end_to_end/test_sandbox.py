@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from tests.driver import Scenario
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
 from tests.repository import ROOT
@@ -30,36 +29,10 @@ def test_the_unit_can_do_nothing_but_its_work(guest: Guest) -> None:
     assert "No such device or address" in outside.stderr  # by its mode, the node is open to the unit's user
 
 
-@pytest.mark.parametrize(
-    ("setting", "what_is_lost"),
-    [
-        ("PrivateUsers=yes", "uid"),
-        ("ProtectProc=invisible", "uid"),
-        ("ProcSubset=pid", "boot_id"),
-    ],
-)
-def test_settings_that_must_stay_off_take_away_what_the_history_is_for(
-    guest: Guest, setting: str, what_is_lost: str
-) -> None:
-    """If one of them does no harm any more, it can be switched on."""
-    guest.run("systemd-run", "--uid=somebody", "--unit=work", "sleep", "infinity")
-    pid = int(guest.run("systemctl", "show", "--property=MainPID", "--value", "work").stdout)
-    scenario = Scenario()
-    scenario.add_card(compute=[(pid, 8192)])
-    laboratory.set_scenario(guest, scenario)
-    assert laboratory.sample(guest) == 0
-    laboratory.drop_in(guest, "gua-sample.service", "Service", setting)
-    assert laboratory.sample(guest) == 0
-    view = "ticks" if what_is_lost == "boot_id" else "process_ticks"
-    good, bad = [row[what_is_lost] for row in laboratory.rows(guest, view)][-2:]
-    assert good != bad
-    assert bad in (None, 65534, "unknown")
-
-
-def test_private_devices_would_take_the_cards_away() -> None:
-    """There is no card here to lose; that the setting is off, and only NVIDIA's devices are allowed, can be seen."""
+def test_settings_that_would_take_away_the_cards_or_what_the_history_is_for_are_off() -> None:
+    """Device nodes; uids; other users' processes; the boot id. Only NVIDIA's devices are allowed."""
     unit = (ROOT / "systemd" / "gua-sample.service").read_text()
-    assert not re.search("^PrivateDevices=", unit, re.M)
+    assert not re.findall("^(PrivateDevices|PrivateUsers|ProtectProc|ProcSubset)=", unit, re.M)
     assert re.findall("^DeviceAllow=(.*)", unit, re.M) == ["char-nvidia* rw"]
     assert re.findall("^DevicePolicy=(.*)", unit, re.M) == ["closed"]
 
