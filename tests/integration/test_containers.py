@@ -32,24 +32,6 @@ def host(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Contain
         yield host
 
 
-@pytest.fixture
-def people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this machine have the users ada and somebody."""
-    entries = [
-        pwd.struct_passwd((name, "x", uid, uid, "", f"/home/{name}", "/bin/sh"))
-        for name, uid in (("ada", 1001), ("somebody", SOMEBODY))
-    ]
-
-    def find(field: int, value: object) -> pwd.struct_passwd:
-        found = [entry for entry in entries if entry[field] == value]
-        if not found:
-            raise KeyError(value)
-        return found[0]
-
-    monkeypatch.setattr(pwd, "getpwnam", lambda name: find(0, name))
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: find(2, uid))
-
-
 def test_a_noted_container_gets_its_name_and_nothing_is_said(host: ContainerHost) -> None:
     host.docker.knows(inspection())
     host.note(KEY)
@@ -89,28 +71,6 @@ def test_pods_and_what_runs_in_them_are_named_by_their_logs(host: ContainerHost)
     names = {key: one[:2] for key, one in host.known().containers.items()}
     assert names == {POD.replace("-", ""): ("pod", "vision/train-7"), KEY: ("containerd", "vision/train-7")}
     assert host.docker.calls == []
-
-
-@pytest.mark.parametrize(
-    ("labels", "mounts", "owner", "how"),
-    [
-        ({"team": "ada"}, [], "ada", LABEL),
-        ({"team": "ada"}, ["/home/somebody"], "ada", LABEL),
-        ({"team": "nobody-here"}, ["/home/ada/data"], "ada", MOUNT),
-        ({"gua.owner": "ada"}, [], None, None),  # the configuration names another label
-        ({"com.docker.compose.project": "ada"}, [], None, None),
-        ({"team": "root"}, ["/root"], None, None),
-    ],
-)
-def test_a_label_and_a_home_directory_are_hints(
-    host: ContainerHost, people: None, labels: dict[str, str], mounts: list[str], owner: str | None, how: str | None
-) -> None:
-    (host.folder / "gua.toml").write_text('[containers]\nowner_label = "team"\n')
-    host.docker.knows(inspection(labels=labels, mounts=mounts))
-    host.note(KEY)
-    assert host.ask("--config", str(host.folder / "gua.toml")) == (0, "", "")
-    container = host.known().containers[KEY]
-    assert (container.owner, container.how) == (owner, how)
 
 
 def test_a_directory_of_users_that_hangs_costs_names_alone(

@@ -150,6 +150,9 @@ def test_what_runtimes_make_is_believed_and_tells_whose_it_is(tmp_path: Path, na
     case = REAL[name]
     assert read(tmp_path / "proc", case) == case.believed
     assert resolve(ALICE, None, "alice", None, case.believed) == case.identity
+    if case.identity != "alice":  # the names of the host do not apply
+        assert resolve(0, None, "root", None, case.believed) == case.identity
+        assert resolve(None, None, None, None, case.believed) == case.identity
     # As the first versions stored it.
     paths = dict.fromkeys(line.split(":", 2)[2] for line in case.lines.splitlines())
     assert resolve(ALICE, None, "alice", None, ";".join(path for path in paths if path != "/")) == case.identity
