@@ -70,7 +70,7 @@ class Writer:
             raise StoreError(f"SQLite {oldest} or newer is needed, this Python has {sqlite3.sqlite_version}")
         self._path = path
         self._ids: dict[tuple[object, ...], int] = {}
-        self._bases: dict[int, int | None] = {}
+        self._cards: dict[CardFacts, tuple[int, int | None]] = {}
         try:
             if path == IN_MEMORY:
                 self._connection = connect_unchecked(path, "rwc", BUSY_SECONDS)
@@ -210,16 +210,19 @@ class Writer:
 
     def _card_id(self, card: Card) -> tuple[int, int | None]:
         """The id of this set of facts, and the base that its energy counter is stored relative to."""
-        card_id = self._find("card", CARD, card.facts)
-        if self._bases.get(card_id) is None:
-            (base,) = self._execute("SELECT energy_base_joules FROM card WHERE id = ?", (card_id,)).fetchone()
-            with self._reading():
-                check_types((base,), (int, None))
-            if base is None and card.energy_joules is not None:
-                base = card.energy_joules
-                self._execute("UPDATE card SET energy_base_joules = ? WHERE id = ?", (base, card_id))
-            self._bases[card_id] = base
-        return card_id, self._bases[card_id]
+        if not self._cards:
+            with self._reading():  # all of them: whatever is damaged in one is found
+                for card_id, base, *facts in self._execute(f"SELECT id, energy_base_joules, {CARD} FROM card"):
+                    check_types((card_id, base), int, (int, None))
+                    self._cards[CardFacts(*facts)] = card_id, base
+        card_id, base = self._cards.get(card.facts, (None, card.energy_joules))
+        if card_id is None:
+            card_id = self._insert("card", f"{CARD}, energy_base_joules", (*card.facts, base))
+        elif base is None and card.energy_joules is not None:
+            base = card.energy_joules
+            self._execute("UPDATE card SET energy_base_joules = ? WHERE id = ?", (base, card_id))
+        self._cards[card.facts] = card_id, base
+        return card_id, base
 
     def _find(
         self, table: str, columns: str, key: tuple[Any, ...], more: str = "", values: tuple[Any, ...] = ()
