@@ -223,6 +223,6 @@ def holding(card: Card, policy: Policy = DEFAULT) -> list[bool]:
 
 
 def typical_gap(times_ms: list[int], longest_ms: float = LONGEST_INTERVAL_MS) -> float:
-    """The median gap between ticks, oldest first. Importing `statistics` would take longer than all of this."""
+    """The median gap between ticks, oldest first."""
     gaps = sorted(later - earlier for earlier, later in pairwise(times_ms) if later - earlier <= longest_ms)
     return (gaps[(len(gaps) - 1) // 2] + gaps[len(gaps) // 2]) / 2 if gaps else DEFAULT_INTERVAL_MS

@@ -14,7 +14,7 @@ from gua_sample.partition_names import samples_dir
 NO_GROUP = 65534
 MOST_LINKS = 40  # the kernel's limit
 # What is imported only when it is first used, by the module that uses it. After the step down it may be too late: not
-# everybody can read a Python, or a virtual environment, under somebody's home. A test finds what is missing here.
+# everybody can read a Python, or a virtual environment, under somebody's home.
 IMPORTED_LATE = {
     "gua_sample": ("encodings.ascii", "encodings.unicode_escape", "json", "shlex", "traceback"),
     "gua_sample.cli": tuple(f"gua_sample.{name}" for name in ("containers", "held_file", "metrics")),

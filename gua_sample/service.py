@@ -32,7 +32,7 @@ def folder_of_runs() -> str | None:
 
 
 def mark_start() -> int | None:
-    """Note that this run begins. Or, if an earlier one was killed and hangs, leave its note, and return its pid."""
+    """Note that this run begins; or return the pid of an earlier one that was killed and hangs."""
     folder = folder_of_runs()
     if folder is None:
         return None
@@ -78,7 +78,7 @@ def said_this_hour(text: str) -> bool:
 
 
 def ask_for_names(cgroups: Iterable[str | None], data_dir: str) -> None:
-    """Leave a note for gua-containers with the containers whose names are not known. Trouble costs the note alone."""
+    """Leave a note for gua-containers with the containers whose names are not known."""
     folder = folder_of_runs()
     found = filter(None, map(find_container, set(cgroups)))
     # What is in a user's slice, no runtime of the machine's knows.
