@@ -89,8 +89,9 @@ def run(options: argparse.Namespace) -> int:
             warn(str(problem))
         warn(f"{killed.driver_error}: the driver hangs? see 'gua doctor'")
         return 0
-    service.mark_start()
-    source = simulation(options.simulate, options.data_dir, ts_ms) if options.simulate is not None else machine()
+    is_hanging = service.mark_start() is not None
+    simulate = options.simulate is not None
+    source = simulation(options.simulate, options.data_dir, ts_ms) if simulate else machine(is_hanging)
     try:
         done = take(data_dir, source, interval_ms, ts_ms)
     except StoreError:
@@ -198,7 +199,7 @@ def warn(text: str) -> None:
         console.complain(PROG, f"warning: {text}")
 
 
-def machine() -> Source:
+def machine(is_hanging: bool) -> Source:
     try:
         # Import now: after root has become the folder's owner, its Python may be out of reach.
         from gua_sample import nvml
@@ -207,7 +208,7 @@ def machine() -> Source:
         return unusable(name, f"NVML failed ({name}): {error}; run 'pip install nvidia-ml-py' for this Python")
 
     def read(previous: Previous | None) -> Reading:
-        if service.folder_of_runs() is not None and service.find_hanging_run() is not None:
+        if is_hanging:
             raise nvml.driver_error("driver_hangs")
         return nvml.read(previous)
 

@@ -10,17 +10,13 @@ from typing import NoReturn
 
 from gua_sample import __version__
 from gua_sample.errors import LOGGED_BEFORE, GuaError, UsageError
+from gua_sample.processes import printable
 
 
 class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str, epilog: str) -> None:
-        super().__init__(
-            prog=prog,
-            description=description,
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        as_it_is = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog, None, description, epilog, formatter_class=as_it_is, allow_abbrev=False)
         self.hints: Mapping[str, str] = {}  # what to say of options that others know from another tool
         self.add_argument("--version", action="version", version=f"{prog} {__version__}")
         self.add_argument("--debug", action="store_true", help="show a traceback if something fails")
@@ -70,8 +66,6 @@ def show_traceback() -> None:
     """Print the current traceback, escaped: it may quote a file."""
     import traceback
 
-    from gua_sample.processes import printable
-
     if sys.stderr is not None:
         for line in traceback.format_exc().splitlines():
             print(printable(line), file=sys.stderr)
@@ -115,8 +109,6 @@ def complain(prog: str, message: str) -> None:
     """
     if sys.stderr is None:  # closed: print would take stdout instead
         return
-    from gua_sample.processes import printable  # where a tick is taken, it is imported already
-
     message = printable(message)
     priority = "<4>" if message.startswith("warning") else "<3>"
     print(f"{priority if is_journal() else prog + ': '}{message}", file=sys.stderr)

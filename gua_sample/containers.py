@@ -6,7 +6,7 @@ started a container chose its name, and the label or the mounted home directory 
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ FILE_NAME = CONTAINERS_NAME
 VERSION = 1
 MOST_BYTES = 8 << 20
 MOST_CONTAINERS = 10_000
-MOST_WANTED = 50  # names that one note asks for
 LONGEST_NAME = 256
 ID = re.compile(r"[0-9a-f]{12,64}")
 SHORT_DIGITS, POD_DIGITS = 12, 32  # of an id: a container's as `docker ps` shows it, a pod's uid without its dashes
@@ -98,7 +97,6 @@ def read_containers(data_dir: str) -> Known:
 
 
 def _restore(entry: Any) -> Container | None:
-    """The container of an entry; None if the entry makes no sense."""
     if not isinstance(entry, dict):
         return None
     name, seen_ms = clean_text(entry.get("name")), entry.get("seen_ms", 0)
@@ -118,27 +116,3 @@ def clean_text(value: Any) -> str | None:
     if not isinstance(value, str) or not value[:LONGEST_NAME].strip():
         return None
     return printable(value[:LONGEST_NAME])[:LONGEST_NAME]
-
-
-def list_wanted(cgroups: Iterable[str], data_dir: str) -> tuple[list[str], list[str]]:
-    """The containers among the cgroups whose names are not known, for the note that asks for these, such as
-    docker:3f2a9c81d0b7; and the cgroups that need no look for an hour: those of containers beyond MOST_WANTED do.
-    """
-    try:
-        known = read_regular(os.path.join(data_dir, FILE_NAME), MOST_BYTES)
-    except (OSError, StoreError):  # nothing is known, or somebody put a pipe or a link there
-        known = b""
-    wanted = dict[str, None]()
-    looked_at = []
-    for cgroup in cgroups:
-        container = find_container(cgroup)
-        # What is in a user's slice, no runtime of the machine's knows.
-        key = container.key if container and container.slice_uid is None else None
-        # The text is searched, not parsed: it may be megabytes, and a note too many does no harm.
-        if container and key and f'"{key}": {{'.encode() not in known:
-            asked = f"{container.runtime}:{key}"
-            if asked not in wanted and len(wanted) == MOST_WANTED:
-                continue
-            wanted[asked] = None
-        looked_at.append(cgroup)
-    return list(wanted), looked_at

@@ -25,8 +25,7 @@ MOST_OF_ONE = 6  # a shell shows five, and that there are more; so nobody's proc
 # Not from strftime, which follows the locale.
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 ADVICE = "Done? End the process."
-# People choose the names of their processes. Nothing is left of them that a shell or a terminal could act on. Not a
-# regular expression, as compiling one would take longer than all the rest.
+# People choose the names of their processes. Nothing is left of them that a shell or a terminal could act on.
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
 LONGEST_COMMAND = 40
 

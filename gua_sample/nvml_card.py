@@ -240,7 +240,6 @@ def _start_meter(parent: Any, gpu_instance: Any) -> Meter | None:
 
 
 def _between(first: Any, second: Any) -> float | None:
-    """The percentage between two samples."""
     if second is None:
         return None
     request = pynvml.c_nvmlGpmMetricsGet_t()

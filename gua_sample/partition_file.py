@@ -69,9 +69,8 @@ class Writer:
             oldest = ".".join(map(str, schema.OLDEST_SQLITE))
             raise StoreError(f"SQLite {oldest} or newer is needed, this Python has {sqlite3.sqlite_version}")
         self._path = path
-        self._sessions: dict[tuple[str, str | None], int] = {}
+        self._ids: dict[tuple[object, ...], int] = {}
         self._cards: dict[CardFacts, tuple[int, int | None]] = {}
-        self._processes: dict[tuple[Process, str], int] = {}
         try:
             if path == IN_MEMORY:
                 self._connection = connect_unchecked(path, "rwc", BUSY_SECONDS)
@@ -200,25 +199,19 @@ class Writer:
             card_id, energy_base = self._card_id(card)
             card_rows.append((tick_id, card_id, *_card_values(card, energy_base)))
             for usage in card.usages:
-                process_id = self._process_id(tick.processes[usage.pid], usage.type)
+                process_id = self._find("process", PROCESS, (*tick.processes[usage.pid], usage.type))
                 process_rows.append((tick_id, card_id, process_id, usage.memory_mib, usage.sm_percent))
         self._insert_all("card_sample", CARD_SAMPLE, card_rows)
         self._insert_all("process_sample", PROCESS_SAMPLE, process_rows)
 
     def _session_id(self, tick: Tick) -> int:
-        key = (tick.boot.id, tick.driver_version)
-        if key not in self._sessions:
-            row = self._execute("SELECT id FROM session WHERE boot_id = ? AND driver_version IS ?", key).fetchone()
-            new = (*tick.boot, tick.driver_version)
-            self._sessions[key] = (
-                row[0] if row else self._insert("session", "boot_id, boot_time_ms, driver_version", new)
-            )
-        return self._sessions[key]
+        key = tick.boot.id, tick.driver_version
+        return self._find("session", "boot_id, driver_version", key, ", boot_time_ms", (tick.boot.time_ms,))
 
     def _card_id(self, card: Card) -> tuple[int, int | None]:
         """The id of this set of facts, and the base that its energy counter is stored relative to."""
         if not self._cards:
-            with self._reading():
+            with self._reading():  # all of them: whatever is damaged in one is found
                 for card_id, base, *facts in self._execute(f"SELECT id, energy_base_joules, {CARD} FROM card"):
                     check_types((card_id, base), int, (int, None))
                     self._cards[CardFacts(*facts)] = card_id, base
@@ -231,16 +224,16 @@ class Writer:
         self._cards[card.facts] = card_id, base
         return card_id, base
 
-    def _process_id(self, process: Process, type_: str) -> int:
-        key = (process, type_)
-        if key not in self._processes:
-            # Load only the rows of this pid: a day may have thousands.
-            of_pid = f"SELECT id, {PROCESS} FROM process WHERE pid = ?"
-            for process_id, *facts, known_type in self._execute(of_pid, (process.pid,)):
-                self._processes[Process(*facts), known_type] = process_id
-        if key not in self._processes:
-            self._processes[key] = self._insert("process", PROCESS, (*process, type_))
-        return self._processes[key]
+    def _find(
+        self, table: str, columns: str, key: tuple[Any, ...], more: str = "", values: tuple[Any, ...] = ()
+    ) -> int:
+        """The id of the row with these values, which is added with more of them if it is missing."""
+        place = table, *key
+        if place not in self._ids:
+            same = " AND ".join(f"{column} IS ?" for column in columns.split(", "))
+            row = self._execute(f"SELECT id FROM {table} WHERE {same}", key).fetchone()
+            self._ids[place] = row[0] if row else self._insert(table, columns + more, (*key, *values))
+        return self._ids[place]
 
     def _insert(self, table: str, columns: str, values: tuple[object, ...]) -> int:
         marks = ", ".join("?" * len(values))

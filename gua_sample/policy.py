@@ -189,7 +189,6 @@ def memories_mib(card: Card) -> list[float]:
 
 
 def end_of(card: Card, policy: Policy = DEFAULT) -> End:
-    """What a tick tells of one card."""
     percent, used_mib = (NAN if known is None else known for known in (card.utilization_percent, card.memory_used_mib))
     return see_end(percent, card.facts.status != STATUS_OK, sum(memories_mib(card)), float(used_mib), policy)
 
@@ -203,7 +202,6 @@ def card_state(card: Card, policy: Policy = DEFAULT) -> str:
 
 
 def chosen(states: dict[str, bool]) -> str:
-    """The state that is true."""
     return next(state for state in STATES if states[state])
 
 
@@ -225,6 +223,6 @@ def holding(card: Card, policy: Policy = DEFAULT) -> list[bool]:
 
 
 def typical_gap(times_ms: list[int], longest_ms: float = LONGEST_INTERVAL_MS) -> float:
-    """The median gap between ticks, oldest first. Importing `statistics` would take longer than all of this."""
+    """The median gap between ticks, oldest first."""
     gaps = sorted(later - earlier for earlier, later in pairwise(times_ms) if later - earlier <= longest_ms)
     return (gaps[(len(gaps) - 1) // 2] + gaps[len(gaps) // 2]) / 2 if gaps else DEFAULT_INTERVAL_MS

@@ -49,8 +49,6 @@ MIG_FACTS = ("compute_slices", "most_compute_slices", "parent_memory_mib")
 
 
 class Card(NamedTuple):
-    """One card at one tick."""
-
     facts: CardFacts
     utilization_percent: float | None = None
     utilization_source: str | None = None  # samples, rate or gpm
@@ -105,8 +103,6 @@ class Previous(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The result of reading the driver once."""
-
     driver_version: str | None
     cards: list[Card]
     cursors: list[Cursor]

@@ -14,7 +14,7 @@ from gua_sample.partition_names import samples_dir
 NO_GROUP = 65534
 MOST_LINKS = 40  # the kernel's limit
 # What is imported only when it is first used, by the module that uses it. After the step down it may be too late: not
-# everybody can read a Python, or a virtual environment, under somebody's home. A test finds what is missing here.
+# everybody can read a Python, or a virtual environment, under somebody's home.
 IMPORTED_LATE = {
     "gua_sample": ("encodings.ascii", "encodings.unicode_escape", "json", "shlex", "traceback"),
     "gua_sample.cli": tuple(f"gua_sample.{name}" for name in ("containers", "held_file", "metrics")),
@@ -55,7 +55,6 @@ def owner_to_become(data_dir: str) -> tuple[int, int] | None:
 
 
 def refuse_as_root(problem: object) -> None:
-    """Raise StoreError if there is a problem."""
     if problem is not None:
         raise StoreError(f"not as root: {problem}")
 
@@ -84,7 +83,6 @@ def out_of_reach(path: object) -> str:
 
 
 def import_late() -> None:
-    """Import what the modules that are loaded would import later."""
     import importlib
 
     for user, modules in IMPORTED_LATE.items():

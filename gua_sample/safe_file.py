@@ -45,7 +45,7 @@ MOST_SCHEMA_ROWS = 200
 COMPUTING = frozenset(("AS", "CHECK", "GENERATED", "COLLATE", "VIRTUAL", "DEFAULT"))
 CHECKING = r"\b(CHECK|GENERATED|VIRTUAL)\b"  # forbidden in any table
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_ \t\r\n,()")
-# Harmless in another program's table: a quoted name, a constant default. Compiled only when used, not at each tick.
+# Harmless in another program's table: a quoted name, a constant default. Compiled only when used.
 HARMLESS = r"(?i)\"\w+\"|\bDEFAULT\s+('\w*'|-?\d+|NULL)"
 
 

@@ -1,7 +1,7 @@
 """Communication between runs of the sampler in its systemd unit, which gives them a folder in memory.
 
 There a run notes its start, in case it is killed; the errors it logged, so that a lasting one is not logged 2,880 times
-a day; the cgroups in which it has looked for containers. In runs by hand nothing is noted, and every error is logged.
+a day; the containers whose names it has asked for. In runs by hand nothing is noted, and every error is logged.
 """
 
 import os
@@ -11,14 +11,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from gua_sample.errors import StoreError
+from gua_sample.identity import find_container
+from gua_sample.partition_names import CONTAINERS_NAME
 from gua_sample.processes import read_file, uptime_ms
 from gua_sample.safe_file import read_regular, replace_file
 
 HOUR_MS = 3_600_000
-MOST_BYTES = 4 << 20  # of a file in the folder
-MOST_DIGITS = 18  # of an uptime
-WANTED, LOOKED_AT = "containers.wanted", "cgroups"
-MOST_CGROUPS = 500  # that are remembered as looked at
+MOST_BYTES = 8 << 20  # of a file
+MOST_DIGITS = 18  # of an uptime or a pid
+WANTED, ASKED = "containers.wanted", "containers.asked"
+MOST_WANTED = 50  # names that one note asks for
 # No run takes this long: an older mark was left by an earlier run.
 LONGEST_RUN_MS = HOUR_MS
 # A killed process that does not hang is gone by then.
@@ -29,12 +31,27 @@ def folder_of_runs() -> str | None:
     return os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0] or None
 
 
-def mark_start() -> None:
-    if (folder := folder_of_runs()) is not None:
-        with suppress(OSError):
-            mark = os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-            os.utime(mark)
-            os.close(mark)
+def mark_start() -> int | None:
+    """Note that this run begins; or return the pid of an earlier one that was killed and hangs."""
+    folder = folder_of_runs()
+    if folder is None:
+        return None
+    mark = os.path.join(folder, "started")
+    with suppress(OSError, StoreError, ValueError):
+        earlier = int(read_regular(mark, MOST_DIGITS))
+        if is_hanging(f"/proc/{earlier}"):
+            return earlier
+    with suppress(OSError):
+        replace_file(mark, str(os.getpid()))
+    return None
+
+
+def is_hanging(process: str) -> bool:
+    """Whether it is a run of ours that was killed and stays."""
+    if read_file(f"{process}/comm") != read_file("/proc/self/comm") or not _is_being_killed(process):
+        return False
+    time.sleep(DYING_SECONDS)
+    return _is_being_killed(process)
 
 
 def read_start_ms(now_ms: int) -> int:
@@ -61,51 +78,32 @@ def said_this_hour(text: str) -> bool:
 
 
 def ask_for_names(cgroups: Iterable[str | None], data_dir: str) -> None:
-    """Leave a note for gua-containers with unknown containers of new cgroups. What goes wrong costs the note alone."""
+    """Leave a note for gua-containers with the containers whose names are not known."""
     folder = folder_of_runs()
-    current = {cgroup for cgroup in cgroups if cgroup}
-    if folder is None or not current:
+    found = filter(None, map(find_container, set(cgroups)))
+    # What is in a user's slice, no runtime of the machine's knows.
+    seen = {(one.key, one.runtime) for one in found if one.key and one.slice_uid is None}
+    if folder is None or not seen:
         return
-    now_ms, note = uptime_ms(), os.path.join(folder, WANTED)
-    recent = _read_recent(os.path.join(folder, LOOKED_AT), now_ms)
-    new = current.difference(line.partition(" ")[2] for line in recent)
+    now_ms, note, asked = uptime_ms(), os.path.join(folder, WANTED), os.path.join(folder, ASKED)
+    recent = _read_recent(asked, now_ms)
+    seen_before = {line.partition(" ")[2] for line in recent}
+    new = sorted((key, runtime) for key, runtime in seen if key not in seen_before)[:MOST_WANTED]
     is_waiting = False  # for somebody to take it
+    known = b""
     with suppress(OSError):
         is_waiting = 0 <= time.time() - os.lstat(note).st_mtime < HOUR_MS / 1000
-    if new and not is_waiting:
-        from gua_sample.containers import list_wanted  # imported late: ordinary ticks see no new cgroup
-
-        with suppress(OSError):
-            wanted, looked_at = list_wanted(sorted(new), data_dir)
-            lines = [*recent, *(f"{now_ms} {cgroup}" for cgroup in looked_at), ""]
-            # First, so that no note is left that will not be remembered.
-            replace_file(os.path.join(folder, LOOKED_AT), "\n".join(lines[-MOST_CGROUPS:]))
-            if wanted:
-                replace_file(note, "\n".join([*wanted, ""]))
-
-
-def find_hanging_run(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
-    """The pid of an earlier run in this unit that was killed, but hangs."""
-    own_name = read_file(f"{proc}/self/comm")
-    for cgroup in _own_cgroups(proc, cgroups):
-        for pid in (read_file(f"{cgroup}/cgroup.procs") or b"").split():
-            process = f"{proc}/{pid.decode()}"
-            if read_file(f"{process}/comm") == own_name and _is_being_killed(process):
-                time.sleep(DYING_SECONDS)
-                if _is_being_killed(process):
-                    return int(pid)
-    return None
-
-
-def _own_cgroups(proc: str, cgroups: str) -> list[str]:
-    found = []
-    for line in (read_file(f"{proc}/self/cgroup") or b"").decode("utf-8", "surrogateescape").splitlines():
-        hierarchy, controllers, path = line.split(":", 2)
-        if hierarchy == "0":
-            found += [cgroups + path, f"{cgroups}/unified{path}"]
-        elif controllers == "name=systemd":
-            found.append(f"{cgroups}/systemd{path}")
-    return found
+    if not new or is_waiting:
+        return
+    with suppress(OSError, StoreError):  # nothing is known, or somebody put a pipe or a link there
+        known = read_regular(os.path.join(data_dir, CONTAINERS_NAME), MOST_BYTES)
+    # The text is searched, not parsed: it may be megabytes, and a note too many does no harm.
+    wanted = [f"{runtime}:{key}" for key, runtime in new if f'"{key}": {{'.encode() not in known]
+    with suppress(OSError):
+        # First, so that no note is left that will not be remembered.
+        replace_file(asked, "\n".join([*recent, *(f"{now_ms} {key}" for key, _ in new), ""]))
+        if wanted:
+            replace_file(note, "\n".join([*wanted, ""]))
 
 
 def _is_being_killed(process: str) -> bool:

@@ -89,14 +89,12 @@ def read_previous(folder: str, ts_ms: int, boot_id: str, warn: Warn) -> Previous
     if later and later[-1] > partition_path(folder, day_of(ts_ms + CLOCKS_DIFFER_MS)):
         warn(f"{later[-1]} is of a day to come: was the clock set back? see 'timedatectl', and move what is wrong away")
     for path in [today, *earlier[-1:], *later[:1]]:
-        try:
-            if path in paths:
-                with Writer(path) as writer:
-                    previous = writer.previous()
+        if path in paths:
+            # The tick does not need it, and writing to that file will raise the error.
+            with suppress(StoreError), Writer(path) as writer:
+                previous = writer.previous()
                 if previous and previous.boot.id == boot_id:
                     return previous
-        except StoreError:
-            continue  # the tick does not need it, and writing to that file will raise the error
     return None
 
 

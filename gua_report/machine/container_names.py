@@ -20,11 +20,12 @@ from gua_report.machine.child import ask, ask_as_owner
 from gua_report.machine.program import run_program
 from gua_report.people.identities import Traces, find_owners
 from gua_sample.console import plural
-from gua_sample.containers import ID, MOST_WANTED, RUNTIMES, UNNAMED, Container, clean_text, key_of
+from gua_sample.containers import ID, RUNTIMES, UNNAMED, Container, clean_text, key_of
 from gua_sample.errors import StoreError
 from gua_sample.processes import ANSWER_SECONDS
 from gua_sample.rights import NO_GROUP, others_on_the_way
 from gua_sample.safe_file import read_regular
+from gua_sample.service import MOST_WANTED
 
 FOLDERS = "/usr/bin:/usr/local/bin"  # of programs
 # Podman's service is asked, as Docker's is: without it, podman opens root's storage, with all of root's rights. By its

@@ -172,9 +172,10 @@ def read_mail_of_server(guest: Guest) -> list[Any]:
     return found
 
 
-# The beginning of what runs in the place of a unit's program, and says what it could do.
+# Runs in the place of a unit's program, and says what it could do. Its device is everybody's, of a major number that no
+# driver has (60, see the kernel's devices.txt): who is told more than that was stopped by the unit's device policy.
 PROBE = """
-import json, os, socket
+import ctypes, json, os, socket, sys, time
 
 def attempt(action):
     try:
@@ -190,33 +191,41 @@ def write(folder):
         os.unlink(path)
     return action
 
+def call(name, *arguments):
+    def action():
+        if getattr(libc, name)(*arguments) == -1:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return action
+
+libc = ctypes.CDLL(None, use_errno=True)
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-capabilities = [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")]
-"""
-# All of what runs in the place of a program that mails; what it writes to is then looked at.
-MAILING_PROBE = (
-    PROBE
-    + """
-folders = ["/", "/etc/gua", "/opt/gua", "/var", "/var/lib/gua", "/var/spool/probe", "/home/somebody", "/run"]
+folders = ["/", "/etc", "/etc/gua", "/opt/gua", "/usr/local/bin", "/var", "/var/lib", "/var/lib/gua",
+           "/var/spool/probe", "/home", "/home/somebody", "/root", "/run", "/run/gua", "/run/user", "/dev", "/dev/shm",
+           "/sys/fs/cgroup"]
 found = {
-    "writes": [folder for folder in [*folders, "/dev/shm"] if attempt(write(folder)) == "done"],
+    "writes": [folder for folder in folders if attempt(write(folder)) == "done"],
     "home": attempt(lambda: os.listdir("/home/somebody")),
     "inet": attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
     "netlink": attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
+    "unix": attempt(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()),
     "device": attempt(lambda: open("/opt/probe-node", "rb").close()),
+    "become root": attempt(lambda: os.setuid(0)),
+    "mount": attempt(call("mount", b"none", b"/mnt", b"tmpfs", 0, None)),
+    "namespace": attempt(call("unshare", 0x10000000)),
+    "clock": attempt(lambda: time.clock_settime(0, 0)),
     "of pid 1": os.path.exists("/proc/1"),
-    "capabilities": capabilities,
+    "capabilities": [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")],
     "no new privileges": status["NoNewPrivs"].strip(),
 }
-print("PROBE " + json.dumps(found))
+# MORE
+print("<4>PROBE " + json.dumps(found), file=sys.stderr)
 """
-)
 
 
-def probe(guest: Guest, unit: str) -> dict[str, Any]:
-    """What the unit of a program that mails could do, by trying it in the program's place."""
-    guest.write("/opt/probe.py", MAILING_PROBE)
-    guest.run("mknod", "--mode=666", "/opt/probe-node", "c", "60", "0")  # see test_sandbox.py
+def probe(guest: Guest, unit: str, more: str = "") -> dict[str, Any]:
+    """What the program of a unit could do, by trying it in the program's place."""
+    guest.write("/opt/probe.py", PROBE.replace("# MORE", more))
+    guest.run("mknod", "--mode=666", "/opt/probe-node", "c", "60", "0")
     guest.run("sh", "-c", "mkdir /var/spool/probe && chmod 777 /var/spool/probe /home/somebody")
     start = ("ExecStart=", "ExecStart=/opt/gua/bin/python /opt/probe.py")
     drop_in(guest, unit, "Service", *start, name="60-probe.conf")

@@ -142,15 +142,6 @@ def test_a_user_with_a_made_up_cgroup_speaks_for_nobody(guest: Guest) -> None:
     assert guest.journal(SERVICE) == []
 
 
-def test_without_podmans_service_it_is_said_what_is_missing(guest: Guest) -> None:
-    guest.run("systemctl", "disable", "--now", "podman.socket", check=False)
-    _, pid = podman.start_container(guest, "train-resnet")
-    sample(guest, pid)
-    guest.wait_until(lambda: guest.journal(SERVICE), 60, "a line")
-    (line,) = guest.journal(SERVICE)
-    assert line.startswith("warning: 1 container left without a name: podman: Cannot connect to Podman")
-
-
 def test_where_the_history_is_for_a_group_so_are_the_names(guest: Guest) -> None:
     guest.run("install", "-D", "-m644", f"{laboratory.SOURCE}/systemd/gua-readers.conf", "/etc/readers.conf")
     guest.run("install", "-d", "/etc/systemd/system/gua-.service.d")
@@ -173,62 +164,22 @@ def test_gua_writing_notes_in_a_loop_starts_it_once_a_minute(guest: Guest) -> No
     assert guest.run("systemctl", "is-active", PATH).stdout == "active\n"
 
 
-def test_a_run_that_fails_again_and_again_comes_to_an_end(guest: Guest) -> None:
-    """Without the pause after it, as a run that fails has none."""
-    laboratory.drop_in(
-        guest,
-        SERVICE,
-        "Service",
-        "ExecStart=",
-        "ExecStart=/bin/false",
-        "ExecStartPre=+/bin/sh -c 'echo run >>/root/runs'",
-    )
-    sample(guest, 1)
-    guest.run("touch", NOTE, user="gua")
-    guest.wait_until(lambda: guest.run("systemctl", "is-active", PATH, check=False).returncode, 60, "the end")
-    assert guest.read("/root/runs").count("run") <= 20
-
-
-PROBE = (
-    laboratory.PROBE
-    + """
-found = {folder: attempt(write(folder)) for folder in
-         ("/", "/etc", "/etc/gua", "/opt/gua", "/var/lib", "/run", "/run/user", "/var/lib/gua", "/run/gua", "/dev")}
-found["home"] = attempt(lambda: os.listdir("/home"))
-found["root"] = attempt(lambda: os.listdir("/root"))
-found["user's folder"] = attempt(lambda: os.listdir("/run/user/" + os.environ["PROBE_UID"]))
-found["AF_INET"] = attempt(lambda: socket.socket(socket.AF_INET).close())
-found["namespace"] = attempt(lambda: os.unshare(0x10000000)) if hasattr(os, "unshare") else "Operation not permitted"
-found["capabilities"] = capabilities
-os.setgroups([]); os.setresgid(GID, GID, GID); os.setresuid(UID, UID, UID)
+MORE = """
+found["secret"] = [attempt(lambda: os.listdir(path)) for path in ("/home", "/root", "/run/user/UID")]
+os.setgroups([]); os.setresgid(GROUP, GROUP, GROUP); os.setresuid(USER, USER, USER)
 found["as gua"] = attempt(write("/var/lib/gua"))
-open("/var/lib/gua/probe.json", "w").write(json.dumps(found))
 """
-)
 
 
 def test_the_unit_can_do_nothing_but_its_work(guest: Guest) -> None:
-    uid = podman.start_user(guest, "ana")
-    sample(guest, 1)
-    gua = [guest.run("id", option, "gua").stdout.strip() for option in ("-u", "-g")]
-    guest.write("/opt/probe.py", PROBE.replace("GID", gua[1]).replace("_UID", "_").replace("UID", gua[0]))
-    laboratory.drop_in(
-        guest,
-        SERVICE,
-        "Service",
-        "ExecStart=",
-        "ExecStart=/opt/gua/bin/python /opt/probe.py",
-        f"Environment=PROBE_={uid}",
-    )
-    guest.run("systemctl", "start", SERVICE)
-    found = json.loads(guest.read("/var/lib/gua/probe.json"))
+    sample(guest, 1)  # which makes /run/gua
+    user, group = (guest.run("id", option, "gua").stdout.strip() for option in ("-u", "-g"))
+    more = MORE.replace("UID", podman.start_user(guest, "ana")).replace("USER", user).replace("GROUP", group)
+    found = laboratory.probe(guest, SERVICE, more)
     # Even in the two folders that it may write to, root may not: they are gua's.
-    assert not [place for place, outcome in found.items() if place.startswith("/") and outcome == "done"]
-    assert found["/var/lib/gua"] == found["/run/gua"] == "Permission denied"
-    assert found["as gua"] == "done"
-    for place in ("home", "root", "user's folder"):
-        assert found[place] == "Permission denied"
-    assert found["AF_INET"] != "done"
+    assert (found["writes"], found["as gua"]) == ([], "done")
+    assert found["secret"] == ["Permission denied"] * 3
+    assert found["inet"] != "done"
     assert found["namespace"] == "Operation not permitted"
     set_ids = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID
     assert found["capabilities"] == [set_ids, set_ids, set_ids, 0]

@@ -87,17 +87,6 @@ def assert_refused(done: Done, *words: str) -> None:
 # -- pull
 
 
-def test_the_unit_collects_from_all_hosts_what_they_have_published(guest: Guest) -> None:
-    follow(guest, blocks(PULL)[2])
-    assert guest.journal("gua-collect", "-p", "warning") == []
-    for host in ("lab1", "lab2", "lab3"):
-        assert collected(guest, host) == published(guest)
-        assert guest.run("ls", "-A", f"{FLEET}/{host}").stdout == ".asked\nrollups.sqlite\n"
-        shown = guest.run("stat", "-c", "%U %a", f"{FLEET}/{host}/rollups.sqlite").stdout
-        assert shown == "gua-collect 640\n"
-    assert guest.run("systemctl", "is-enabled", "gua-collect.timer").stdout == "enabled\n"
-
-
 def test_a_collector_with_cards_collects_from_itself_without_a_key(guest: Guest) -> None:
     (line,) = re.findall("`(lab1 /.*?)`", section(PULL))
     guest.write("/etc/gua/fleet-hosts", line + "\n")

@@ -117,7 +117,7 @@ def test_the_unit_can_do_nothing_but_its_work(guest: Guest, is_closed: bool) -> 
     if is_closed:
         expected |= {"writes": [], "home": "Permission denied", "capabilities": [0, 0, 0, 0], "no new privileges": "1"}
         expected |= {"netlink": "Address family not supported by protocol"}
-    assert found == expected
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_the_closed_unit_mails_to_a_server_by_smtp(guest: Guest) -> None:

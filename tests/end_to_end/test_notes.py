@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.driver import Scenario
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
@@ -43,12 +41,3 @@ def test_somebody_marks_what_they_hold_and_nobody_else_can(guest: Guest) -> None
     guest.run("gua", "note", "--until", "3d", "--identity", "root", "the init system")
     document = laboratory.report(guest, "--since", "1h", user="gua")
     assert sum(one["meant_now"] for one in document["episodes"]) == 2
-
-
-@pytest.mark.parametrize("purge", ["0", "1"])
-def test_notes_go_only_with_a_purge(guest: Guest, purge: str) -> None:
-    guest.run("touch", f"{SPOOL}/1000.0", user="somebody")
-    done = laboratory.make(guest, "uninstall", f"PURGE={purge}")
-    left = guest.run("ls", SPOOL, check=False).stdout
-    assert left == ("" if purge == "1" else "1000.0\n")
-    assert ("people's notes in /var/spool/gua/notes" in done.stdout) or purge == "1"

@@ -109,7 +109,7 @@ class Cluster:
 
     def submit(self, gres: str, user: str = "ada", **environment: str) -> str:
         """The id of a batch job that sleeps, once its prolog has run."""
-        batch = ["sbatch", "--parsable", "--requeue", f"--gres={gres}", "--mem=0", "--output=/dev/null"]
+        batch = ["sbatch", "--parsable", f"--gres={gres}", "--mem=0", "--output=/dev/null"]
         job = self.guest.run(*batch, "--wrap=sleep 600", user=user, cwd="/tmp", environment=environment).stdout.strip()
         self.wait(job, "R")
         self.guest.wait_until(lambda: self.files(job, ended=False), 60, f"the prolog of job {job}")
@@ -251,39 +251,6 @@ def test_jobs_that_share_a_card_by_shards_both_have_it(cluster: Cluster) -> None
     cluster.cancel(one, other)
 
 
-def test_a_job_that_is_requeued_has_a_file_for_each_run(cluster: Cluster) -> None:
-    job = cluster.submit("gpu:z:1")
-    (first,) = cluster.files(job, ended=False)
-    cluster.guest.run("scontrol", "requeue", job)
-    cluster.guest.wait_until(lambda: cluster.files(job, ended=True), 60, "the end of its first run")
-    cluster.wait(job, "PD", "BeginTime")
-    # In two minutes. One that is told to start at once may get no prolog: slurmd still knows it from its first run.
-    (second,) = cluster.guest.wait_until(lambda: cluster.files(job, ended=False), 400, "its second run")
-    assert first != second
-    cluster.cancel(job)
-    assert len(cluster.guest.wait_until(lambda: cluster.files(job, ended=True)[1:], 60, "its second end")) == 1
-
-
-def test_a_driver_that_tells_nothing_costs_no_job_and_no_node(cluster: Cluster) -> None:
-    guest = cluster.guest
-    guest.run("mv", PROC, f"{PROC}-away")
-    try:
-        job = cluster.submit("gpu:x:1")
-        warnings = guest.run("gua", "status", user="somebody").stderr
-        assert "bad gpu 'unknown'" in warnings
-        assert any(f"job {job}: SLURM_JOB_GPUS=0 can't be told" in line for line in log_of(guest))
-        cluster.cancel(job)
-    finally:
-        guest.run("mv", f"{PROC}-away", PROC)
-        guest.run("sh", "-c", f"rm -f {JOBS}/*.csv")
-    assert cluster.state() == "idle"
-
-
-def log_of(guest: Guest) -> list[str]:
-    guest.run("journalctl", "--sync")
-    return guest.run("journalctl", "--quiet", "--identifier=gua-job", "--output=cat").stdout.splitlines()
-
-
 def test_nobody_but_root_can_make_up_a_job(cluster: Cluster) -> None:
     refused = cluster.guest.run("touch", f"{JOBS}/1-1.csv", user="ada", check=False)
     assert refused.returncode != 0
@@ -322,26 +289,3 @@ def test_the_hook_cancels_a_job_that_idles_and_no_other(cluster: Cluster) -> Non
     assert cluster.state_of(other).startswith("R ")
     assert guest.run("stat", "--format=%U %a", "/var/lib/gua").stdout == "gua 755\n"
     assert guest.run("stat", "--format=%U %a", "/var/lib/gua/hook.sqlite").stdout == "gua 600\n"
-
-
-def test_of_an_array_the_hook_cancels_the_job_that_idles_alone(cluster: Cluster) -> None:
-    """One of its jobs has the array's own number, by which scancel ends them all."""
-    guest = cluster.guest
-    batch = ["sbatch", "--parsable", "--array=1-2", "--mem=0", "--output=/dev/null", "--wrap=sleep 600"]
-    array = guest.run(*batch, user="ada", cwd="/tmp").stdout.strip()
-    listing = ["squeue", "--noheader", "--states=R", "--format=%A %i", f"--jobs={array}"]
-    guest.wait_until(lambda: len(guest.run(*listing).stdout.splitlines()) == 2, 60, "two jobs to run")
-    names = dict(line.split() for line in guest.run(*listing).stdout.splitlines())
-    (pid,) = guest.wait_until(lambda: cluster.pids(array, "sleep"), 30, "the job's process")
-    facts = {
-        "boot_id": guest.read("/proc/sys/kernel/random/boot_id").strip(),
-        "pid": pid,
-        "start_clock_ticks": int(guest.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]),
-        "uid": int(guest.run("id", "-u", "ada").stdout),
-        "slurm_job": array,
-    }
-    guest.write("/run/facts.json", json.dumps(facts))
-    said = guest.run("sh", "-c", f"{SOURCE}/contrib/hooks/scancel-idle </run/facts.json").stdout
-    assert said == f"cancelled job {names.pop(array)}\n"
-    ((other, name),) = names.items()
-    guest.wait_until(lambda: guest.run(*listing).stdout.split() == [other, name], 60, "one job to end and one to run")

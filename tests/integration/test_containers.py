@@ -13,8 +13,9 @@ from gua_report.config import Containers
 from gua_report.machine import container_names
 from gua_report.people.containers import write_containers
 from gua_report.people.identities import FIRST_UID
-from gua_sample.containers import LABEL, MOST_WANTED, MOUNT, NOTHING, Container, Known
+from gua_sample.containers import LABEL, MOUNT, NOTHING, Container, Known
 from gua_sample.processes import ANSWER_SECONDS
+from gua_sample.service import MOST_WANTED
 from tests.integration.containers import ID, KEY, ContainerHost, container_host
 from tests.machine import complaint, one_line, within
 from tests.repository import ROOT
@@ -29,24 +30,6 @@ POD = "0a1b2c3d-1111-2222-3333-444455556666"
 def host(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ContainerHost]:
     with container_host(open_folder, monkeypatch) as host:
         yield host
-
-
-@pytest.fixture
-def people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this machine have the users ada and somebody."""
-    entries = [
-        pwd.struct_passwd((name, "x", uid, uid, "", f"/home/{name}", "/bin/sh"))
-        for name, uid in (("ada", 1001), ("somebody", SOMEBODY))
-    ]
-
-    def find(field: int, value: object) -> pwd.struct_passwd:
-        found = [entry for entry in entries if entry[field] == value]
-        if not found:
-            raise KeyError(value)
-        return found[0]
-
-    monkeypatch.setattr(pwd, "getpwnam", lambda name: find(0, name))
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: find(2, uid))
 
 
 def test_a_noted_container_gets_its_name_and_nothing_is_said(host: ContainerHost) -> None:
@@ -90,28 +73,6 @@ def test_pods_and_what_runs_in_them_are_named_by_their_logs(host: ContainerHost)
     assert host.docker.calls == []
 
 
-@pytest.mark.parametrize(
-    ("labels", "mounts", "owner", "how"),
-    [
-        ({"team": "ada"}, [], "ada", LABEL),
-        ({"team": "ada"}, ["/home/somebody"], "ada", LABEL),
-        ({"team": "nobody-here"}, ["/home/ada/data"], "ada", MOUNT),
-        ({"gua.owner": "ada"}, [], None, None),  # the configuration names another label
-        ({"com.docker.compose.project": "ada"}, [], None, None),
-        ({"team": "root"}, ["/root"], None, None),
-    ],
-)
-def test_a_label_and_a_home_directory_are_hints(
-    host: ContainerHost, people: None, labels: dict[str, str], mounts: list[str], owner: str | None, how: str | None
-) -> None:
-    (host.folder / "gua.toml").write_text('[containers]\nowner_label = "team"\n')
-    host.docker.knows(inspection(labels=labels, mounts=mounts))
-    host.note(KEY)
-    assert host.ask("--config", str(host.folder / "gua.toml")) == (0, "", "")
-    container = host.known().containers[KEY]
-    assert (container.owner, container.how) == (owner, how)
-
-
 def test_a_directory_of_users_that_hangs_costs_names_alone(
     host: ContainerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,16 +107,6 @@ def test_the_note_is_gone_even_if_the_configuration_is_wrong(host: ContainerHost
     host.note(KEY)
     assert host.ask("--config", str(host.folder / "gua.toml")).returncode == 2
     assert not host.note_path.exists()
-
-
-@needs_root
-def test_what_is_written_belongs_to_the_folders_owner_and_its_readers_can_read_it(host: ContainerHost) -> None:
-    host.docker.knows(inspection())
-    host.note(KEY)
-    assert host.ask().returncode == 0
-    found = (host.data / "containers.json").stat()
-    assert (found.st_uid, found.st_mode & 0o777) == (SOMEBODY, 0o644)
-    assert os.listdir(host.data) == ["containers.json"]
 
 
 # -- By hand.

@@ -107,33 +107,6 @@ def test_ticks_kept_yesterday_are_taken_into_yesterday(lab: Machine) -> None:
 
 
 @pytest.mark.real
-def test_a_kept_tick_is_taken_in_once_even_if_the_run_that_does_it_is_killed_at_any_moment(lab: Machine) -> None:
-    lab.tick()
-    (partition,) = lab.partitions()
-    with closing(sqlite3.connect(partition, isolation_level=None)) as reader:
-        cursor = reader.execute("SELECT * FROM card_ticks")
-        cursor.fetchone()
-        lab.sample()
-        cursor.close()
-    saved = {name: (lab.samples / name).read_bytes() for name in lab.files()}
-    for moment in range(1, 200):
-        for name in lab.files():
-            (lab.samples / name).unlink()
-        for name, content in saved.items():
-            (lab.samples / name).write_bytes(content)
-        killed = lab.sample(kill_at=moment).returncode == KILLED
-        lab.tick()
-        ticks = len(lab.ticks())
-        assert ticks in (3, 4)  # the first, the kept one and the last; the killed one, if it came so far
-        assert_whole(lab, ticks)
-        assert not [name for name in lab.files() if name.endswith(".pending")]
-        if not killed:
-            assert moment > 20
-            return
-    pytest.fail("it never survived")
-
-
-@pytest.mark.real
 def test_being_killed_at_any_moment_leaves_whole_ticks_readable_at_once_and_healed_by_the_next(lab: Machine) -> None:
     expected = 0
     for moment in range(1, 200):

@@ -234,9 +234,11 @@ def test_a_folder_that_is_missing_costs_no_tick_nor_the_other_file(machine: Mach
     assert one_line(done.stderr)
     assert done.stderr.startswith(f"gua-sample: error: {held} can't be written (No such file or directory): ")
     assert textfile.exists()
-    done = machine.sample("--held-file", str(held), "--textfile", str(held.with_name("gua.prom")))
-    assert [text.split(":")[1] for text in done.stderr.splitlines()] == [" warning", " error"]
-    assert len(machine.ticks()) == 2
+    both = ("--held-file", str(held), "--textfile", str(held.with_name("gua.prom")))
+    assert [text.split(":")[1] for text in machine.sample(*both).stderr.splitlines()] == [" warning", " error"]
+    machine.scenario.error("nvmlInitWithFlags", 9)  # if all fails, the driver is the error
+    assert "driver_not_loaded" in machine.sample(*both).stderr.splitlines()[-1]
+    assert len(machine.ticks()) == 3
 
 
 @pytest.mark.parametrize("value", ["", "folder"])

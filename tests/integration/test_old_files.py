@@ -14,7 +14,7 @@ from gua_sample import idle_state, pending, schema, store
 from gua_sample.idleness import runs_now
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import DEFAULT
-from gua_sample.records import CardFacts, Tick
+from gua_sample.records import Tick
 from gua_sample.simulate import Laboratory
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.rolling import change
@@ -214,12 +214,3 @@ def test_what_a_newer_gua_adds_to_a_kept_tick_is_passed_over(tmp_path: Path) -> 
     path.write_text(json.dumps(document))
     (kept,) = pending.load(folder, pytest.fail)
     assert kept.tick == next_tick()._replace(cursors=[])
-
-
-def test_a_kept_tick_comes_back_as_it_was(tmp_path: Path) -> None:
-    tick = next_tick()
-    facts = CardFacts(*tick.cards[0].facts[:10], compute_slices=2, most_compute_slices=7, parent_memory_mib=81920)
-    tick = tick._replace(cards=[tick.cards[0]._replace(facts=facts), *tick.cards[1:]], cursors=[])
-    folder = store.prepare(str(tmp_path))
-    pending.keep(folder, tick)
-    assert [kept.tick for kept in pending.load(folder, pytest.fail)] == [tick]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gua_sample.processes import describe, read_boot
-from tests.cgroups import be_root, start
 from tests.machine import Machine, call
 from tests.processes import process_named
 from tests.users import SOMEBODY, needs_mounts, needs_root, run_as_somebody, sampler_for_others
@@ -126,25 +125,6 @@ def fake_proc(folder: Path, **files: str | bytes) -> str:
     for name, content in files.items():
         (folder / "42" / name).write_bytes(content.encode() if isinstance(content, str) else content)
     return str(folder)
-
-
-@pytest.mark.parametrize(
-    ("lines", "stored"),
-    [
-        (
-            b"9:memory:/slurm/uid_1000/job_7/step_0\n8:cpu,cpuacct:/\n1:name=systemd:/system.slice/slurmd.service\n",
-            "/slurm/uid_1000/job_7/step_0;/system.slice/slurmd.service",
-        ),
-        (b"0::/kubepods/pod1/cri-containerd:abc\n", "/kubepods/pod1/cri-containerd:abc"),
-        (b"0::/user.slice/\x1b[31m\xff\n", r"/user.slice/\x1b[31m\xff"),
-    ],
-)
-def test_all_distinct_cgroup_paths_are_kept_printably(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes, stored: str
-) -> None:
-    be_root(monkeypatch)
-    start(tmp_path / "proc", 42, lines)
-    assert describe(42, read_boot(), str(tmp_path / "proc")).cgroup == stored
 
 
 def test_the_login_user_is_told_apart_from_an_unset_one(tmp_path: Path) -> None:

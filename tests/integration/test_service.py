@@ -29,6 +29,10 @@ def test_an_unchanged_error_is_logged_once_an_hour(machine: Machine, runs: Path)
     for again in (in_unit(machine, runs), in_unit(machine, runs)):
         assert (again.returncode, again.stderr) == (75, "")
     assert [tick["error"] for tick in machine.ticks()] == ["driver_not_loaded"] * 3
+    machine.scenario.error("nvmlInitWithFlags", 18)  # another one is logged at once, and does not bring the first back
+    assert "lib_rm_version_mismatch" in in_unit(machine, runs).stderr
+    machine.scenario.error("nvmlInitWithFlags", 9)
+    assert in_unit(machine, runs).returncode == 75
     noted_ms, _, text = (runs / "said").read_text().partition(" ")
     (runs / "said").write_text(f"{int(noted_ms) - service.HOUR_MS} {text}")
     assert in_unit(machine, runs).returncode == 1
@@ -37,15 +41,6 @@ def test_an_unchanged_error_is_logged_once_an_hour(machine: Machine, runs: Path)
     machine.samples.rename(machine.folder / "elsewhere")
     machine.samples.write_text("a file where the folder should be")
     assert [in_unit(machine, runs).returncode for _ in range(2)] == [1, 75]
-
-
-def test_another_error_is_logged_at_once_and_does_not_bring_the_first_one_back(machine: Machine, runs: Path) -> None:
-    machine.scenario.error("nvmlInitWithFlags", 9)
-    assert in_unit(machine, runs).returncode == 1
-    machine.scenario.error("nvmlInitWithFlags", 18)
-    assert "lib_rm_version_mismatch" in in_unit(machine, runs).stderr
-    machine.scenario.error("nvmlInitWithFlags", 9)
-    assert in_unit(machine, runs).returncode == 75
 
 
 def test_warnings_are_logged_once_an_hour_and_do_not_fail_the_run(machine: Machine, runs: Path) -> None:
@@ -126,42 +121,33 @@ def test_only_the_unit_may_record_that_its_run_was_killed(machine: Machine) -> N
     assert not machine.data_dir.exists()
 
 
-def fake_host(folder: Path, pending_mask: str, name: str = "gua-sample", hierarchy: str = "0::") -> tuple[str, str]:
-    proc, cgroups = folder / "proc", folder / "cgroups"
-    path = "/system.slice/gua-sample.service"
-    unit = cgroups / path[1:] if hierarchy.endswith("0::") else cgroups / "systemd" / path[1:]
-    unit.mkdir(parents=True)
-    (unit / "cgroup.procs").write_text("41\n42\n43\n")
-    for pid, process_name, mask in (("self", "gua-sample", "0"), ("41", "gua-sample", "0"), ("42", name, pending_mask)):
-        (proc / pid).mkdir(parents=True)
-        (proc / pid / "comm").write_text(f"{process_name}\n")
-        (proc / pid / "status").write_text(f"Name:\tx\nSigPnd:\t{mask:0>16}\nShdPnd:\t{0:016}\n")
-    (proc / "self" / "cgroup").write_text(f"{hierarchy}{path}\n")
-    return str(proc), str(cgroups)
-
-
 @pytest.mark.parametrize(
-    "hierarchy", ["0::", "1:name=systemd:", "12:cpu,cpuacct:/\n1:name=systemd:", "1:name=systemd:/\n0::"]
+    ("pending", "shared", "name", "is_found"),
+    [
+        (0x100, 0, None, True),
+        (0, 0x100, None, True),
+        (0, 0, None, False),
+        (0x4000, 0, None, False),  # another signal
+        (0x100, 0, "another", False),
+    ],
 )
-def test_an_earlier_run_that_survives_being_killed_is_found(tmp_path: Path, hierarchy: str) -> None:
-    assert service.find_hanging_run(*fake_host(tmp_path, "100", hierarchy=hierarchy)) == 42
+def test_an_earlier_run_that_survives_being_killed_is_found(
+    tmp_path: Path, pending: int, shared: int, name: str | None, is_found: bool
+) -> None:
+    (tmp_path / "comm").write_text(f"{name}\n" if name else Path("/proc/self/comm").read_text())
+    (tmp_path / "status").write_text(f"Name:\tx\nSigPnd:\t{pending:016x}\nShdPnd:\t{shared:016x}\n")
+    assert service.is_hanging(str(tmp_path)) is is_found
 
 
-@pytest.mark.parametrize(("mask", "name"), [("0", "gua-sample"), ("4000", "gua-sample"), ("100", "python3")])
-def test_other_processes_beside_the_sampler_are_no_hanging_runs(tmp_path: Path, mask: str, name: str) -> None:
-    assert service.find_hanging_run(*fake_host(tmp_path, mask, name)) is None
-
-
-def test_in_the_unit_each_new_cgroup_is_looked_at_once(machine: Machine, runs: Path) -> None:
-    machine.scenario.add_card(compute=[(os.getpid(), 8192)])
-    assert in_unit(machine, runs).returncode == 0
-    (line,) = (runs / service.LOOKED_AT).read_text().splitlines()
-    assert line.partition(" ")[2] == machine.processes()[0]["cgroup"]
-    before = (runs / service.LOOKED_AT).stat()
-    assert in_unit(machine, runs).returncode == 0
-    assert (runs / service.LOOKED_AT).stat() == before
-    assert in_unit(machine, runs, "--simulate").returncode == 0
-    assert (runs / service.LOOKED_AT).stat() == before  # made-up cgroups are nobody's
+def test_the_note_of_a_run_that_hangs_stays_until_it_ends(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(runs))
+    (runs / "started").write_text("nonsense")
+    monkeypatch.setattr(service, "is_hanging", lambda process: process == "/proc/4711")
+    assert service.mark_start() is None
+    assert (runs / "started").read_text() == str(os.getpid())
+    (runs / "started").write_text("4711")
+    assert service.mark_start() == 4711
+    assert (runs / "started").read_text() == "4711"
 
 
 @needs_root

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import sqlite3
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -50,16 +49,6 @@ def test_a_full_disk_fails_with_one_line_and_no_damage(
     (small_disk / "ballast").unlink()
     machine.tick()  # once there is space again, it goes on
     assert len(machine.ticks()) == len(before) + 1
-
-
-@needs_mounts
-def test_a_read_only_file_system_fails_with_one_line(machine: Machine, small_disk: Path) -> None:
-    machine.scenario.add_card()
-    machine.tick()
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    before = digest(machine.partitions()[0])
-    assert str(machine.partitions()[0]) in complaint(machine.sample(), 1)
-    assert digest(machine.partitions()[0]) == before
 
 
 def test_a_folder_that_can_not_be_made_fails_with_one_line(machine: Machine) -> None:
@@ -150,16 +139,6 @@ def test_a_corrupt_partition_is_set_aside(machine: Machine, partition: Path, dam
     assert len(machine.ticks()) == 2
 
 
-def test_a_corrupt_partition_takes_its_journal_along(machine: Machine, partition: Path) -> None:
-    damage_header(partition)
-    journal = partition.with_name(partition.name + "-journal")
-    journal.write_bytes(b"what a killed writer left")
-    assert machine.sample().returncode == 0
-    aside = partition.with_name(partition.name + ".corrupt-1-journal")
-    assert aside.read_bytes() == b"what a killed writer left"
-    assert not journal.exists()
-
-
 def test_several_corrupt_partitions_of_a_day_get_several_names(machine: Machine) -> None:
     machine.scenario.add_card()
     for _ in range(3):
@@ -168,14 +147,3 @@ def test_several_corrupt_partitions_of_a_day_get_several_names(machine: Machine)
     machine.sample()
     name = machine.partitions()[0].name
     assert machine.files() == [name, f"{name}.corrupt-1", f"{name}.corrupt-2", f"{name}.corrupt-3"]
-
-
-def test_samplers_that_meet_a_corrupt_partition_together_set_it_aside_once(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.tick()
-    damage_header(machine.partitions()[0])
-    variables = machine.environment()
-    samplers = [subprocess.Popen(machine.command(), env=variables, stdout=subprocess.DEVNULL) for _ in range(6)]
-    assert [sampler.wait() for sampler in samplers] == [0] * 6
-    assert len([name for name in machine.files() if "corrupt" in name]) == 1
-    assert len(machine.ticks()) == 6

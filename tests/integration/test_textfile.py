@@ -13,7 +13,6 @@ import pytest
 from gua_sample import idle_state
 from tests.lab import MONDAY_MS
 from tests.machine import Machine, one_line
-from tests.users import SOMEBODY, needs_root, run_as_somebody, sampler_for_others
 
 PID = os.getpid()
 EVERY_MS = 30_000
@@ -80,36 +79,6 @@ def test_nothing_of_it_is_imported_unless_it_is_wanted(machine: Machine, file: P
 # --- trouble ---
 
 
-def test_a_folder_that_is_missing_costs_no_tick_and_is_said(machine: Machine, file: Path) -> None:
-    machine.scenario.add_card()
-    file.parent.rmdir()
-    done = machine.sample("--textfile", str(file))
-    assert done.returncode == 1
-    assert done.stdout.startswith("1 card")
-    assert one_line(done.stderr)
-    assert done.stderr.startswith(f"gua-sample: error: {file} can't be written (No such file or directory): ")
-    assert len(machine.ticks()) == 1
-    machine.scenario.error("nvmlInitWithFlags", 9)  # if both fail, the driver is the error
-    warning, error = machine.sample("--textfile", str(file)).stderr.splitlines()
-    assert warning.startswith("gua-sample: warning:")
-    assert "driver_not_loaded" in error
-
-
-@needs_root
-def test_a_folder_of_somebody_else_costs_no_tick(machine: Machine, file: Path) -> None:
-    machine.scenario.add_card()
-    machine.data_dir.mkdir()
-    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
-    command = [*sampler_for_others(machine.folder), "--data-dir", str(machine.data_dir), "--textfile", str(file)]
-    done = run_as_somebody(command, machine.environment())
-    assert done.returncode == 1
-    assert "(Permission denied)" in done.stderr
-    assert len(machine.ticks()) == 1
-    os.chown(file.parent, SOMEBODY, SOMEBODY)
-    assert run_as_somebody(command, machine.environment()).returncode == 0
-    assert file.exists()
-
-
 def test_a_driver_that_fails_leaves_no_figures_of_cards(machine: Machine, file: Path) -> None:
     machine.scenario.add_card(compute=[(PID, 8192)])
     machine.tick("--textfile", str(file))
@@ -164,15 +133,6 @@ def test_killed_at_any_moment_the_file_is_whole_and_the_next_run_goes_on(machine
     machine.tick("--textfile", str(file))
     assert len(series(file, "gua_card_status")) == 1
     assert idle_state.understand(idle_state.read(str(machine.data_dir))) is not None
-
-
-def test_samplers_at_the_same_time_leave_one_whole_file(machine: Machine, file: Path) -> None:
-    machine.scenario.add_card(compute=[(PID, 8192)])
-    command, variables = machine.command("--textfile", str(file)), machine.environment()
-    samplers = [subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL) for _ in range(6)]
-    assert [sampler.wait() for sampler in samplers] == [0] * 6
-    assert file.read_text().endswith("\ngua_tick_errors_total 0\n")
-    assert os.listdir(file.parent) == ["gua.prom"]
 
 
 # --- idle time ---

@@ -5,12 +5,13 @@ The command reports it in a line and ends with 1, or continues where it promises
 
 import errno
 import random
-import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 from tests.torture import workshop as work
 from tests.torture.commands import Ran
+from tests.torture.jobs import IMPORT, ROLLUP, Job
 from tests.torture.kills import TICK_MS, Ticks
 
 # An I/O error once; no space from then on, as on a full disk; no space once, as if somebody made room; half a write.
@@ -63,23 +64,10 @@ def fault_in_sample(workshop: work.Workshop, step: work.Step, rng: random.Random
     return problems + ticks.check(stage)
 
 
-def fault_in_rollup(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
-    stage = workshop.stage("fault", rng.choice((workshop.ticks, workshop.rolled_up)))
-    words = ["rollup", "--config", str(stage.config), *rng.choice(([], ["--compact"]))]
+def fault_in_job(job: Job, workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
+    stage, words = job.prepare(workshop, rng)
     problems = judge(stage.run(words, work.LATER_MS, step)) + undisturbed(stage, words, work.LATER_MS)
-    problems += workshop.compare_since(stage, work.DAY_NAMES[1], work.LATER_MS)
-    for path in [*stage.partitions(), stage.data / "rollups.sqlite"]:
-        problems += work.find_damage(path)
-    return problems + work.compare_contents(stage, workshop.contents, work.DAY_NAMES[-2:])
-
-
-def fault_in_import(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
-    stage = workshop.stage("fault")
-    (stage.data / "samples").mkdir(parents=True)
-    shutil.copy2(workshop.ticks / "samples" / f"{rng.choice(work.DAY_NAMES)}.sqlite", stage.data / "samples")
-    words = ["import", str(workshop.ticks)]
-    problems = judge(stage.run(words, work.LATER_MS, step)) + undisturbed(stage, words, work.LATER_MS)
-    return problems + work.compare_contents(stage, workshop.contents, work.DAY_NAMES)
+    return problems + job.check(workshop, stage)
 
 
 def fault_in_export(workshop: work.Workshop, step: work.Step, rng: random.Random) -> list[work.Problem]:
@@ -106,7 +94,7 @@ def fault_in_export(workshop: work.Workshop, step: work.Step, rng: random.Random
 # The approximate number of changes to files in a run; a fault after the last change never happens.
 COMMANDS: list[tuple[int, Callable[[work.Workshop, work.Step, random.Random], list[work.Problem]]]] = [
     (60, fault_in_sample),
-    (1000, fault_in_rollup),
-    (400, fault_in_import),
+    (1000, partial(fault_in_job, ROLLUP)),
+    (400, partial(fault_in_job, IMPORT)),
     (10, fault_in_export),
 ]

@@ -5,12 +5,12 @@ Each case is the life of a folder. After each kill the next run must repair ever
 
 import os
 import random
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 from tests.torture import workshop as work
 from tests.torture.commands import KILLED, Ran, Running
+from tests.torture.jobs import IMPORT, ROLLUP, Job
 
 TICK_MS = 30_000
 KILLS_OF_A_LIFE = 50
@@ -131,33 +131,6 @@ def kill_sample(workshop: work.Workshop, number: int, rng: random.Random) -> tup
     return killer.kills, killer.problems
 
 
-def kill_rollup(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
-    """Kill gua rollup (sums, CSV files, compaction and retention) on days that were or were not rolled up before, or
-    were touched since."""
-    is_done = rng.random() < 0.4
-    stage = workshop.stage("kill", workshop.rolled_up if is_done else workshop.ticks)
-    killer = Killer(rng, "rollup", number * 2, STEPS_OF_LITTLE if is_done else None)
-    for path in rng.sample(stage.partitions(), rng.choice((0, 0, 1, 2))):
-        os.utime(path)
-    words = ["rollup", "--config", str(stage.config), *rng.choice(([], ["--compact"], ["--compact", "--rebuild"]))]
-    kept = work.DAY_NAMES[1]  # older days are removed completely
-    for _ in range(rng.randint(1, 4)):
-        beside = stage.start(rng.choice(READERS), work.LATER_MS) if rng.random() < 0.3 else None
-        killer.run(stage, words, work.LATER_MS)
-        if beside:
-            killer.problems += beside.wait().problems()
-    if rng.random() < 0.3:
-        killer.problems += workshop.compare_since(stage, kept, work.LATER_MS)
-    killer.run_undisturbed(stage, words, work.LATER_MS)
-    if rng.random() < 0.3:
-        killer.run_undisturbed(stage, words, work.LATER_MS + work.DAY_MS // 2)
-    killer.problems += workshop.compare_since(stage, kept, work.LATER_MS)
-    for path in [*stage.partitions(), stage.data / "rollups.sqlite"]:
-        killer.problems += work.find_damage(path)
-    killer.problems += work.compare_contents(stage, workshop.contents, work.DAY_NAMES[-2:])
-    return killer.kills, killer.problems
-
-
 READERS = [
     work.report_words(work.START_MS, work.END_MS),
     ["export", "--from", work.DAY_NAMES[0], "--what", "card_ticks"],
@@ -166,22 +139,30 @@ READERS = [
 ]
 
 
-def kill_import(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
-    """Kill the import of another folder's days into one that has some of them."""
-    stage = workshop.stage("kill")
-    (stage.data / "samples").mkdir(parents=True)
-    for day in rng.sample(work.DAY_NAMES, 2):
-        shutil.copy2(workshop.ticks / "samples" / f"{day}.sqlite", stage.data / "samples")
-    killer = Killer(rng, "import", number * 2)
-    words = ["import", str(workshop.ticks)]
+def kill_job(
+    job: Job, verb: str, workshop: work.Workshop, number: int, rng: random.Random
+) -> tuple[int, list[work.Problem]]:
+    stage, words = job.prepare(workshop, rng)
+    is_done = (stage.data / "rollups.sqlite").exists()
+    killer = Killer(rng, verb, number * 2, STEPS_OF_LITTLE if is_done else None)
     for _ in range(rng.randint(1, 4)):
-        beside = stage.start(rng.choice(READERS), work.LATER_MS) if rng.random() < 0.2 else None
+        beside = stage.start(rng.choice(READERS), work.LATER_MS) if rng.random() < 0.3 else None
         killer.run(stage, words, work.LATER_MS)
         if beside:
             killer.problems += beside.wait().problems()
-    killer.run_undisturbed(stage, words, work.LATER_MS)
-    killer.problems += work.compare_contents(stage, workshop.contents, work.DAY_NAMES)
-    return killer.kills, killer.problems
+    if verb == "rollup" and rng.random() < 0.3:  # half done, it already reads as a whole
+        killer.problems += workshop.compare_since(stage, work.DAY_NAMES[1], work.LATER_MS)
+    for later_ms in rng.choice(((0,), (0,), (0, work.DAY_MS // 2))):
+        killer.run_undisturbed(stage, words, work.LATER_MS + later_ms)
+    return killer.kills, killer.problems + job.check(workshop, stage)
+
+
+def kill_rollup(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
+    return kill_job(ROLLUP, "rollup", workshop, number, rng)
+
+
+def kill_import(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:
+    return kill_job(IMPORT, "import", workshop, number, rng)
 
 
 def kill_export(workshop: work.Workshop, number: int, rng: random.Random) -> tuple[int, list[work.Problem]]:

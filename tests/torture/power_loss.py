@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tests.torture.commands import STATUSES
 from tests.torture.faults import undisturbed
+from tests.torture.jobs import IMPORT, ROLLUP
 from tests.torture.kills import TICK_MS, Ticks
 from tests.torture.workshop import (
     DAY_MS,
@@ -28,9 +29,7 @@ from tests.torture.workshop import (
     Problem,
     Stage,
     Workshop,
-    compare_contents,
     day_name,
-    find_damage,
     hold,
     report_words,
 )
@@ -211,14 +210,8 @@ def _record_rollup(workshop: Workshop) -> Recording:
 
 
 def _check_rollup(workshop: Workshop, stage: Stage, recording: Recording, cut: int) -> list[Problem]:
-    problems = undisturbed(stage, ["rollup", "--compact", "--config", str(stage.config)], LATER_MS)
-    problems += workshop.compare_since(stage, DAY_NAMES[1], LATER_MS)
-    for path in [*stage.partitions(), stage.data / "rollups.sqlite"]:
-        problems += find_damage(path)
-    for path in sorted((stage.data / "csv").glob("*.csv")):
-        if path.read_bytes() != (workshop.rolled_up / "csv" / path.name).read_bytes():
-            problems.append(Problem("corrupt", f"csv/{path.name} is not whole"))
-    return problems + compare_contents(stage, workshop.contents, DAY_NAMES[-2:])
+    words = ["rollup", "--compact", "--config", str(stage.config)]
+    return undisturbed(stage, words, LATER_MS) + ROLLUP.check(workshop, stage)
 
 
 def _record_import(workshop: Workshop) -> Recording:
@@ -228,8 +221,7 @@ def _record_import(workshop: Workshop) -> Recording:
 
 
 def _check_import(workshop: Workshop, stage: Stage, recording: Recording, cut: int) -> list[Problem]:
-    problems = undisturbed(stage, ["import", str(workshop.ticks)], LATER_MS)
-    return problems + compare_contents(stage, workshop.contents, DAY_NAMES)
+    return undisturbed(stage, ["import", str(workshop.ticks)], LATER_MS) + IMPORT.check(workshop, stage)
 
 
 def _record_export(workshop: Workshop) -> Recording:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gua_sample.identity import resolve
+from gua_sample.identity import find_person, resolve
 from gua_sample.processes import describe, read_boot
 from tests.integration.attacks.attempts import ANOTHER, is_tame
 from tests.machine import GUA, Machine, call
@@ -71,6 +71,7 @@ def lab(machine: Machine, hostile: int) -> Machine:
     one = describe(hostile, read_boot())
     identity = resolve(one.uid, one.login_uid, one.user, one.login_user, one.cgroup)
     assert identity != f"uid:{ANOTHER}"
+    assert find_person(one.uid, one.login_uid, one.cgroup) != ANOTHER
     (machine.folder / "gua.toml").write_text(
         f'[people]\n"{identity}" = "carol"\n"uid:{ANOTHER}" = "bob"\n[mail]\nadministrator = "root@localhost"\n'
         'domain = "lab.example"\n[notes]\nspool = "/nowhere"\n[hook]\nrun = "/usr/bin/env"\nidle_after = "2h"\n'

@@ -24,7 +24,6 @@ from tests.integration.install.checkout import (
     environment,
     files,
     listing,
-    unprivileged,
 )
 from tests.machine import call
 from tests.repository import ROOT
@@ -234,12 +233,6 @@ def test_uninstall_leaves_the_history_and_what_was_edited(checkout: Checkout, up
     assert not (target / "var/spool/gua").exists()
 
 
-def test_a_purge_takes_away_edited_configuration_too(checkout: Checkout, upgraded: Path, tmp_path: Path) -> None:
-    target = copy_tree(upgraded, tmp_path / "target")
-    checkout.succeed("uninstall", f"DESTDIR={target}", "PURGE=1")
-    assert files(target) == ["/etc/systemd/system/gua-sample.service.d/own.conf"]
-
-
 def test_a_purge_follows_no_link(checkout: Checkout, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk/history").touch()
@@ -282,15 +275,6 @@ def test_a_user_gets_units_with_folders_of_their_own(installed_by_user: tuple[Pa
         [f"{USER_HOME}/.config/systemd/user/{path.relative_to(units)}" for path in units.rglob("*") if path.is_file()]
         + [f"{USER_HOME}/.local/bin/{name}" for name in COMMANDS]
     )
-
-
-def test_a_user_removes_all_but_the_history(checkout: Checkout, installed_by_user: tuple[Path, dict[str, str]]) -> None:
-    target, variables = installed_by_user
-    (target / "my data/gua").mkdir(parents=True)
-    done = checkout.succeed("uninstall-user", f"DESTDIR={target}", user=unprivileged(), variables=variables)
-    kept = ["kept the history in /my data/gua", "to remove it too: make uninstall-user PURGE=1"]
-    assert done.stdout.splitlines()[-2:] == kept
-    assert [str(path.relative_to(target)) for path in sorted(target.rglob("*"))] == ["my data", "my data/gua"]
 
 
 # -- The example of a configuration.

@@ -1,6 +1,5 @@
 """What make install refuses: one line, and nothing touched."""
 
-import glob
 import os
 import re
 import shutil
@@ -49,23 +48,6 @@ def test_a_python_that_wont_do_is_refused(
     done = checkout.make(target, f"PYTHON={python}", f"DESTDIR={into}", f"WHEELS={tmp_path}", f"VENV={into}")
     assert complaint(done) == PYTHON_FAULTS[fault].format(name)
     assert not into.exists()
-
-
-def test_the_oldest_pythons_can_tell_that_they_are_too_old() -> None:
-    probe = "import sys; sys.exit(sys.version_info >= (3, 10))"
-    candidates = [
-        "/usr/bin/python2",
-        "/usr/bin/python3",
-        *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python")),
-    ]
-    there = [python for python in candidates if os.path.exists(python)]
-    old = [python for python in there if subprocess.run([python, "-c", probe], check=False).returncode == 0]
-    if not old:
-        pytest.skip("no Python older than 3.10 on this machine")
-    for python in old:
-        done = subprocess.run([python, ROOT / "install/check_python.py", "install"], capture_output=True, check=False)
-        assert (done.returncode, done.stdout) == (1, b"")
-        assert re.fullmatch(rb"gua needs Python 3\.10 or newer, this is [23]\.\d+; .*\n", done.stderr)
 
 
 @needs_root

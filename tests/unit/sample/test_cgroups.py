@@ -150,6 +150,9 @@ def test_what_runtimes_make_is_believed_and_tells_whose_it_is(tmp_path: Path, na
     case = REAL[name]
     assert read(tmp_path / "proc", case) == case.believed
     assert resolve(ALICE, None, "alice", None, case.believed) == case.identity
+    if case.identity != "alice":  # the names of the host do not apply
+        assert resolve(0, None, "root", None, case.believed) == case.identity
+        assert resolve(None, None, None, None, case.believed) == case.identity
     # As the first versions stored it.
     paths = dict.fromkeys(line.split(":", 2)[2] for line in case.lines.splitlines())
     assert resolve(ALICE, None, "alice", None, ";".join(path for path in paths if path != "/")) == case.identity
@@ -274,7 +277,9 @@ def test_from_inside_of_a_cgroup_namespace_a_path_is_made_absolute_or_not_believ
 
 
 @needs_root
-def test_what_is_stored_is_cut_at_a_component(tmp_path: Path) -> None:
+def test_what_is_stored_is_printable_and_cut_at_a_component(tmp_path: Path) -> None:
+    start(tmp_path / "odd", 42, b"0::/user.slice/\x1b[31m\xff\n")
+    assert read_cgroup(42, str(tmp_path / "odd")) == r"/user.slice/\x1b[31m\xff"
     names = "".join(f"/{letter * 100}" for letter in "abcdefgh")
     start(tmp_path / "proc", 42, f"0::{names}\n")
     assert read_cgroup(42, str(tmp_path / "proc")) == names[:505]

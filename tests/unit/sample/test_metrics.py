@@ -99,18 +99,6 @@ def test_hostile_names_stay_inside_their_quotes(command: str, user: str, name: s
     assert re.sub(r"\\(.)", r"\1", shown) == (printable(command) or "unknown")
 
 
-def test_a_failed_run_tells_that_and_nothing_of_cards() -> None:
-    ticks = [*series(MONDAY_MS, 3, held(ALICE), every_ms=EVERY_MS), tick(MONDAY_MS + 3 * EVERY_MS, error="timeout")]
-    text = page(ticks)
-    assert names(text) == {name for name in FAMILIES if name.startswith(("gua_last", "gua_tick"))}
-    assert values(text, "gua_tick_success") == {"": 0}
-    assert values(text, "gua_tick_error") == {'error="timeout"': 1}
-    assert values(text, "gua_tick_errors_total") == {"": 1}
-    assert values(text, "gua_last_tick_timestamp_seconds") == {"": ticks[-1].ts_ms / 1000}
-    assert values(text, "gua_last_success_timestamp_seconds") == {"": ticks[-2].ts_ms / 1000}
-    assert values(text, "gua_tick_interval_seconds") == {"": 30}
-
-
 def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     """And every one of the page is there."""
     one = tick(MONDAY_MS, busy(ALICE, BOB))

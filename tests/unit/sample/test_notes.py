@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,6 @@ def test_a_note_begins_no_sooner_than_its_file_was_changed() -> None:
     assert parse(week_ago).start_ms == NOON_MS
     assert parse(week_ago, NOON_MS + HOUR_MS).start_ms == NOON_MS + HOUR_MS
     assert parse(content(NOON_MS + HOUR_MS, UNTIL_MS)).start_ms == NOON_MS + HOUR_MS
-
-
-def test_a_note_lasts_for_14_days_from_when_it_was_written() -> None:
     assert parse(content(NOON_MS, NOON_MS + notes.LONGEST_MS)).until_ms == NOON_MS + notes.LONGEST_MS
 
 
@@ -55,16 +51,10 @@ def test_the_owner_of_the_spool_may_write_notes_for_the_past_but_none_that_last_
     assert "14 days" in why_not(content(NOON_MS - 30 * DAY_MS, NOON_MS), is_owners=True)
 
 
-def test_the_owner_of_the_spool_may_name_an_identity() -> None:
-    assert parse(content(NOON_MS, UNTIL_MS, identity="bob"), is_owners=True).identity == "bob"
-
-
 @pytest.mark.parametrize(
     ("what", "why"),
     [
         (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe\x00", "no JSON"),
         (b'{"a":' * 20_000 + b"1" + b"}" * 20_000, "no JSON"),
         (b"9" * 60_000, "no JSON"),
         (b"[1]", "no JSON object"),
@@ -72,18 +62,12 @@ def test_the_owner_of_the_spool_may_name_an_identity() -> None:
         (content(NOON_MS + 2 * HOUR_MS, NOON_MS + HOUR_MS), "it ends before it begins"),
         (content(NOON_MS, NOON_MS + notes.LONGEST_MS + notes.CLOCK_MS + 1), "14 days after it was written"),
         (content(NOON_MS + 365 * DAY_MS, NOON_MS + 366 * DAY_MS), "14 days"),  # one that begins later ends no later
-        (content(NOON_MS, NOON_MS + 3650 * DAY_MS), "14 days"),
         (content(NOON_MS, UNTIL_MS, identity="bob"), "only the owner of the spool may name an identity"),
-        ({**GOOD, "identity": "bob"}, "only the owner of the spool may name an identity"),
         ({**GOOD, "until_ms": float("nan")}, "until_ms is no time"),
-        ({**GOOD, "until_ms": True}, "until_ms is no time"),
         ({**GOOD, "until_ms": notes.LATEST_MS + 1}, "until_ms is no time"),
         ({**GOOD, "from_ms": -1}, "from_ms is no time"),
         ({**GOOD, "reason": ""}, "reason is no text"),
-        ({**GOOD, "reason": ["x"]}, "reason is no text"),
         ({**GOOD, "reason": "x" * (notes.LONGEST_REASON + 1)}, "reason is no text"),
-        ({**GOOD, "reason": "\x1b[2Jgone"}, "reason is no text"),
-        ({**GOOD, "reason": "\u202egnirts"}, "reason is no text"),
         ({**GOOD, "gpu_uuids": "GPU-0"}, "gpu_uuids is no list"),
         ({**GOOD, "gpu_uuids": ["GPU-0"] * (notes.MOST_ABOUT + 1)}, "gpu_uuids is no list"),
         ({**GOOD, "gpu_uuids": []}, "about nothing"),
@@ -171,58 +155,6 @@ def test_a_note_as_landed_versions_wrote_it_is_read(folder: Path) -> None:
     times = b'{"from_ms": %d, "until_ms": %d,' % (start_ms, start_ms + DAY_MS)
     put(folder, f"{ME}.9", times + b' "reason": "serving", "processes": [{"pid": 7, "start_time_ms": 5}]}')
     assert read(folder, 9).note == notes.Note(start_ms, start_ms + DAY_MS, "serving", ME, True, None, (), ((7, 5),))
-
-
-LARGE = json.dumps(content(NOON_MS, UNTIL_MS)).encode().ljust(notes.MOST_BYTES + 1)
-PLANTS: dict[str, Callable[[Path], object]] = {
-    "it is a link": lambda path: path.symlink_to(put(path.parent.parent, "elsewhere", fresh())),
-    "it is no regular file": os.mkfifo,
-    "it is no regular file ": Path.mkdir,
-    "it is larger than 64 kB": lambda path: put(path.parent, path.name, LARGE),
-    "it is larger than 64 kB ": lambda path: os.truncate(put(path.parent, path.name, b""), 1 << 30),  # sparse
-    "others than its owner may write to it": lambda path: put(path.parent, path.name, fresh()).chmod(0o646),
-    "others than its owner may write to it ": lambda path: put(path.parent, path.name, fresh()).chmod(0o664),
-    "it is no JSON": lambda path: put(path.parent, path.name, b""),
-}
-
-
-@pytest.mark.parametrize("why", PLANTS)
-def test_what_is_no_note_of_the_user_does_not_count_and_leaves_no_descriptor_open(folder: Path, why: str) -> None:
-    PLANTS[why](folder / f"{ME}.0")
-    good = put(folder, f"{ME}.1", json.dumps(fresh()).encode().ljust(notes.MOST_BYTES))
-    before = len(os.listdir("/proc/self/fd"))
-    bad, entry = notes.read_entries(str(folder), [ME])
-    assert (bad.note, bad.problem) == (None, why.strip())
-    assert (entry.name, entry.problem) == (good.name, None)
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_file_named_after_another_user_does_not_count(folder: Path) -> None:
-    put(folder, f"{SOMEBODY}.0", fresh())
-    assert read(folder, uid=SOMEBODY).problem == f"it belongs to uid {ME}"
-
-
-def test_files_that_are_no_notes_are_not_told_without_end(folder: Path) -> None:
-    for number in range(notes.MOST_BAD // notes.MOST_NOTES + 1):
-        for name in range(notes.MOST_NOTES):
-            (folder / f"{2_000_000 + number}.{name}").touch()
-    note = put(folder, f"{ME}.0", fresh())
-    with notes.open_spool(str(folder)) as spool:
-        uids = notes.list_uids(spool)
-    found = notes.read_entries(str(folder), uids)
-    assert [entry.name for entry in found if entry.note] == [note.name]
-    assert len(found) == notes.MOST_BAD + 1
-
-
-@needs_root
-def test_a_note_begins_with_the_change_of_its_file_whatever_its_other_times_say(folder: Path) -> None:
-    began = now_ms()
-    week_ago = began - 7 * DAY_MS
-    path = put(folder, f"{SOMEBODY}.0", content(week_ago, began + DAY_MS), SOMEBODY)
-    os.utime(path, (week_ago / 1000, week_ago / 1000))
-    note = read(folder, uid=SOMEBODY).note
-    assert note
-    assert note.start_ms >= began - 1000
 
 
 @needs_root

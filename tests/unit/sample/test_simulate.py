@@ -1,6 +1,5 @@
 import datetime
 import re
-from collections import Counter
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -9,8 +8,7 @@ import pytest
 from gua_sample.containers import LABEL, MOUNT
 from gua_sample.errors import UsageError
 from gua_sample.identity import resolve
-from gua_sample.policy import ACTIVE, IDLE_HELD, STATES, TRULY_IDLE, UNKNOWN, card_state
-from gua_sample.records import Card, Process, Tick, Usage
+from gua_sample.records import Process, Tick
 from gua_sample.simulate import LATEST_MS, Laboratory
 from gua_sample.simulate_plan import DAY_MS, DOWN_MS, HOUR_MS, MINUTE_MS, NAMES, WEEK_MS
 
@@ -26,21 +24,6 @@ def simulate_week(seed: int, cards: int, interval_ms: int = INTERVAL_MS) -> list
 @pytest.fixture(scope="module")
 def week() -> list[Tick]:
     return simulate_week(seed=0, cards=8)
-
-
-def time_of_week(ts_ms: int) -> tuple[int, float]:
-    moment = datetime.datetime.fromtimestamp(ts_ms / 1000, datetime.timezone.utc)
-    return moment.weekday(), moment.hour + moment.minute / 60
-
-
-def usages_of(ticks: list[Tick]) -> list[tuple[Tick, Card, Usage, Process]]:
-    return [
-        (tick, card, usage, tick.processes[usage.pid]) for tick in ticks for card in tick.cards for usage in card.usages
-    ]
-
-
-def unattributed_mib(card: Card) -> int:
-    return (card.memory_used_mib or 0) - sum(usage.memory_mib or 0 for usage in card.usages)
 
 
 # The contract of a laboratory
@@ -91,13 +74,6 @@ def test_the_host_is_down_for_four_minutes_and_comes_back_as_another_boot() -> N
     assert all((process.start_time_ms or 0) >= BOOT_MS for process in ticks[-1].processes.values())
 
 
-def test_while_the_host_is_down_a_source_answers_as_it_will_come_up() -> None:
-    laboratory = Laboratory(0, 8)
-    down, up = laboratory.source(REBOOT_MS + MINUTE_MS), laboratory.source(BOOT_MS)
-    assert down.boot() == up.boot()
-    assert down.read(None) == up.read(None)
-
-
 def test_ticks_come_in_order_from_start_up_to_end() -> None:
     ticks = list(Laboratory(0, 1).history(BOOT_MS, BOOT_MS + 10 * MINUTE_MS, 30_000))
     delays_ms = [tick.ts_ms - due for tick, due in zip(ticks, range(BOOT_MS, ticks[-1].ts_ms, 30_000), strict=True)]
@@ -129,39 +105,7 @@ def test_an_impossible_number_of_cards_is_refused(cards: int) -> None:
 # The figures
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_week_is_a_healthy_mixture_of_states(seed: int) -> None:
-    counts = Counter(card_state(card) for tick in simulate_week(seed, 8, 2 * INTERVAL_MS) for card in tick.cards)
-    share = {state: counts[state] / counts.total() for state in STATES}
-    assert 0.35 < share[ACTIVE] < 0.65
-    assert 0.15 < share[IDLE_HELD] < 0.35
-    assert share[TRULY_IDLE] > 0.05
-    assert 0 < share[UNKNOWN] < 0.03
-
-
 # The scenes
-
-
-def test_notebooks_are_forgotten_over_the_weekend(week: list[Tick]) -> None:
-    sunday = [row for row in usages_of(week) if time_of_week(row[0].ts_ms)[0] == 6]
-    notebooks = [row for row in sunday if row[3].command in ("jupyter-noteboo", "ipykernel_launc")]
-    assert notebooks
-    for _, _, usage, process in notebooks:
-        assert usage.sm_percent == 0
-        assert 4000 <= (usage.memory_mib or 0) <= 30_000
-        assert time_of_week(process.start_time_ms or 0)[0] == 4
-
-
-def test_the_last_card_is_lost_for_an_hour_and_keeps_its_uuid(week: list[Tick]) -> None:
-    uuid = week[0].cards[-1].facts.uuid
-    lost = [tick for tick in week if tick.cards[-1].facts.status == "gpu_is_lost"]
-    assert len(lost) == HOUR_MS // INTERVAL_MS
-    assert lost[-1].ts_ms - lost[0].ts_ms == HOUR_MS - INTERVAL_MS
-    assert time_of_week(lost[0].ts_ms)[0] == 2
-    for tick in lost:
-        assert tick.cards[-1].facts.uuid == tick.cursors[-1].uuid == uuid
-        assert tick.cards[-1] == Card(tick.cards[-1].facts)
-    assert all(card.facts.status == "ok" for tick in week for card in tick.cards[:-1])
 
 
 def test_its_containers_have_names_and_some_a_hint_at_their_owner() -> None:

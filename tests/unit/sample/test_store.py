@@ -41,6 +41,9 @@ def cards(draw: st.DrawFn, index: int) -> Card:
         persistence_mode=draw(st.none() | st.integers(0, 1)),
         status=status,
         missing=draw(maybe_texts),
+        compute_slices=draw(st.none() | st.integers(1, 7)),
+        most_compute_slices=draw(st.none() | st.just(7)),
+        parent_memory_mib=draw(counts),
     )
     pids = draw(st.lists(st.integers(1, 5), unique=True, max_size=3))
     kinds = st.sampled_from(["compute", "graphics", "compute+graphics"])
