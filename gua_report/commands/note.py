@@ -10,6 +10,7 @@ from typing import Any
 
 from gua_report.config import Config, load_config
 from gua_report.console import fitting
+from gua_report.console.arguments import ZONE
 from gua_report.console.spelling import to_ascii
 from gua_report.live.holdings import About, Holdings
 from gua_report.live.observer import Observer, add_look_options
@@ -70,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--remove", metavar="N", help="remove this note, as --list numbers them")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
-    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    parser.add_argument("--tz", metavar="ZONE", help=ZONE)
     add_look_options(parser)
     return console.run(parser, run, arguments)
 

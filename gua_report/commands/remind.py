@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gua_report.config import Config, load_config
 from gua_report.console.addresses import is_address
-from gua_report.console.arguments import find_history
+from gua_report.console.arguments import ZONE, find_history
 from gua_report.console.spelling import first_of
 from gua_report.live.observer import add_look_options
 from gua_report.mailing.message import build_message, show_message
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="check templates and addresses, and do nothing")
     parser.add_argument("--log", action="store_true", help="who was told when")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
-    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    parser.add_argument("--tz", metavar="ZONE", help=ZONE)
     add_look_options(parser)
     return console.run(parser, run, arguments)
 

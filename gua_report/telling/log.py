@@ -90,13 +90,9 @@ def _read(path: str) -> list[Act]:
     with suppress(EmptyPartition):  # the run that made it was killed
         if os.path.lexists(path):
             with open_database(path, KIND) as connection:
-                return _acts(connection)
+                rows = connection.execute("SELECT * FROM act ORDER BY rowid")
+                return [_check(*row[:4], json.loads(row[4]), *row[5:]) for row in rows]
     return _former_acts(path)
-
-
-def _acts(connection: sqlite3.Connection) -> list[Act]:
-    rows = connection.execute("SELECT * FROM act ORDER BY rowid")
-    return [_check(*row[:4], json.loads(row[4]), *row[5:]) for row in rows]
 
 
 def _former_acts(path: str) -> list[Act]:
@@ -137,7 +133,12 @@ class Log:
 
     def end(self, act: Act, outcome: str, text: str | None) -> None:
         said = text and printable(text)[:LONGEST_TEXT]
-        ask_as_owner(self._data_dir, lambda: _finish(self._path, act.id, outcome, said))
+
+        def finish() -> None:
+            with _writing(self._path) as connection:
+                connection.execute("UPDATE act SET outcome = ?, text = ? WHERE id = ?", (outcome, said, act.id))
+
+        ask_as_owner(self._data_dir, finish)
 
 
 def open_log(data_dir: str, name: str) -> tuple[Log, Read]:
@@ -176,11 +177,6 @@ def _insert(connection: sqlite3.Connection, act: Act) -> None:
     connection.execute("INSERT INTO act VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _finish(path: str, id_: str, outcome: str, text: str | None) -> None:
-    with _writing(path) as connection:
-        connection.execute("UPDATE act SET outcome = ?, text = ? WHERE id = ?", (outcome, text, id_))
-
-
 @contextmanager
 def _writing(path: str) -> Iterator[sqlite3.Connection]:
     with errors_of(path), closing(connect(path, "rw", WAIT_SECONDS)) as connection:
@@ -201,10 +197,13 @@ def show_log(found: Read, zone: tzinfo, as_json: bool) -> str:
 def _spell(act: Act, zone: tzinfo) -> str:
     pids = first_of(list(dict.fromkeys(str(one.pid) for one in act.episodes)), SHOWN_PIDS)
     to = f" <{act.to}>" if act.to else ""
-    what = OUTCOMES.get(act.outcome, act.outcome) + (f": {act.text}" if act.text else "")
     trial = "trial, " if act.is_trial else ""
-    outcome = "" if act.outcome == DONE and not act.text else f", {what}"
+    outcome = "" if act.outcome == DONE and not act.text else f", {_spell_outcome(act)}"
     return f"{show(act.ts_ms, zone)}  {trial}{act.who}{to}, pid {pids or '-'}{outcome}"
+
+
+def _spell_outcome(act: Act) -> str:
+    return OUTCOMES.get(act.outcome, act.outcome) + (f": {act.text}" if act.text else "")
 
 
 def check_telling(config: Config, data_dir: str, config_path: str | None) -> list[Finding]:
@@ -214,7 +213,7 @@ def check_telling(config: Config, data_dir: str, config_path: str | None) -> lis
         edit = shell("sudoedit", config_path or SYSTEM_CONFIG)
         bad = [warning(REMIND, problem, edit) for problem in find_problems(config)] + bad
         if last and last.outcome != DONE:
-            text = f"the last mail, to {last.to}, {moment(last.ts_ms)}: {_spell_failure(last)}"
+            text = f"the last mail, to {last.to}, {moment(last.ts_ms)}: {_spell_outcome(last)}"
             bad.append(warning(REMIND, text, "sudo gua remind --log"))
         what = "a trial was last sent" if last and last.is_trial else "somebody was last told"
         when = f"{what} {moment(last.ts_ms)}" if last else hidden or "nobody was told yet"
@@ -231,7 +230,7 @@ def _check_hook(program: str, data_dir: str) -> list[Finding]:
     except Untrusted as problem:
         bad.append(warning(HOOK, f"it is not run: {problem}", shell("ls", "-ld", program)))
     if last and last.outcome != DONE:
-        text = f"the last run, {moment(last.ts_ms)}: {_spell_failure(last)}"
+        text = f"the last run, {moment(last.ts_ms)}: {_spell_outcome(last)}"
         bad.append(warning(HOOK, text, "sudo gua hook --log"))
     when = f"last run {moment(last.ts_ms)}: {last.text}" if last else hidden or "it was not run yet"
     return bad or [ok(HOOK, f"{program}: {when}")]
@@ -245,8 +244,3 @@ def _last(data_dir: str, name: str, check: str) -> tuple[Act | None, str | None,
             return None, "what was done is for root to see (sudo gua doctor)", []
         return None, None, [warning(check, str(problem))]
     return acts[-1] if acts else None, None, [warning(check, problem) for problem in problems]
-
-
-def _spell_failure(act: Act) -> str:
-    what = OUTCOMES.get(act.outcome, act.outcome)
-    return f"{what}: {act.text}" if act.text and act.outcome != BEGUN else what
