@@ -171,18 +171,14 @@ def test_a_report_that_fails_is_told_to_the_administrator_alone(send: Send, serv
     assert got[ADMINISTRATOR].subject.endswith(": GPU report failed")
 
 
+SENT = ["subject", "text", "page", [], True]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
-        [["subject", "text", "page", [], True], {}],
-        [["subject", "text", "page", [], True], {"vision": None}],
-        [["subject", "text", "page", [], True], {"vision": ["subject", 1, "page", [], True]}],
-        [["subject", "text", "page", [], True], {"vision": 1}],
-        [["subject", "text", "page", [], True], [HEAD]],
-        *(
-            [sent, {}]
-            for sent in (None, [], [1, "text", "page", [], True], ["subject", "text", "page", None, True], "x")
-        ),
+        *([SENT, groups] for groups in ({}, {"vision": 1}, {"vision": ["subject", 1, "page", [], True]}, [HEAD])),
+        *([sent, {}] for sent in (None, [], [1, *SENT[1:]], [*SENT[:3], None, True], "x")),
     ],
 )
 def test_nonsense_from_the_child_that_reads_is_a_failure(

@@ -233,25 +233,6 @@ def test_nobody_to_mail_to_is_noticed_in_a_clean_week_too_and_a_dry_run_needs_no
     assert done.stdout.startswith("To: (nobody yet)\nSubject: ")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--to", "ada@lab.example,eve@evil.example"], "bad address 'ada@lab.example,eve@evil.example' for --to"),
-        (["--to", "ada@lab.example\nBcc: eve@evil.example"], r"bad address 'ada@lab.example\\nBcc: eve@evil.example'"),
-        (["--to=-oQ/tmp@lab.example"], "bad address '-oQ/tmp@lab.example'"),
-        (["--to", "root"], "bad address 'root'"),
-        (["--since", "x"], "bad duration 'x'"),
-        (["--quiet-if-clean", "x"], "bad duration 'x'"),
-        (["--tz", "Nowhere"], "unknown time zone 'Nowhere'"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_no_mail(gua_mail: GuaMail, options: list[str], said: str, outbox: Path) -> None:
-    sent = gua_mail(outbox / "nothing", *options)
-    assert (sent.status, sent.recipients) == (2, [])
-    assert one_line(sent.journal)
-    assert said.replace(r"\\n", r"\n") in sent.journal
-
-
 def test_a_dry_run_prints_the_mail_and_sends_nothing(gua_mail: GuaMail, unclean: Path) -> None:
     sent = gua_mail(unclean, "--dry-run")
     assert (sent.status, sent.recipients) == (0, [])

@@ -13,7 +13,6 @@ from tests import verbs
 from tests.lab import DAY_MS, HOUR_MS, Job, busy, held, series, write
 from tests.machine import GUA, call, one_line
 from tests.repository import ROOT
-from tests.rolling import roll_up, write_week
 from tests.svg import Page
 from tests.users import SOMEBODY
 
@@ -77,20 +76,6 @@ def test_without_names_nobody_can_be_told_and_a_number_is_the_same_person_on_all
         people = next(one for one in Page(text).pictures if "on one scale" in one.title)
         assert next(one for one in people.texts if one.startswith("person")) == first
         assert not [secret for secret in SECRETS if secret in text]
-
-
-def test_whose_names_is_a_decision_and_has_no_default(history: Path, tmp_path: Path) -> None:
-    for arguments, expected in (
-        ([], "--names is missing"),
-        (["--names", "all"], "one of people, groups, none"),
-        (["--names", "groups"], "no groups are configured, see [groups] in gua.toml"),
-        (["--names", "none", "--page", "weak"], "did you mean week?"),
-    ):
-        done = run(tmp_path, history, *arguments)
-        assert done.returncode == 2
-        assert one_line(done.stderr)
-        assert expected in done.stderr
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.fixture
@@ -224,19 +209,3 @@ def test_the_servers_ask_for_a_password_and_send_the_policy_that_the_page_gets_b
         text = (RECIPES / name).read_text()
         assert CONTENT_POLICY in text
         assert f"\n    {login}" in text
-
-
-def test_closed_days_come_from_rollups_and_only_todays_ticks_are_read(tmp_path: Path) -> None:
-    data, pages = tmp_path / "data", tmp_path / "pages"
-    pages.mkdir()
-    write_week(data)
-    roll_up(data)
-    # Not the two oldest, as the window may begin in an hour of which only a part has ticks, nor yesterday, which tells
-    # what was before midnight.
-    for path in sorted((data / "samples").glob("*.sqlite"))[2:-2]:
-        status, content = path.stat(), path.read_bytes()
-        path.write_bytes(content[:4096] + b"x" * (len(content) - 4096))  # whoever reads a tick of it complains
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    done = run(pages, data, "--names", "none", "--page", "week")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "from rollups)." in (pages / "index.html").read_text()

@@ -65,6 +65,7 @@ LIMITS = Limits(Limit(20, 100), {"ada": Limit(gpu_hours=500), "uid:7": Limit(5),
         ("ada", Limit(20, 500)),  # the hours that are not said of ada are everyone's
         ("Grace", Limit(5, 100)),  # whom the config calls uid:7
         ("unit:ollama.service", Limit(1)),  # not a person: by name alone
+        ("root", Limit()),  # who is not everyone
         ("docker:3f2a9c81d0b7", Limit()),
         ("slurm:4711", Limit()),
         ("unknown", Limit()),
@@ -109,11 +110,3 @@ def test_a_lower_bound_is_said_to_be_one_and_why() -> None:
         "It is not known whether you are within the limit of 20 idle-held GPU-hours a week: at least 15.0 in the 7 days"
         " up to 16 Nov 00:00."
     ]
-
-
-def test_root_is_not_everyone_and_has_a_limit_only_by_name() -> None:
-    limits = Limits(everyone=Limit(20, 300), people={}, groups={})
-    assert limit_of("ada", limits, {}) == Limit(20, 300)
-    assert limit_of("root", limits, {}) == Limit()
-    assert limit_of("root", limits._replace(people={"root": Limit(5)}), {}) == Limit(5)
-    assert limit_of("ada", limits, {"root": "ada"}) == Limit(20, 300)

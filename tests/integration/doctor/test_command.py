@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -55,20 +54,6 @@ def test_the_text_fits_a_mail_and_has_no_colour_in_a_pipe(healthy: Machine) -> N
     assert [line[0] for line in plain.splitlines() if line[:1].strip()] == [
         {"✓": "+", "✗": "x"}.get(mark, mark) for mark in marks
     ]
-
-
-@pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
-def test_a_terminal_gets_colour_unless_told_otherwise(healthy: Machine) -> None:
-    command = f"'{GUA}' doctor --data-dir {healthy.data_dir}"
-    for variables, expected in ({}, True), ({"NO_COLOR": "1"}, False):
-        terminal = subprocess.run(
-            ["script", "-qec", command, "/dev/null"],
-            env=healthy.environment() | variables,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert ("\x1b[32m" in terminal.stdout) == expected
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])

@@ -120,16 +120,3 @@ def test_what_is_not_for_this_user_says_nothing_of_the_sampler(healthy: Machine,
         found = one(document, check)
         assert (found["status"], found["remedy"]) == ("warning", f"sudo gua doctor --data-dir {healthy.data_dir}")
     assert document["partitions"] is None
-
-
-@needs_root
-def test_another_user_judges_by_owner_and_mode(healthy: Machine, open_folder: Path, no_systemctl: Path) -> None:
-    """Anybody may find out why sampling fails, not only those who may become its user."""
-    other = SOMEBODY + 1
-    for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
-        os.chown(path, other, other)
-    install(no_systemctl, "service", ActiveState="inactive", User=str(other))
-    assert one(examine_as_somebody(healthy, open_folder), "data folder")["status"] == "ok"
-    healthy.samples.chmod(0o555)
-    found = one(examine_as_somebody(healthy, open_folder), "data folder")
-    assert found["text"] == f"uid {other} can't write to {healthy.samples}"

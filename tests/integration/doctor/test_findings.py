@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
@@ -80,24 +79,6 @@ def test_root_asks_the_driver_as_the_sampler_would(healthy: Machine, no_systemct
     assert "NVML" in errors(examine(healthy, variables=variables))
 
 
-# Ticks and the clock
-def test_a_tick_is_not_stale_while_the_timer_is_not_late(healthy: Machine, no_systemctl: Path) -> None:
-    def spelled(ts_ms: int) -> str:
-        return time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(ts_ms // 1000))
-
-    tick_ms = healthy.ticks()[-1]["ts_ms"]
-    late = healthy.environment(clock_offset_ms=HOUR_MS)
-    for last_ms, status in (tick_ms, "ok"), (tick_ms + HOUR_MS // 2, "error"):
-        following_ms = tick_ms + 2 * HOUR_MS
-        install(no_systemctl, "timer", LastTriggerUSec=spelled(last_ms), NextElapseUSecRealtime=spelled(following_ms))
-        document = examine(healthy, variables=late)
-        assert one(document, "newest tick")["status"] == status
-        assert document["newest_tick_is_stale"] is (status == "error")
-
-
-# The timer
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_partition_is_named_with_a_way_to_save_it(healthy: Machine, damage: object) -> None:
     assert callable(damage)
@@ -162,13 +143,3 @@ def test_a_proc_that_hides_processes_is_found_even_by_root(
     found = examine_with_proc(healthy, options)
     assert found["status"] == status
     assert remedy in found["remedy"] if remedy else found["remedy"] is None
-
-
-@needs_mounts
-def test_a_unit_that_writes_elsewhere_does_not_lend_its_proc(healthy: Machine, no_systemctl: Path) -> None:
-    for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
-        os.chown(path, SOMEBODY, SOMEBODY)
-    for folder, status in (str(healthy.data_dir), "ok"), ("/elsewhere", "warning"):
-        service = {"User": str(SOMEBODY), "Environment": f"GUA_DATA_DIR={folder}", "ProtectKernelTunables": "yes"}
-        install(no_systemctl, "service", ActiveState="inactive", **service)
-        assert examine_with_proc(healthy, "hidepid=2")["status"] == status

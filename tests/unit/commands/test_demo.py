@@ -70,24 +70,16 @@ def test_what_is_kept_is_a_fleets_folder(fleet: Path) -> None:
 
 
 def test_hosts_differ_and_people_are_on_several(fleet: Path) -> None:
-    found = []
-    for host in ("gpu01", "gpu02"):
-        path = fleet / host / "rollups.sqlite"
-        cards = query(path, "SELECT DISTINCT uuid, name FROM card WHERE name IS NOT NULL")
-        identities = query(path, "SELECT DISTINCT text FROM word JOIN identity_hour ON identity = id")
-        found.append(
-            (
-                {card["uuid"] for card in cards},
-                {card["name"] for card in cards},
-                {row["text"] for row in identities} & set(NAMES),
-            )
-        )
-    (uuids, models, people), (other_uuids, other_models, other_people) = found
-    assert (len(uuids), len(other_uuids)) == (8, 4)
-    assert not uuids & other_uuids
-    assert (models, other_models) == ({A100[0], A6000[0]}, {H100[0], L40S[0]})
-    assert people & other_people
-    assert people ^ other_people
+    def texts(host: str, sql: str) -> set[str]:
+        return {row["text"] for row in query(fleet / host / "rollups.sqlite", f"SELECT DISTINCT {sql}")}
+
+    uuids, models = "uuid AS text FROM card", "name AS text FROM card WHERE name IS NOT NULL"
+    assert len(texts("gpu01", uuids) | texts("gpu02", uuids)) == 8 + 4
+    assert texts("gpu01", models) == {A100[0], A6000[0]}
+    assert texts("gpu02", models) == {H100[0], L40S[0]}
+    one, other = (texts(host, "text FROM word JOIN identity_hour ON identity = id") for host in ("gpu01", "gpu02"))
+    assert one & other & set(NAMES)
+    assert (one ^ other) & set(NAMES)
 
 
 @pytest.mark.parametrize(

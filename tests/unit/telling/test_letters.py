@@ -148,25 +148,6 @@ def test_a_template_that_can_not_be_read_is_found(tmp_path: Path) -> None:
             load_templates((str(path),))
 
 
-HOSTILE = ["$held", "${ask}", "a\nBcc: eve@evil.example", "\x1b[2J", "=?utf-8?q?Bcc=3A?=", "%s%n", "\u202etxt", "-- "]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_is_taken_for_a_field_a_line_or_a_header(name: str) -> None:
-    about = occasion("Subject: $person $summary\nEach: $command\n$person\n$held\n")
-    letter = write_reminder(name, "ada@lab.example", [held_by(name, command=name)], about)
-    message = build_message(letter, "gua@lab.example")
-    assert sorted(message.keys()) == sorted(
-        [
-            *("From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version"),
-            *("Content-Type", "Content-Transfer-Encoding"),
-        ]
-    )
-    assert message["To"] == "ada@lab.example"
-    assert "eve" not in str(message["To"])
-    assert not [line for line in text_of(message).splitlines() if line.startswith("Bcc") or "\x1b" in line]
-
-
 def test_login_report_and_reminder_say_the_same(desk: Desk) -> None:
     desk.write(held(job("alice", 1_200_641, command="jupyter-noteboo", cgroup="/x"), index=1))
     now = one_tick(desk.now_ms, *desk.gpus)

@@ -413,24 +413,6 @@ def test_the_day_on_which_clocks_are_set_back_is_one_day_of_25_hours() -> None:
     assert told(first_ms + 25 * HOUR_MS) == ADMINISTRATOR
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--to", "root"], "bad address 'root' for --to"),
-        (["--to", "a@lab.example,eve@evil.example"], "bad address"),
-        (["--check", "--send"], "three commands"),
-        (["--after", "x"], "bad duration"),
-        (["--tz", "Nowhere"], "unknown time zone"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_no_mail(desk: Desk, options: list[str], said: str) -> None:
-    desk.write(ALICE)
-    done = desk.remind(*options)
-    assert (done.status, done.out) == (2, "")
-    assert one_line(done.errors)
-    assert said in done.errors
-
-
 # What is checked beforehand.
 
 
