@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from gua_report.config import SYSTEM_CONFIG, Config, Hook, load_config
+from gua_report.config import SYSTEM_CONFIG, Hook, load_config
 from gua_report.console.arguments import find_history
 from gua_report.live.observer import add_look_options
 from gua_report.machine.program import check_target, run_program
@@ -65,7 +65,10 @@ def run(options: argparse.Namespace) -> int:
     if options.log:
         console.say(PROG, show_log(read_log(data_dir, HOOK_LOG), parse_zone(None), options.json))
         return 0
-    program = find_program(config)
+    if config.hook.run is None:
+        raise UsageError(f"there is no hook: set run in [hook] of {SYSTEM_CONFIG}")
+    program = config.hook.run
+    check_target(program)
     from gua_report.summary.last_week import read_ongoing  # with pandas, which usage errors don't need
 
     watch = Watch(options, settings.duration_ms(config.hook.idle_after), read_ongoing)
@@ -74,13 +77,6 @@ def run(options: argparse.Namespace) -> int:
     doubts = [*sight.doubts, *found.problems]
     ran = [] if doubts else run_all(program, config.hook, watch, found.acts, log)
     return report(options, program, doubts, sight, ran)
-
-
-def find_program(config: Config) -> str:
-    if config.hook.run is None:
-        raise UsageError(f"there is no hook: set run in [hook] of {SYSTEM_CONFIG}")
-    check_target(config.hook.run)
-    return config.hook.run
 
 
 def run_all(program: str, hook: Hook, watch: Watch, acts: list[Act], log: Log | None) -> list[Ran]:

@@ -5,7 +5,6 @@ import email.policy
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -297,20 +296,6 @@ def test_root_reads_as_the_owner_and_sends_as_itself(open_folder: Path, monkeypa
     assert (sent.status, sent.journal) == (1, "")
     assert sent.subject == f"{host()}: GPU report failed"
     assert data.stat().st_uid == SOMEBODY
-
-
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here to ask")
-def test_systemd_has_nothing_to_complain_about(tmp_path: Path) -> None:
-    closed = tmp_path / "gua-mail.service.d" / "smtp.conf"
-    closed.parent.mkdir()
-    for source, target in ((SERVICE, tmp_path), (TIMER, tmp_path), (CLOSED, closed)):
-        shutil.copy(source, target)
-    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / SERVICE.name), str(tmp_path / TIMER.name)]
-    done = call(command)
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    (when,) = re.findall(r"^OnCalendar=(.*)$", TIMER.read_text(), re.MULTILINE)
-    shown = call(["systemd-analyze", "calendar", when], check=True).stdout
-    assert "Normalized form: Mon *-*-* 07:00:00" in shown
 
 
 def settings(path: Path) -> set[str]:
