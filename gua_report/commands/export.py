@@ -87,7 +87,6 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     data_dir = find_history(PROG, options.data_dir)
 
-    # Imported late: --help and usage errors don't need pandas.
     from gua_report.exporting.days import whole_days
 
     # Part of a day must not replace the whole of it that an earlier export wrote.

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"there is no hook: set run in [hook] of {SYSTEM_CONFIG}")
     program = config.hook.run
     check_target(program)
-    from gua_report.summary.last_week import read_ongoing  # with pandas, which usage errors don't need
+    from gua_report.summary.last_week import read_ongoing
 
     watch = Watch(options, settings.duration_ms(config.hook.idle_after), read_ongoing)
     log, found = (None, read_log(data_dir, HOOK_LOG)) if options.dry_run else open_log(data_dir, HOOK_LOG)

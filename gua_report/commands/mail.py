@@ -130,7 +130,6 @@ def find_recipients(given: list[str] | None, mail: Mail, dry_run: bool) -> list[
 def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups: tuple[str, ...]) -> "Mails":
     opening = check_folder(data_dir)
     check_exists(data_dir)
-    # Imported here: pandas takes longer than all the rest, and usage errors don't need it.
     from gua_report.render import mail
     from gua_report.summary.build import build_report
     from gua_report.summary.reserved_hours import read_told
@@ -147,7 +146,6 @@ def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups:
 
 
 def check_mails(answer: Any, groups: tuple[str, ...]) -> "Mails":
-    """What a child has answered. Raises TypeError, ValueError or LookupError if that is not what was asked for."""
     from gua_report.render.mail import MailParts, Mails
 
     def check(answer: Any) -> "MailParts":

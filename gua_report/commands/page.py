@@ -61,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
     data_dir = find_history(PROG, options.data_dir)
     check_folder(options.folder)
 
-    # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.render.page_set import FILES, Pages, make_pages, window_of
     from gua_report.summary.build import build_report
     from gua_report.summary.report import spell_doctor

@@ -97,7 +97,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def remind(options: argparse.Namespace, config: Config, data_dir: str) -> RunResult:
-    # With pandas, which usage errors don't need.
     from gua_report.summary.last_week import NO_WEEK, read_last_week, read_ongoing
 
     zone, after = parse_zone(options.tz), options.after or config.remind.after

@@ -130,7 +130,6 @@ def run(options: argparse.Namespace) -> int:
     longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
     ask = find_question(options, config, window, reclaim)
 
-    # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.render.attention import reasons
     from gua_report.summary.names import select
 

@@ -23,11 +23,7 @@ def duration(seconds: float) -> str:
 
 
 def parts_of(whole: float, *parts: float) -> list[str]:
-    """The duration `whole` and parts of it, all in seconds, so exactly that shares can be checked: 1m, 48s.
-
-    They are rounded to the largest unit that is at most a thousandth of the whole, or to seconds; what is less than the
-    whole is never spelled like it.
-    """
+    """Seconds, spelled to a thousandth of the whole: shares can be checked. What is less is never spelled like it."""
     units = [unit for unit in (DAY, HOUR, MINUTE, 1) if unit == 1 or unit <= whole / 1000]
 
     def spell(part: float) -> str:

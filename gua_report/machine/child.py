@@ -1,8 +1,7 @@
 """Ask questions in a child process: with a timeout, and as another user if need be.
 
 Root reads another user's files in a child that has become that user for good: a file's owner controls its content, so
-its reader must not have more rights. The child sends texts and bytes; nothing of them is executed, and their size is
-limited.
+its reader must not have more rights. What the child sends is not executed, and its size is limited.
 """
 
 import fcntl
@@ -31,8 +30,7 @@ Produce = Callable[[], Iterable[Message]]
 
 LONGEST_LABEL_BYTES = 64 << 10
 LARGEST_MESSAGE_BYTES = 1 << 30
-# A timeout, as the owner can stop the child, or let it read a file that blocks for ever. The longest task, a report
-# from years of ticks, takes minutes.
+# The owner can stop the child, or let it read a file that blocks for ever. The longest task takes minutes.
 LONGEST_SILENCE_SECONDS = 3600.0
 STALLED_SECONDS = 60.0  # without any work of its processor: whatever the task, it was stopped, or hangs
 LONGEST_END_SECONDS = 10.0
@@ -74,11 +72,7 @@ def stream_as_owner(data_dir: str, produce: Callable[[], Iterator[Message]]) -> 
 
 
 def ask(question: Callable[[], Any], seconds: float, user: Identity | None = None) -> Answer:
-    """The question's answer from a child, or why there is none.
-
-    A child that hangs in the driver may not even be killable. So it is never waited for, and inherits none of our
-    streams, which somebody may be reading to their end.
-    """
+    """The question's answer from a child, which inherits none of our streams: somebody may read them to their end."""
     try:
         return Answer(answer_of(question, user, seconds, range(3)))
     except Silent:
@@ -179,7 +173,6 @@ def _die_with(parent: int) -> None:
 
 
 def limit_memory(more_bytes: int) -> None:
-    """Let this process, which is a child of ours, have no more memory than it has, and so much beside."""
     with open("/proc/self/statm", encoding="ascii") as file:
         now_bytes = int(file.read().split()[0]) * resource.getpagesize()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
@@ -222,10 +215,7 @@ def open_pipe() -> tuple[int, int]:
 
 
 class Pipe(io.FileIO):
-    """The reading end of a pipe for a BufferedReader, with a timeout: raises Silent.
-
-    The timeout is for all that is read; with `pid`, who must be seen to work, for each silence.
-    """
+    """The reading end of a pipe, with a timeout for all; with `pid`, who must be seen to work, for each silence."""
 
     def __init__(self, pipe: int, seconds: float, pid: int | None = None) -> None:
         super().__init__(pipe)
@@ -268,7 +258,7 @@ _left: list[int] = []  # children that may not have ended yet
 
 
 def abandon(pid: int) -> None:
-    """Kill a child, and wait only a moment for it: it may hang in the kernel, or be a user's whom we may not kill.
+    """Kill a child, and wait only a moment: it may hang in the kernel, or be a user's whom we may not kill.
 
     One that is still ending when a unit's run is over would be reported as left over by the unit's next run.
     """

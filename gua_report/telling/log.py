@@ -1,9 +1,8 @@
 """The log of what was done: `reminders.sqlite` and `hook.sqlite` in the data folder; and what gua doctor says of it.
 
-A row is written, and on the disk, before something is done, and its outcome after it. So whatever ends a run in
-between, it is known that it may have been done. A row is only written if no other run has written one since this run
-read the log: of two runs at once, one goes on. The files are private to the folder's owner, with whose rights they are
-read and written.
+A row is on the disk before something is done, and its outcome after it: whatever ends a run in between, it is known
+that it may have been done. Of two runs at once, the first to write a row goes on. The files are private to the
+folder's owner, with whose rights they are read and written.
 """
 
 import json
@@ -124,8 +123,7 @@ class Log:
         self._data_dir, self._path, self._count = data_dir, os.path.join(data_dir, name), count
 
     def begin(self, ts_ms: int, who: str, to: str | None, episodes: Iterable[Episode], is_trial: bool = False) -> Act:
-        """Write down that something is about to be done. Raises StoreError if that is not on the disk, and
-        PartitionBusy if another run has done something since the log was read."""
+        """Write down what is about to be done. Raises StoreError, also if another run has done something meanwhile."""
         act = Act(os.urandom(8).hex(), ts_ms, who, to, tuple(episodes), is_trial)
         ask_as_owner(self._data_dir, lambda: _add(self._path, act, self._count))
         self._count += 1
