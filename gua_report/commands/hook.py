@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from gua_report.config import SYSTEM_CONFIG, Hook, load_config
 from gua_report.console.arguments import find_history
+from gua_report.console.spelling import as_json
 from gua_report.live.observer import add_look_options
 from gua_report.machine.program import check_target, run_program
 from gua_report.telling.log import BEGUN, DONE, FAILED, HOOK_LOG, UNSURE, Act, Log, open_log, read_log, show_log
@@ -135,8 +136,7 @@ def tell_facts(held: Held, sight: Sight) -> dict[str, Any]:
 def report(options: argparse.Namespace, program: str, doubts: list[str], sight: Sight, ran: list[Ran]) -> int:
     if options.json:
         runs = [{"facts": one.facts, "outcome": one.outcome, "status": one.status, "said": one.said} for one in ran]
-        document = {"schema_version": SCHEMA_VERSION, "run": program, "doubts": doubts, "runs": runs}
-        console.say(PROG, json.dumps(document, indent=2))
+        console.say(PROG, as_json(run=program, doubts=doubts, runs=runs))
     elif ran or options.dry_run or not console.is_journal():  # in which a normal run leaves no line
         lines = [spell(one, sight) for one in ran]
         first = f"{'would run' if options.dry_run else 'ran'} {program} for {console.plural(len(ran), 'process', 'es')}"

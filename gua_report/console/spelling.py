@@ -1,5 +1,8 @@
 """Spell durations, cards and unusual characters for people. Without pandas."""
 
+import json
+from typing import Any
+
 from gua_sample.held_file import MONTHS as MONTHS
 from gua_sample.policy import STATES
 
@@ -59,6 +62,11 @@ def gpu(index: int, mig_index: int | None) -> str:
 
 def state_columns(unit: str, states: tuple[str, ...] = STATES) -> dict[str, str]:
     return {state: f"{state.replace('-', '_')}_{unit}" for state in states}
+
+
+def as_json(**content: Any) -> str:
+    """A document for programs. Its fields are documented: one that changes its meaning raises the version."""
+    return json.dumps({"schema_version": 1, **content}, indent=2)
 
 
 def to_ascii(text: str) -> str:

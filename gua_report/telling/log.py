@@ -14,7 +14,7 @@ from datetime import tzinfo
 from typing import Any, NamedTuple
 
 from gua_report.config import SYSTEM_CONFIG, Config, Remind
-from gua_report.console.spelling import first_of
+from gua_report.console.spelling import as_json, first_of
 from gua_report.doctor.findings import Finding, moment, ok, shell, warning
 from gua_report.machine.child import ask_as_owner, understanding
 from gua_report.machine.program import Untrusted, check_target
@@ -37,7 +37,6 @@ LONGEST_TEXT = 300
 REMEMBER_MS = 7 * DAY_MS  # nothing older makes a difference
 BEGUN, DONE, FAILED, UNSURE = "begun", "done", "failed", "unsure"
 
-SCHEMA_VERSION = 1  # of the JSON
 SHOWN_PIDS = 3
 AS_OWNER = "run this as the folder's owner, or as root"
 OUTCOMES = {BEGUN: "interrupted, so it may have been done", UNSURE: "not known whether it was done"}
@@ -183,11 +182,10 @@ def _writing(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")
 
 
-def show_log(found: Read, zone: tzinfo, as_json: bool) -> str:
-    if as_json:
+def show_log(found: Read, zone: tzinfo, is_for_programs: bool) -> str:
+    if is_for_programs:
         acts = [{**act._asdict(), "episodes": [one._asdict() for one in act.episodes]} for act in found.acts]
-        document = {"schema_version": SCHEMA_VERSION, "acts": acts, "problems": found.problems}
-        return json.dumps(document, indent=2)
+        return as_json(acts=acts, problems=found.problems)
     lines = [_spell(act, zone) for act in found.acts] + [f"problem: {one}" for one in found.problems]
     return "\n".join(map(printable, lines)) or "nothing yet"
 

@@ -15,7 +15,6 @@ import pytest
 import gua_report
 from gua_sample import __version__
 from tests.machine import SCRIPTS, Machine, call, complaint, one_line
-from tests.users import SOMEBODY, needs_root
 from tests.verbs import Done, run
 
 
@@ -280,24 +279,6 @@ def test_a_report_says_what_there_is_to_act_on(holding: Machine, name: str) -> N
     assert ("1 idle-held episode of 10s or more" in target.read_text()) == (name != "csv")
 
 
-def test_the_configuration_sets_prices_people_and_thresholds(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=5, compute=[(os.getpid(), 4000)])
-    machine.tick()
-    config = machine.folder / "gua.toml"
-    user = json.loads(report(machine, "--json").stdout)["identities"][0]["identity"]
-    config.write_text(f'[policy]\nutilization_percent = 5\n[price]\nper_gpu_hour = 2\n[people]\n"{user}" = "ada"\n')
-    found = json.loads(report(machine, "--json", "--config", str(config)).stdout)
-    assert found["policy"]["utilization_percent"] == 5
-    assert found["identities"][0]["identity"] == "ada"
-    assert found["capacity"]["states"]["active"]["cost"] == pytest.approx(
-        2 * found["headline"]["states"]["active"]["gpu_hours"], abs=1e-3
-    )
-    config.write_text("[price]\nper_gpu_hours = 2\n")
-    done = report(machine, "--config", str(config))
-    assert done.returncode == 2
-    assert "did you mean per_gpu_hour?" in done.stderr
-
-
 @pytest.mark.parametrize("options", [(), ("--quiet-if-clean",)])  # nor is it taken for a clean week
 def test_a_report_without_data_says_what_to_check_and_exits_3(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert "run gua doctor" in complaint(run("report", "--data-dir", tmp_path, *options), 3)
@@ -361,12 +342,3 @@ def test_the_demo_keeps_its_history_in_a_folder_if_asked_to(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     assert len(list((tmp_path / "try" / "samples").iterdir())) == 2
     assert run("demo", "--keep", tmp_path / "try").returncode == 2  # never into a folder with data
-
-
-@needs_root
-def test_another_user_may_read_what_the_service_wrote(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.data_dir.mkdir()
-    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
-    machine.tick()
-    assert machine.partitions()[0].stat().st_mode & 0o444 == 0o444

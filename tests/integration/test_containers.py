@@ -144,11 +144,6 @@ def test_an_id_that_nobody_knows_is_an_error_of_one_line(host: ContainerHost) ->
     assert f"nobody knows {POD.replace('-', '')}" in complaint(host.ask(f"pod:{POD}"), 1)
 
 
-@pytest.mark.parametrize("text", ["3f2a9c81d0b", "docker:", "train-resnet", "f" * 65, "../../x"])
-def test_what_is_no_id_is_wrong_usage(host: ContainerHost, text: str) -> None:
-    complaint(host.ask(text), 2)
-
-
 def test_what_is_known_is_listed_within_78_columns_the_newest_first(host: ContainerHost) -> None:
     pod = POD.replace("-", "")
     containers = {

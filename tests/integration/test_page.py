@@ -14,7 +14,6 @@ from tests.lab import DAY_MS, HOUR_MS, Job, busy, held, series, write
 from tests.machine import GUA, call, one_line
 from tests.repository import ROOT
 from tests.svg import Page
-from tests.users import SOMEBODY
 
 FILES = ("index.html", "month.html", "year.html")
 RECIPES = ROOT / "contrib" / "web"
@@ -134,16 +133,6 @@ def test_a_folder_that_is_missing_is_named_in_one_line(history: Path, tmp_path: 
     assert expected in done.stderr
 
 
-@needs_root
-def test_a_folder_that_can_not_be_written_keeps_its_older_page(hour: tuple[Path, Path]) -> None:
-    data, pages = hour
-    command = ("page", pages, "--names", "none", "--data-dir", data, "--config", "/dev/null")
-    done = verbs.run(*command, uid=SOMEBODY)
-    assert done.returncode == 1
-    assert one_line(done.stderr)
-    assert (pages / "index.html").read_text() == "older"
-
-
 def test_a_page_that_can_not_be_written_whole_leaves_the_older_one(history: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("older")
     command = f"ulimit -f 8; '{GUA}' page {tmp_path} --names none --data-dir {history} --config /dev/null"
@@ -162,18 +151,6 @@ def test_a_week_without_a_tick_has_a_page_that_says_so(tmp_path: Path) -> None:
     assert run(pages, data, "--names", "none").returncode == 0
     assert "Nothing was observed in the last 7 days" in (pages / "index.html").read_text()
     assert "GPU time was idle-held" in (pages / "month.html").read_text()
-
-
-def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for name, expected in (
-        ("data", f"run gua doctor --data-dir {tmp_path / 'data'} to see why"),
-        ("nowhere", f"{tmp_path / 'nowhere'} does not exist: give another --data-dir, or install gua first"),
-    ):
-        done = run(tmp_path, tmp_path / name, "--names", "none")
-        assert done.returncode == 3
-        assert one_line(done.stderr)
-        assert expected in done.stderr
 
 
 @needs_root

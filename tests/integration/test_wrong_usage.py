@@ -20,6 +20,7 @@ GIVEN = {
     "remind": "--data-dir data --config gua.toml",
     "page": "pages --data-dir data --config gua.toml",
     "note": "--config gua.toml",
+    "gua-containers": "--data-dir data --config gua.toml",
 }
 # A command, what is typed, and what is said of it.
 MISTAKES = f"""\
@@ -94,6 +95,9 @@ note: --remove 10 -> bad note '10' for --remove
 note: --remove ../1.1 -> bad note '../1.1' for --remove
 note: --remove ٣ -> for --remove
 note: --pid x -> invalid int value
+gua-containers: docker: -> bad id
+gua-containers: train-resnet -> bad id
+gua-containers: ../../x -> bad id
 """
 
 

@@ -124,11 +124,3 @@ def test_without_any_history_it_says_how_to_begin_and_makes_nothing(machine: Mac
     assert one(document, "newest tick")["remedy"] == f"gua-sample --data-dir {machine.data_dir}"
     assert document["newest_tick_ms"] is None
     assert not machine.data_dir.exists()
-
-
-def test_a_folder_with_odd_characters_works(healthy: Machine) -> None:
-    odd = healthy.folder / "50% #1? ü"
-    healthy.data_dir.rename(odd)
-    healthy.data_dir = odd
-    healthy.samples = odd / "samples"
-    assert examine(healthy)["ok"]

@@ -15,13 +15,6 @@ from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_
 
 
 @needs_root
-def test_a_folder_of_another_than_the_samplers_user_is_an_error(healthy: Machine, no_systemctl: Path) -> None:
-    install(no_systemctl, "service", ActiveState="inactive", User=str(SOMEBODY))
-    found = one(examine(healthy), "data folder")
-    assert (found["status"], found["remedy"]) == ("error", f"sudo chown -R {SOMEBODY}: {healthy.data_dir}")
-
-
-@needs_root
 def test_a_file_of_roots_among_the_samplers_is_an_error(healthy: Machine) -> None:
     os.chown(healthy.data_dir, SOMEBODY, SOMEBODY)
     os.chown(healthy.samples, SOMEBODY, SOMEBODY)

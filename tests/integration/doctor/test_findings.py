@@ -1,6 +1,5 @@
 """gua doctor on drivers, clocks, timers, partitions and a /proc that are not as they should be."""
 
-import json
 import os
 import sqlite3
 from pathlib import Path
@@ -9,11 +8,11 @@ import pytest
 
 from gua_sample import schema
 from tests.damage import DAMAGES
-from tests.integration.doctor.examination import Finding, errors, examine, of_check, one, sample_before
+from tests.integration.doctor.examination import errors, examine, of_check, one, sample_before
 from tests.lab import HOUR_MS
-from tests.machine import GUA, Machine, call, query, within
+from tests.machine import Machine, query, within
 from tests.systemctl import install
-from tests.users import SOMEBODY, needs_mounts, needs_root
+from tests.users import SOMEBODY, needs_root
 
 
 @pytest.mark.parametrize(("code", "name", "remedy"), [(9, "driver_not_loaded", "modprobe"), (18, "mismatch", "reboot")])
@@ -117,29 +116,3 @@ def test_a_partition_of_a_newer_gua_is_an_error_only_today(healthy: Machine) -> 
         document = examine(healthy)
         assert ("partitions" in errors(document)) == is_error
         assert f"schema version {schema.VERSION + 1}" in of_check(document, "partitions")[-1]["text"]
-
-
-def examine_with_proc(machine: Machine, options: str) -> Finding:
-    """What is found about processes where /proc is mounted with these options."""
-    script = f'mount -t proc -o {options} proc /proc && exec "$@"'
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", GUA, "doctor", "--json"]
-    done = call([*command, "--data-dir", str(machine.data_dir)], env=machine.environment())
-    return one(json.loads(done.stdout), "processes")
-
-
-@needs_mounts
-@pytest.mark.parametrize(
-    ("options", "status", "remedy"),
-    [
-        ("hidepid=2,gid=4242", "warning", "SupplementaryGroups=4242"),
-        (f"hidepid=2,gid={SOMEBODY}", "ok", None),
-        ("hidepid=0", "ok", None),
-    ],
-)
-def test_a_proc_that_hides_processes_is_found_even_by_root(
-    healthy: Machine, no_systemctl: Path, options: str, status: str, remedy: str | None
-) -> None:
-    install(no_systemctl, "service", ActiveState="inactive", User=str(SOMEBODY))
-    found = examine_with_proc(healthy, options)
-    assert found["status"] == status
-    assert remedy in found["remedy"] if remedy else found["remedy"] is None

@@ -9,9 +9,8 @@ import pytest
 
 from gua_report.rollups.index import read_meta
 from gua_sample.errors import CorruptPartition
-from gua_sample.simulate import Laboratory
-from gua_sample.simulate_plan import A100, A6000, EXAMPLE_END_MS, H100, L40S, NAMES
-from tests.lab import DAY_MS, HOUR_MS, NOON_MS
+from gua_sample.simulate_plan import A100, A6000, H100, L40S, NAMES
+from tests.lab import DAY_MS, NOON_MS
 from tests.machine import query
 from tests.machine import run_here as gua
 
@@ -120,9 +119,3 @@ def test_eight_hosts_take_half_a_minute_and_leave_nothing(tmp_path: Path, monkey
     assert "GPU use on 7 hosts" in output
     assert sum(ended[:4]) - sum(began[:4]) < 30  # on one core
     assert os.listdir(tmp_path) == []
-
-
-def test_a_laboratory_has_the_cards_and_the_people_that_it_is_given() -> None:
-    (tick,) = Laboratory(1, 8, (H100, L40S), ["ada"]).history(EXAMPLE_END_MS - HOUR_MS, EXAMPLE_END_MS, HOUR_MS)
-    assert {card.facts.name for card in tick.cards} == {H100[0], L40S[0]}
-    assert {process.user for process in tick.processes.values()} <= {"ada", "root", "ollama"}
