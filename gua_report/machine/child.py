@@ -33,9 +33,8 @@ LARGEST_MESSAGE_BYTES = 1 << 30
 # The owner can stop the child, or let it read a file that blocks for ever. The longest task takes minutes.
 LONGEST_SILENCE_SECONDS = 3600.0
 STALLED_SECONDS = 60.0  # without any work of its processor: whatever the task, it was stopped, or hangs
-LONGEST_END_SECONDS = 10.0
 MOMENT_SECONDS = 0.5
-ANSWER, ERROR, BUG = "answer", "error", "bug"
+ANSWER, ERROR, BUG, END = "answer", "error", "bug", "end"
 NO_ANSWER, CRASHED = "no answer", "crashed"
 PR_SET_PDEATHSIG = 1
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GuaError)]
@@ -118,15 +117,12 @@ def stream(
     try:
         with io.BufferedReader(Pipe(reading, seconds or LONGEST_SILENCE_SECONDS, None if seconds else pid)) as file:
             yield from _receive(file)
-        _check_end(pid)
-    except BaseException:  # the caller stopped early, or the child sent nonsense
+    finally:
         abandon(pid)
-        raise
 
 
 def _produce(writing: int, produce: Produce, user: Identity | None, parent: int, replaced: Iterable[int]) -> NoReturn:
     """Send what `produce` yields, then exit the child: it never returns into the parent's code, whatever happens."""
-    status = 1
     try:
         with open(writing, "wb") as file:
             try:
@@ -136,6 +132,7 @@ def _produce(writing: int, produce: Produce, user: Identity | None, parent: int,
                 _die_with(parent)
                 for label, content in produce():
                     _send(file, label, content)
+                _send(file, END, b"")
             except GuaError as error:
                 name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
                 _send(file, ERROR, json.dumps([name, str(error)]).encode())
@@ -146,9 +143,8 @@ def _produce(writing: int, produce: Produce, user: Identity | None, parent: int,
                 if "--debug" in sys.argv:
                     show_traceback()
                 _send(file, BUG, f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace"))
-        status = 0
     finally:
-        os._exit(status)
+        os._exit(0)
 
 
 def _let_go(writing: int, replaced: Iterable[int]) -> None:
@@ -194,7 +190,9 @@ def _receive(file: BinaryIO) -> Iterator[Message]:
                 raise ValueError("no message")
         content = file.read(size)
         if len(content) < size:
-            raise StoreError("what reads the folder ended early: is a file in it damaged, or memory short?")
+            break
+        if label == END:
+            return
         if label == ERROR:
             with understanding():
                 name, text = json.loads(content)
@@ -203,6 +201,7 @@ def _receive(file: BinaryIO) -> Iterator[Message]:
         if label == BUG:
             raise ReadingFailed(content.decode("utf-8", "replace"))
         yield label, content
+    raise StoreError("what reads the folder ended early: is a file in it damaged, or memory short?")
 
 
 def open_pipe() -> tuple[int, int]:
@@ -237,21 +236,6 @@ class Pipe(io.FileIO):
 
 def _work_of(pid: int | None) -> list[bytes]:
     return (read_file(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()[11:15]
-
-
-def _check_end(pid: int) -> None:
-    """Raise StoreError unless the child ends well. It has closed its pipe, which is its last action."""
-    ends = time.monotonic() + LONGEST_END_SECONDS
-    while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > ends:
-            raise StoreError("what reads the folder does not end: has its owner stopped it?")
-        time.sleep(0.001)
-    status = os.waitstatus_to_exitcode(ended[1])
-    if status < 0:
-        name = signal.Signals(-status).name
-        raise StoreError(f"what reads the folder was ended by {name}: is a file in it damaged, or memory short?")
-    if status:
-        raise StoreError("what reads the folder failed")
 
 
 _left: list[int] = []  # children that may not have ended yet

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from gua_report.config import Notes
-from gua_report.doctor import optional
+from gua_report.doctor import optional, user
+from gua_report.doctor.data import find_sampler
 from gua_report.doctor.findings import NAMED, OK, WARNING, Finding
 from gua_report.doctor.optional import check_config, check_containers, check_notes
 from gua_report.people.containers import write_containers
 from gua_sample.containers import FILE_NAME, Container, Known
 from gua_sample.service import WANTED
+from tests.facts import units
 from tests.lab import CONFIG, DAY_MS
 from tests.notes import content, make_spool, put
 from tests.users import SOMEBODY, needs_root
@@ -50,7 +52,8 @@ def test_a_config_is_named_with_what_it_has_or_what_is_wrong(
 
 
 def test_a_directory_that_hangs_costs_seconds_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optional, "ANSWER_SECONDS", 0.2)
+    for module in (optional, user):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
     over = threading.Event()
 
     def hang(name: str) -> None:
@@ -61,9 +64,10 @@ def test_a_directory_that_hangs_costs_seconds_and_a_line(tmp_path: Path, monkeyp
     path = tmp_path / "gua.toml"
     path.write_text('[groups]\nvision = ["ada"]\n')
     _, (found,) = check_config(str(path))
+    _, sampler = find_sampler(units(), str(tmp_path))
     over.set()
-    assert found.status == WARNING
-    assert "does not answer" in found.text
+    for one in (found, sampler):
+        assert (one.status, "does not answer" in one.text) == (WARNING, True)
 
 
 def test_without_a_config_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from gua_report.machine import child
-from gua_report.machine.child import CRASHED, NO_ANSWER, Answer, Silent, answer_of, ask
+from gua_report.machine.child import CRASHED, NO_ANSWER, Answer, Silent, answer_of, ask, stream
 from gua_sample.errors import StoreError
 from tests.users import SOMEBODY, needs_root
 
@@ -65,6 +66,17 @@ def test_a_child_that_has_answered_does_not_outlive_the_question() -> None:
 @pytest.mark.parametrize("crash", [lambda: 1 / 0, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: object()])
 def test_a_child_that_crashes_says_so(crash: Any) -> None:
     assert ask(crash, 10) == Answer(None, CRASHED)
+
+
+def test_what_ends_before_it_says_so_has_not_sent_all() -> None:
+    def produce(is_whole: bool) -> Iterator[tuple[str, bytes]]:
+        yield "a", b"1"
+        if not is_whole:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert list(stream(lambda: produce(True))) == [("a", b"1")]
+    with pytest.raises(StoreError, match="ended early"):
+        list(stream(lambda: produce(False)))
 
 
 def test_a_child_that_works_in_silence_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
