@@ -51,10 +51,9 @@ def week_before(end_ms: int) -> tuple[int, int]:
 
 
 def limit_of(who: str, limits: Limits, people: Mapping[str, str]) -> Limit:
-    """The limit of a person: their own, and as far as that has none, everyone's. The latter is for people alone, and
-    root is none. Other accounts of the system can't be told by a name in a report, which may be of another machine.
+    """A person's own limit, and as far as that has none, everyone's, which is for people alone, and root is none.
 
-    `people` is the mapping of the configuration, from identity to person.
+    Other accounts of the system can't be told by a name in a report, which may be of another machine.
     """
     own = [limit for name, limit in limits.people.items() if apply_mapping(name, people) == who]
     if is_person(who) and who != ROOT:
@@ -66,8 +65,7 @@ def limit_of(who: str, limits: Limits, people: Mapping[str, str]) -> Limit:
 def judge(used: Used, limit: Limit, week: Week) -> list[Standing]:
     """How the hours of the week stand against each limit that is set, what is worst first.
 
-    Hours that were not observed, or of which the state is not known, are no excuse and no charge: what was seen is over
-    the limit or not, and is within it only if nothing that was missed can have been over.
+    What was seen is over the limit or not; it is within only if nothing that was missed can have been over.
     """
     most = {IDLE_HELD_HOURS: used.idle_held_hours + used.unknown_hours, GPU_HOURS: used.gpu_hours}
     standings = []

@@ -1,1 +1,4 @@
-"""The verbs of `gua`, one file each."""
+"""The verbs of `gua`, one file each.
+
+What needs pandas is imported in functions: it takes longer than all the rest, and usage errors don't need it.
+"""

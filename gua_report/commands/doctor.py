@@ -1,7 +1,6 @@
 """gua doctor: whether sampling works on this machine, and what to do if it does not."""
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 
 from gua_report.console import terminal
 from gua_report.console.arguments import DATABASE_HINT
+from gua_report.console.spelling import as_json
 from gua_report.console.terminal import paint
 from gua_report.doctor import data, driver, history, host, optional
 from gua_report.doctor import user as users
@@ -42,13 +42,11 @@ exit status: 0 sampling can work, 1 it can't (an error was found), 2 wrong
 usage. With --record: 0 recorded, 1 the driver fails, hangs or crashes, or
 the file can't be written; the file keeps what was recorded until then.
 """
-SCHEMA_VERSION = 1
 RECORD_FOR, USUAL_INTERVAL_MS = "10m", 30_000
 WIDTH = 78
 NAME_WIDTH = 13
 INDENT = " " * (NAME_WIDTH + 3)  # a mark, and a space on either side of the name
-MARKS = {OK: "✓", WARNING: "!", ERROR: "✗"}
-ASCII_MARKS = {OK: "+", WARNING: "!", ERROR: "x"}
+MARKS = {OK: "✓+", WARNING: "!!", ERROR: "✗x"}  # the latter in ASCII
 COLORS = {OK: "32", WARNING: "33", ERROR: "31"}
 
 
@@ -74,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--for needs --record FILE, which goes with neither --json nor --deep")
     findings, facts = examine(*find_folder(options.data_dir), seconds, options.deep, options.config)
     if options.json:
-        console.say(PROG, to_json(findings, facts))
+        found = [finding._asdict() for finding in findings]
+        console.say(PROG, as_json(ok=count(findings, ERROR) == 0, **facts, findings=found))
     else:
         console.say(PROG, to_text(findings, options.ascii, terminal.use_color()))
     return 1 if count(findings, ERROR) else 0
@@ -207,24 +206,13 @@ def count(findings: list[Finding], status: str) -> int:
     return sum(finding.status == status for finding in findings)
 
 
-def to_json(findings: list[Finding], facts: dict[str, Any]) -> str:
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "ok": count(findings, ERROR) == 0,
-        **facts,
-        "findings": [finding._asdict() for finding in findings],
-    }
-    return json.dumps(document, indent=2)
-
-
 def to_text(findings: list[Finding], ascii_only: bool = False, color: bool = False) -> str:
-    marks = ASCII_MARKS if ascii_only else MARKS
     lines = []
     for check, status, text, remedy in findings:
         if ascii_only:
             text, remedy = escape(text), remedy and escape(remedy)
         first, *others = textwrap.wrap(text, WIDTH - len(INDENT), break_on_hyphens=False) or [""]
-        lines.append(f"{paint(marks[status], COLORS[status], color)} {check:<{NAME_WIDTH}} {first}")
+        lines.append(f"{paint(MARKS[status][ascii_only], COLORS[status], color)} {check:<{NAME_WIDTH}} {first}")
         lines += [INDENT + line for line in others]
         lines += wrap_command(remedy) if remedy else []
     return "\n".join([*lines, "", paint(summary(findings), "1", color)])

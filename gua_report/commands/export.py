@@ -1,7 +1,5 @@
 """The gua export command."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -112,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def find_encoding(name: str, form: str) -> Encode:
+def find_encoding(name: str, form: str) -> "Encode":
     """What encodes a table. Its modules are imported here: later they may be unreadable for us."""
     columns = TABLES[name].columns
     if form == "parquet":
@@ -125,7 +123,7 @@ def find_encoding(name: str, form: str) -> Encode:
 
 
 def read_parts(
-    data_dir: str, window: Window, name: str, config: Config, encode: Encode, by_day: bool, progress: Progress | None
+    data_dir: str, window: Window, name: str, config: Config, encode: "Encode", by_day: bool, progress: Progress | None
 ) -> Iterator[Message]:
     from gua_report.exporting.days import Days
 

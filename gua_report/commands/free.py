@@ -95,7 +95,6 @@ def too_few(scene: Scene, validations: dict[str, Validation], taken: list[Valida
         **{state: states.count(state) for state in (ACTIVE, UNKNOWN, UNPARTITIONED)},
         f"reserved by {', '.join(owners)}": len(reserved),
         "whose reservations can't be read": len(taken) - len(reserved),
-        # Visibly or not.
         "of these in use without reservation": sum(
             one.kind == UNRESERVED or bool(one.details["unreserved_users"]) for one in validations.values()
         ),

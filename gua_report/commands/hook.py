@@ -5,8 +5,9 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from gua_report.config import SYSTEM_CONFIG, Config, Hook, load_config
+from gua_report.config import SYSTEM_CONFIG, Hook, load_config
 from gua_report.console.arguments import find_history
+from gua_report.console.spelling import as_json
 from gua_report.live.observer import add_look_options
 from gua_report.machine.program import check_target, run_program
 from gua_report.telling.log import BEGUN, DONE, FAILED, HOOK_LOG, UNSURE, Act, Log, open_log, read_log, show_log
@@ -65,8 +66,11 @@ def run(options: argparse.Namespace) -> int:
     if options.log:
         console.say(PROG, show_log(read_log(data_dir, HOOK_LOG), parse_zone(None), options.json))
         return 0
-    program = find_program(config)
-    from gua_report.summary.last_week import read_ongoing  # with pandas, which usage errors don't need
+    if config.hook.run is None:
+        raise UsageError(f"there is no hook: set run in [hook] of {SYSTEM_CONFIG}")
+    program = config.hook.run
+    check_target(program)
+    from gua_report.summary.last_week import read_ongoing
 
     watch = Watch(options, settings.duration_ms(config.hook.idle_after), read_ongoing)
     log, found = (None, read_log(data_dir, HOOK_LOG)) if options.dry_run else open_log(data_dir, HOOK_LOG)
@@ -74,13 +78,6 @@ def run(options: argparse.Namespace) -> int:
     doubts = [*sight.doubts, *found.problems]
     ran = [] if doubts else run_all(program, config.hook, watch, found.acts, log)
     return report(options, program, doubts, sight, ran)
-
-
-def find_program(config: Config) -> str:
-    if config.hook.run is None:
-        raise UsageError(f"there is no hook: set run in [hook] of {SYSTEM_CONFIG}")
-    check_target(config.hook.run)
-    return config.hook.run
 
 
 def run_all(program: str, hook: Hook, watch: Watch, acts: list[Act], log: Log | None) -> list[Ran]:
@@ -139,8 +136,7 @@ def tell_facts(held: Held, sight: Sight) -> dict[str, Any]:
 def report(options: argparse.Namespace, program: str, doubts: list[str], sight: Sight, ran: list[Ran]) -> int:
     if options.json:
         runs = [{"facts": one.facts, "outcome": one.outcome, "status": one.status, "said": one.said} for one in ran]
-        document = {"schema_version": SCHEMA_VERSION, "run": program, "doubts": doubts, "runs": runs}
-        console.say(PROG, json.dumps(document, indent=2))
+        console.say(PROG, as_json(run=program, doubts=doubts, runs=runs))
     elif ran or options.dry_run or not console.is_journal():  # in which a normal run leaves no line
         lines = [spell(one, sight) for one in ran]
         first = f"{'would run' if options.dry_run else 'ran'} {program} for {console.plural(len(ran), 'process', 'es')}"

@@ -1,13 +1,12 @@
 """The gua import command."""
 
 import argparse
-import json
 import os
 import textwrap
 import time
 
 from gua_report.console.arguments import find_data_dir
-from gua_report.console.spelling import first_of
+from gua_report.console.spelling import as_json, first_of
 from gua_report.importing.intake import Intake, Tally, iso
 from gua_report.importing.opening import open_source_safely
 from gua_sample import console
@@ -34,7 +33,6 @@ A data folder is one host's history. docs/import.md says what each source can
 tell. exit status: 0 done, 1 failed or days were refused, 2 wrong usage,
 3 nothing to import.
 """
-SCHEMA_VERSION = 1
 WIDTH = 78
 REASONS = 5
 NAMED = 3
@@ -65,9 +63,8 @@ def run(options: argparse.Namespace) -> int:
             raise StoreError(
                 f"{error} (before that, {amount(tally)} were taken: run this again for the rest)"
             ) from error
-    document = {"schema_version": SCHEMA_VERSION, "source": path, "kind": kind, "data_dir": data_dir}
-    document |= {"dry_run": options.dry_run, **tally.to_dict()}
-    console.say(PROG, json.dumps(document, indent=2) if options.json else text(tally, path, kind, data_dir, options))
+    document = {"source": path, "kind": kind, "data_dir": data_dir, "dry_run": options.dry_run, **tally.to_dict()}
+    console.say(PROG, as_json(**document) if options.json else text(tally, path, kind, data_dir, options))
     for line in refusals(tally):
         console.complain(PROG, f"error: {line}")
     if tally.is_empty:

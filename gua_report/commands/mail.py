@@ -1,7 +1,5 @@
 """The gua mail command."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -10,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gua_report.config import SYSTEM_CONFIG, Config, Mail, load_config
 from gua_report.console import terminal
 from gua_report.console.addresses import is_address
-from gua_report.console.arguments import add_place, check_exists
+from gua_report.console.arguments import ZONE, add_place, check_exists
 from gua_report.console.spelling import to_ascii
 from gua_report.fleet.asked import AskedFleet, ask_fleet, refuse_root
 from gua_report.machine.child import ReadingFailed, ask_apart, understanding
@@ -68,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     whom = "whom to send it to, instead of those in [mail] of the config; may be repeated"
     parser.add_argument("--to", metavar="ADDRESS", action="append", help=whom)
     parser.add_argument("--since", metavar="D", help=f"how far back, or a time (default {DEFAULT_SINCE})")
-    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    parser.add_argument("--tz", metavar="ZONE", help=ZONE)
     quiet = f"send nothing unless there is something to act on: {WHAT_COUNTS}"
     parser.add_argument("--quiet-if-clean", metavar="D", nargs="?", const=LONG_EPISODE, help=quiet)
     parser.add_argument("--fleet", metavar="DIR", help="of all hosts with a file in DIR/<host>/ (docs/fleet.md)")
@@ -129,17 +127,16 @@ def find_recipients(given: list[str] | None, mail: Mail, dry_run: bool) -> list[
     return list(dict.fromkeys(found))
 
 
-def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups: tuple[str, ...]) -> Mails:
+def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups: tuple[str, ...]) -> "Mails":
     opening = check_folder(data_dir)
     check_exists(data_dir)
-    # Imported here: pandas takes longer than all the rest, and usage errors don't need it.
     from gua_report.render import mail
     from gua_report.summary.build import build_report
     from gua_report.summary.reserved_hours import read_told
 
     told = read_told(config, window.start_ms)
 
-    def answer() -> Mails:
+    def answer() -> "Mails":
         return mail.make_mails(build_report(data_dir, window, config, told=told), longest_ms, groups)
 
     with understanding():
@@ -148,25 +145,21 @@ def make(data_dir: str, config: Config, window: Window, longest_ms: int, groups:
     return made._replace(administrator=made.administrator._replace(warnings=warnings))
 
 
-def check_mails(answer: Any, groups: tuple[str, ...]) -> Mails:
-    """What a child has answered. Raises TypeError, ValueError or LookupError if that is not what was asked for."""
-    from gua_report.render.mail import Mails
+def check_mails(answer: Any, groups: tuple[str, ...]) -> "Mails":
+    from gua_report.render.mail import MailParts, Mails
+
+    def check(answer: Any) -> "MailParts":
+        made = MailParts(*check_types(tuple(answer), str, str, str, list, bool))
+        check_types(tuple(made.warnings), *[str] * len(made.warnings))
+        return made
 
     administrator, by_group = answer
     found = {group: by_group[group] for group in groups}
-    of_groups = {group: made if isinstance(made, str) else check_parts(made) for group, made in found.items()}
-    return Mails(check_parts(administrator), of_groups)
+    of_groups = {group: made if isinstance(made, str) else check(made) for group, made in found.items()}
+    return Mails(check(administrator), of_groups)
 
 
-def check_parts(answer: Any) -> MailParts:
-    from gua_report.render.mail import MailParts
-
-    made = MailParts(*check_types(tuple(answer), str, str, str, list, bool))
-    check_types(tuple(made.warnings), *[str] * len(made.warnings))
-    return made
-
-
-def write_letter(made: MailParts, to: list[str], window: Window, whose: str) -> Letter:
+def write_letter(made: "MailParts", to: list[str], window: Window, whose: str) -> Letter:
     warnings = [paragraph(f"Warning: {warning}") + "\n" for warning in made.warnings[:MOST_WARNINGS]]
     if len(made.warnings) > MOST_WARNINGS:
         warnings.append(f"and {console.plural(len(made.warnings) - MOST_WARNINGS, 'more warning')}\n")

@@ -1,7 +1,6 @@
 """gua note: say that something is held on purpose, why and until when."""
 
 import argparse
-import json
 import os
 import re
 import time
@@ -10,7 +9,8 @@ from typing import Any
 
 from gua_report.config import Config, load_config
 from gua_report.console import fitting
-from gua_report.console.spelling import to_ascii
+from gua_report.console.arguments import ZONE
+from gua_report.console.spelling import as_json, to_ascii
 from gua_report.live.cards_now import About, Holdings
 from gua_report.live.observer import Observer, add_look_options
 from gua_report.live.shown import screen_width, spell_until
@@ -53,7 +53,6 @@ Others' processes are theirs to mark, or root's. For a service without an end
 there is [exempt] in gua.toml. Everybody can read notes, and their reasons.
 exit status: 0 done, 1 failed or refused, 2 wrong usage.
 """
-SCHEMA_VERSION = 1
 SAID = ("from_ms", "until_ms", "reason", "identity", "gpu_uuids", "processes")  # as in a note's file
 NAME = re.compile(r"(?:(\d{1,10})\.)?(\d)", re.ASCII)  # of a note, with or without the uid
 COLUMNS = ["note", "who", "until", "about", "reason"]
@@ -70,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--remove", metavar="N", help="remove this note, as --list numbers them")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
     parser.add_argument("--ascii", action="store_true", help="nothing but ASCII in the text")
-    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    parser.add_argument("--tz", metavar="ZONE", help=ZONE)
     add_look_options(parser)
     return console.run(parser, run, arguments)
 
@@ -112,7 +111,7 @@ def write(spool: Spool, config: Config, options: argparse.Namespace) -> str:
     note = Note(now_ms, until_ms, reason, os.geteuid(), is_owner, about.identity, about.gpu_uuids, about.processes)
     entry = put_note(spool, note, now_ms)
     if options.json:
-        return json.dumps({"schema_version": SCHEMA_VERSION, "note": document(entry, now_ms)}, indent=2)
+        return as_json(note=document(entry, now_ms))
     when = spell_until(until_ms, now_ms, zone)
     return clean(f"meant until {when}: {about.text} (note {entry.number}; gua note --remove {entry.number})", options)
 
@@ -135,8 +134,7 @@ def find_about(options: argparse.Namespace, config: Config, is_owner: bool) -> A
 def show(entries: list[Entry], options: argparse.Namespace) -> str:
     now_ms = time.time_ns() // 1_000_000
     if options.json:
-        notes = [document(entry, now_ms) for entry in entries]
-        return json.dumps({"schema_version": SCHEMA_VERSION, "notes": notes}, indent=2)
+        return as_json(notes=[document(entry, now_ms) for entry in entries])
     if not entries:
         return 'no notes; to write one: gua note --until friday "serving the demo"'
     names = user_names({entry.uid for entry in entries})
@@ -179,7 +177,7 @@ def remove(spool: Spool, options: argparse.Namespace) -> str:
     name = f"{found[1] or os.geteuid()}.{found[2]}"
     remove_note(spool, name)
     if options.json:
-        return json.dumps({"schema_version": SCHEMA_VERSION, "removed": name}, indent=2)
+        return as_json(removed=name)
     return f"removed {name}"
 
 

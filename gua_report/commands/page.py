@@ -5,7 +5,7 @@ import os
 from functools import partial
 
 from gua_report.config import load_config
-from gua_report.console.arguments import add_place, choose, find_history
+from gua_report.console.arguments import ZONE, add_place, choose, find_history
 from gua_report.console.whole_file import check_place, open_folder, whole_file
 from gua_report.machine.child import ask_as_owner
 from gua_report.render import GROUPS, NAMES, NONE, PEOPLE
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     which = f"only this one; may be repeated: {', '.join(PAGES)}"
     parser.add_argument("--page", metavar="NAME", action="append", help=which)
     parser.add_argument("--costs", action="store_true", help="with what it costs, by the prices in the config")
-    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    parser.add_argument("--tz", metavar="ZONE", help=ZONE)
     add_place(parser)
     return console.run(parser, run, arguments)
 
@@ -61,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
     data_dir = find_history(PROG, options.data_dir)
     check_folder(options.folder)
 
-    # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.render.page_set import FILES, Pages, make_pages, window_of
     from gua_report.summary.build import build_report
     from gua_report.summary.report import spell_doctor

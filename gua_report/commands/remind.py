@@ -1,13 +1,12 @@
 """gua remind: tell people by mail what they hold without work."""
 
 import argparse
-import json
 from typing import Any, NamedTuple
 
 from gua_report.config import Config, load_config
 from gua_report.console.addresses import is_address
-from gua_report.console.arguments import find_history
-from gua_report.console.spelling import first_of
+from gua_report.console.arguments import ZONE, find_history
+from gua_report.console.spelling import as_json, first_of
 from gua_report.live.observer import add_look_options
 from gua_report.mailing.message import build_message, show_message
 from gua_report.telling.letters import Occasion, find_problems, load_templates
@@ -39,7 +38,6 @@ jobs. Nobody is told if it is in doubt: old ticks, gaps, a log that can't be
 written, or more than {MOST_REMINDERS} people at once. contrib/remind has a timer.
 exit status: 0 done, 1 failed, or held back in doubt, 2 wrong usage.
 """
-SCHEMA_VERSION = 1
 SHOWN_NAMES = 5
 NOBODY_LEFT = (
     "too many to tell, and nobody to tell that: administrator is not set in [mail], or got a mail today; see gua remind"
@@ -64,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="check templates and addresses, and do nothing")
     parser.add_argument("--log", action="store_true", help="who was told when")
     parser.add_argument("--json", action="store_true", help="for programs; see docs/people.md")
-    parser.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    parser.add_argument("--tz", metavar="ZONE", help=ZONE)
     add_look_options(parser)
     return console.run(parser, run, arguments)
 
@@ -83,8 +81,7 @@ def run(options: argparse.Namespace) -> int:
         console.say(PROG, show_log(read_log(data_dir, REMIND_LOG), zone, options.json))
         return 0
     done = remind(options, config, data_dir)
-    report = to_json if options.json else to_text
-    console.say(PROG, report(done, config, options.send))
+    console.say(PROG, to_json(done, options.send) if options.json else to_text(done, config, options.send))
     if done.doubts:
         console.complain(PROG, f"error: nobody is told: {'; '.join(done.doubts)}")
     failed = [one for one in done.mailed if one.outcome not in (None, DONE)]
@@ -97,7 +94,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def remind(options: argparse.Namespace, config: Config, data_dir: str) -> RunResult:
-    # With pandas, which usage errors don't need.
     from gua_report.summary.last_week import NO_WEEK, read_last_week, read_ongoing
 
     zone, after = parse_zone(options.tz), options.after or config.remind.after
@@ -160,14 +156,13 @@ def spell_held_back(plan: Plan) -> str:
     return "; ".join(f"{why}: {first_of(some, SHOWN_NAMES)}" for why, some in names.items())
 
 
-def to_json(done: RunResult, config: Config, sends: bool) -> str:
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "ts_ms": done.sight.now_ms,
-        "sends": sends,
-        "doubts": done.doubts,
-        "pause": done.pause,
-        "reminders": [
+def to_json(done: RunResult, sends: bool) -> str:
+    return as_json(
+        ts_ms=done.sight.now_ms,
+        sends=sends,
+        doubts=done.doubts,
+        pause=done.pause,
+        reminders=[
             {
                 "who": one.who,
                 "to": one.to,
@@ -178,12 +173,11 @@ def to_json(done: RunResult, config: Config, sends: bool) -> str:
             }
             for one in done.mailed
         ],
-        "held_back": [one._asdict() for one in done.plan.held_back],
-        "others": [describe(held) for held in done.plan.others],
-        "meant": done.sight.meant,
-        "unknown_gpus": done.sight.unknown,
-    }
-    return json.dumps(document, indent=2)
+        held_back=[one._asdict() for one in done.plan.held_back],
+        others=[describe(held) for held in done.plan.others],
+        meant=done.sight.meant,
+        unknown_gpus=done.sight.unknown,
+    )
 
 
 def describe(held: Held) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """The gua-report command."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gua_report import render
@@ -36,6 +35,8 @@ from gua_sample.errors import GuaError, UsageError
 
 if TYPE_CHECKING:
     from gua_report.summary.report import Report
+
+Make = Callable[["Report"], dict[str, Any]]  # text, warnings, is_clean, left_out
 
 PROG = "gua-report"
 DESCRIPTION = """\
@@ -129,7 +130,6 @@ def run(options: argparse.Namespace) -> int:
     longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
     ask = find_question(options, config, window, reclaim)
 
-    # Imported late: pandas takes longer than all the rest, and --help and usage errors don't need it.
     from gua_report.render.attention import reasons
     from gua_report.summary.names import select
 
@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         check_writable(options.output)
 
-    def make(report: Report) -> dict[str, Any]:
+    def make(report: "Report") -> dict[str, Any]:
         report = select(report, wanted) if wanted else report
         attention = tuple(reasons(report, longest_ms)) if says_what_to_act_on else ()
         # Rendered even if nothing is printed: an error must show in a clean week too.
@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
 
 def find_question(
     options: argparse.Namespace, config: Config, window: Window, reclaim: tuple[int, ...]
-) -> Callable[[Callable[[Report], dict[str, Any]]], dict[str, Any]]:
+) -> Callable[[Make], dict[str, Any]]:
     if options.fleet is not None:
         if options.data_dir is not None:
             raise UsageError("--fleet and --data-dir are two reports: give one of them")
@@ -185,15 +185,12 @@ def find_question(
         raise UsageError(f"--{given[0]} is for many hosts: give --fleet DIR too")
     data_dir = find_history(PROG, options.data_dir)
 
-    def ask(make: Callable[[Report], dict[str, Any]]) -> dict[str, Any]:
+    def ask(make: Make) -> dict[str, Any]:
         from gua_report.summary.build import build_report
         from gua_report.summary.reserved_hours import read_told
 
         told, now_ms = read_told(config, window.start_ms), time.time_ns() // 1_000_000
-
-        def build() -> Report:
-            return build_report(data_dir, window, config, reclaim, terminal.progress_bar(), told, now_ms)
-
+        build = partial(build_report, data_dir, window, config, reclaim, terminal.progress_bar(), told, now_ms)
         made: dict[str, Any] = ask_as_owner(data_dir, lambda: make(build()))
         return made
 

@@ -1,7 +1,5 @@
 """The gua rollup command."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
@@ -12,6 +10,7 @@ from gua_report.config import load_config
 from gua_report.console import terminal
 from gua_report.console.arguments import add_place, find_history
 from gua_sample import console
+from gua_sample.console import plural
 from gua_sample.processes import printable
 from gua_sample.rights import become_owner
 
@@ -68,23 +67,20 @@ def run(options: argparse.Namespace) -> int:
     return 1 if done.failed or done.failed_check or done.publish_failed or done.csv_failed else 0
 
 
-def summary(done: Done, dry_run: bool) -> str:
-    first = f"{'would roll up' if dry_run else 'rolled up'} {days(len(done.rolled_up))}"
+def summary(done: "Done", dry_run: bool) -> str:
+    first = f"{'would roll up' if dry_run else 'rolled up'} {plural(len(done.rolled_up), 'day')}"
     if done.rolled_up:
         first += f" ({' to '.join(dict.fromkeys([done.rolled_up[0], done.rolled_up[-1]]))})"
-    parts = [first]
-    parts += [f"{days(done.unchanged)} done before"] if done.unchanged else []
-    parts += [f"{days(len(done.open))} not closed yet"] if done.open else []
-    parts += [f"{days(len(done.failed))} not readable"] if done.failed else []
-    parts += [f"{len(done.csv)} CSV {'file' if len(done.csv) == 1 else 'files'}"] if done.csv else []
-    parts += [f"{days(len(done.compacted))} {'to compact' if dry_run else 'compacted'}"] if done.compacted else []
-    lines = [", ".join(parts)]
+    counts = (
+        (done.unchanged, "day", " done before"),
+        (len(done.open), "day", " not closed yet"),
+        (len(done.failed), "day", " not readable"),
+        (len(done.csv), "CSV file", ""),
+        (len(done.compacted), "day", " to compact" if dry_run else " compacted"),
+    )
+    lines = [", ".join([first, *(f"{plural(count, noun)}{what}" for count, noun, what in counts if count)])]
     lines += [f"{'would publish' if dry_run else 'published'} {printable(done.published)}"] if done.published else []
     lines += [f"{'would remove' if dry_run else 'removed'} {printable(path)}" for path in done.removed]
     lines += [f"kept {day}: it is old enough, but it could not be rolled up" for day in done.kept]
     lines += [f"kept {day}: it failed its check for bit rot" for day in done.failed_check]
     return "\n".join(lines)
-
-
-def days(count: int) -> str:
-    return f"{count} day" if count == 1 else f"{count} days"

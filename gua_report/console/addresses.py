@@ -28,7 +28,6 @@ def is_address(text: str) -> bool:
 
 
 def is_domain(text: str) -> bool:
-    """Whether the text is the name of a domain or a host, in ASCII: other letters have to be written as xn--..."""
     return len(text) <= LONGEST_DOMAIN and all(LABEL.fullmatch(label) for label in text.split("."))
 
 

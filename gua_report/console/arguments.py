@@ -11,6 +11,7 @@ from gua_sample.rights import check_folder
 
 # For who comes from gpu-usage-audit.
 DATABASE_HINT = {"--db": "gpu-usage-audit's: give --data-dir DIR, and take in its database with gua import FILE"}
+ZONE = "whose clock, such as Europe/Berlin (default this machine's)"  # of --tz
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +21,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
     when.add_argument("--since", metavar="D", help=f"how far back from the end, or a time (default {DEFAULT_SINCE})")
     when.add_argument("--from", dest="start", metavar="TIME", help="when the window starts")
     when.add_argument("--to", dest="end", metavar="TIME", help="when it ends (default now)")
-    when.add_argument("--tz", metavar="ZONE", help="whose clock, such as Europe/Berlin (default this machine's)")
+    when.add_argument("--tz", metavar="ZONE", help=ZONE)
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:

@@ -48,7 +48,6 @@ def _start(text: str, size: int) -> str:
 
 
 def _fill(text: str) -> str:
-    """The text with a filler after each wide character, so that its length is its number of columns."""
     if text.isascii():
         return text
     from unicodedata import east_asian_width  # imported late: names are rarely wide

@@ -1,5 +1,8 @@
 """Spell durations, cards and unusual characters for people. Without pandas."""
 
+import json
+from typing import Any
+
 from gua_sample.held_file import MONTHS as MONTHS
 from gua_sample.policy import STATES
 
@@ -23,11 +26,7 @@ def duration(seconds: float) -> str:
 
 
 def parts_of(whole: float, *parts: float) -> list[str]:
-    """The duration `whole` and parts of it, all in seconds, so exactly that shares can be checked: 1m, 48s.
-
-    They are rounded to the largest unit that is at most a thousandth of the whole, or to seconds; what is less than the
-    whole is never spelled like it.
-    """
+    """Seconds, spelled to a thousandth of the whole: shares can be checked. What is less is never spelled like it."""
     units = [unit for unit in (DAY, HOUR, MINUTE, 1) if unit == 1 or unit <= whole / 1000]
 
     def spell(part: float) -> str:
@@ -63,6 +62,11 @@ def gpu(index: int, mig_index: int | None) -> str:
 
 def state_columns(unit: str, states: tuple[str, ...] = STATES) -> dict[str, str]:
     return {state: f"{state.replace('-', '_')}_{unit}" for state in states}
+
+
+def as_json(**content: Any) -> str:
+    """A document for programs. Its fields are documented: one that changes its meaning raises the version."""
+    return json.dumps({"schema_version": 1, **content}, indent=2)
 
 
 def to_ascii(text: str) -> str:

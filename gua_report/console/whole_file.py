@@ -23,11 +23,10 @@ CHUNK_BYTES = 1 << 18
 
 @contextmanager
 def whole_file(path: str, is_ours: bool = False, readers: str | None = None) -> Iterator[BinaryIO]:
-    """Open `path` for an atomic write: replaced when the block succeeds, unchanged when it raises.
+    """Open `path` for an atomic write; a pipe or a device is written to directly.
 
-    A pipe or a device is written to directly. The new file gets the mode of the old one, and its owner if we may set
-    it; with `readers`, those who can read that folder can read it. If gua chose the name (`is_ours`), missing folders
-    are made and a link is replaced. The folder, and what is there, are opened once: nobody can exchange them meanwhile.
+    The new file gets the mode of the old one, and its owner if we may set it; with `readers`, those who can read that
+    folder can read it. If gua chose the name (`is_ours`), missing folders are made and a link is replaced.
     """
     with _find_place(path, is_ours) as (folder, name, place, found):
         is_file = found is not None and stat.S_ISREG(found.st_mode)
@@ -84,11 +83,7 @@ def _find_place(path: str, is_ours: bool = False) -> Iterator[tuple[int, str, in
 
 
 def open_folder(path: str, follow: bool = True, make_folders: bool = False) -> tuple[int, str]:
-    """Open the folder that a file is to be written in; return its descriptor and the file's name in it.
-
-    Links are followed if they are root's or ours. Raises StoreError at anybody else's: its owner could make root write
-    anywhere, and redirect it at any time.
-    """
+    """The folder of a file, opened, and the file's name. Others' links are not followed: root could write anywhere."""
     rest = os.path.abspath(path).split("/")[::-1]
     folder, name = os.open("/", FOLDER), ""
     try:
@@ -148,8 +143,7 @@ def _exchange(folder: int, other: int) -> int:
 def _judge(folder: int, place: int, path: str, follow: bool) -> os.stat_result:
     """The status of what is opened. Raises StoreError at another user's in a folder that all may write to.
 
-    That is the kernel's rule for such folders (fs.protected_regular and protected_fifos, see proc_sys_fs(5)), which
-    does not cover that we pass on a file's owner. At a pipe of another user's, root could be made to wait for ever.
+    That is the kernel's rule for such folders (see proc_sys_fs(5)), which does not know that we pass on a file's owner.
     """
     found, around = os.fstat(place), os.fstat(folder)
     shared = stat.S_ISVTX | stat.S_IWOTH
@@ -174,7 +168,6 @@ def is_database(path: str) -> bool:
 
 @contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Standard output, flushed at the end, so that no write can fail at exit. Raises BrokenPipeError."""
     try:
         with open(1, "wb", closefd=False) as file:
             yield file
@@ -194,10 +187,7 @@ class NoRegularFile(OSError):
 
 
 def read_bounded(path: str, most_bytes: int, pipe_seconds: float | None = None) -> Content:
-    """The first `most_bytes` of a file; links are followed.
-
-    Without `pipe_seconds`, pipes and devices are refused unopened; with it, it is their timeout (raises TimeoutError).
-    """
+    """The first `most_bytes` of a file. Pipes and devices need `pipe_seconds`, their timeout (raises TimeoutError)."""
     if pipe_seconds is None:
         _check_regular(os.stat(path))
     # Without O_NONBLOCK, opening a named pipe blocks until somebody writes to it.

@@ -62,11 +62,7 @@ def import_binding() -> str | None:
 
 
 def look(user: User, seconds: float) -> NvmlAnswer:
-    """Ask NVML as the sampler would: as its user if we are root, and with no more privileges than its unit has.
-
-    This creates no device nodes that the sampler could not create: NVML calls the setuid nvidia-modprobe to create
-    them, and as root creates them itself.
-    """
+    """Ask NVML as the sampler would, with no more rights: so it makes no device nodes that the sampler could not."""
     as_user = user if os.geteuid() == 0 else ourselves()
     answer = ask(_read, seconds, None if as_user.is_us else as_user[:3])
     if answer.problem == NO_ANSWER:

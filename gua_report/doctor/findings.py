@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from functools import partial
 from typing import NamedTuple
 
 from gua_sample.console import plural as plural
@@ -23,16 +24,11 @@ class Finding(NamedTuple):
     remedy: str | None = None  # a command to type; a COMMENT may follow it
 
 
-def ok(check: str, text: str) -> Finding:
-    return Finding(check, OK, printable(text))
+def _find(status: str, check: str, text: str, remedy: str | None = None) -> Finding:
+    return Finding(check, status, printable(text), remedy and printable(remedy))
 
 
-def warning(check: str, text: str, remedy: str | None = None) -> Finding:
-    return Finding(check, WARNING, printable(text), remedy and printable(remedy))
-
-
-def error(check: str, text: str, remedy: str | None = None) -> Finding:
-    return Finding(check, ERROR, printable(text), remedy and printable(remedy))
+ok, warning, error = (partial(_find, status) for status in (OK, WARNING, ERROR))
 
 
 def shell(*words: str) -> str:

@@ -78,7 +78,6 @@ def check_processes(user: User, units: Units | None, proc: str = "/proc", linux:
 
 
 def check_own_sight(user: User) -> Iterator[Finding]:
-    """A warning if this user can't see other users' processes: gua status does not run as the sampler's user."""
     finding = check_processes(ourselves(), None)
     if not user.is_us and finding.status != OK:
         text = f"{finding.text}; so gua status says unknown, where no recent tick tells more"

@@ -27,7 +27,6 @@ TAKEN_WITHIN_MS = 120_000
 
 
 def check_config(path: str | None) -> tuple[Config | None, list[Finding]]:
-    """The configuration, None if it can't be used, and findings: no error, as sampling works without it."""
     name = path or SYSTEM_CONFIG
     try:
         config = load_config(path)

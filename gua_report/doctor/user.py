@@ -5,10 +5,10 @@ import os
 import pwd
 import stat
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gua_report.machine.child import NO_ANSWER, ask
-from gua_sample.processes import printable, user_names
+from gua_report.machine.child import ask
+from gua_sample.processes import ask_directory, printable, user_names
 
 # A directory of users such as LDAP may hang for minutes.
 ANSWER_SECONDS = 5.0
@@ -42,19 +42,16 @@ class DirectoryHangs(Exception):
 
 def find_user(key: str | int, gid: int | None = None) -> User:
 
-    def look_up() -> tuple[Any, ...] | None:
-        try:
-            entry = pwd.getpwnam(key) if isinstance(key, str) else pwd.getpwuid(key)
-        except (KeyError, OSError, OverflowError):  # OverflowError: not a uid this C library knows
-            return None
-        return entry.pw_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), printable(entry.pw_name)
+    def look_up(text: str) -> User:
+        entry = pwd.getpwnam(text) if isinstance(key, str) else pwd.getpwuid(key)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+        return User(entry.pw_uid, entry.pw_gid, tuple(groups), printable(entry.pw_name))
 
-    answer = ask(look_up, ANSWER_SECONDS)
-    if answer.problem == NO_ANSWER:
+    found = ask_directory([str(key)], look_up, ANSWER_SECONDS)
+    if not found:
         raise DirectoryHangs
-    if answer.value is not None:
-        uid, gid, groups, name = answer.value
-        return User(uid, gid, tuple(groups), name)
+    if user := found[str(key)]:
+        return user
     if isinstance(key, str):
         raise NoSuchUser(key)
     gid = key if gid is None else gid
@@ -70,8 +67,7 @@ def ourselves() -> User:
 
 
 def group_name(gid: int) -> str:
-    answer = ask(lambda: printable(grp.getgrgid(gid).gr_name), ANSWER_SECONDS)
-    return str(gid) if answer.problem else str(answer.value)  # the child crashes if the group has no name
+    return ask_directory([gid], lambda gid: printable(grp.getgrgid(gid).gr_name), ANSWER_SECONDS).get(gid) or str(gid)
 
 
 def may(user: User, path: str, how: int) -> bool:

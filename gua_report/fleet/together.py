@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gua_report.config import Config
+from gua_report.config import Config, Notes
 from gua_report.fleet.read_host import Host, is_of_fleet, join
-from gua_report.machine.notes import KnownNotes, exempt_notes
+from gua_report.machine.notes import find_notes
 from gua_report.people.identities import is_person
 from gua_report.rollups.hourly_sums import Rollup
 from gua_report.rollups.reader import frame_of
@@ -64,7 +64,9 @@ class Together:
         self.found = episodes.assign(seen_ms=host_of_card(episodes["gpu_uuid"]).map(seen_ms).astype("float64"))
         moment = Moment(self.window.end_ms, self.window.end_ms)  # an exemption is always in force
         exempt = {who: config.exempt[raw] for who in self._names() if (raw := raw_of(who)) in config.exempt}
-        self.meant = find_meant(self.found, KnownNotes(exempt_notes(exempt), {}, []), moment)
+        # People's notes are on their hosts.
+        notes = find_notes(config._replace(exempt=exempt, people={}, notes=Notes(spool="")), [])
+        self.meant = find_meant(self.found, notes, moment)
         listed = tables.episodes(with_meant(self.found, self.meant, moment), self.window, self.facts)
         host = host_of_card(listed["gpu_uuid"])
         is_over = host.isin([one.number for one in hosts if is_earlier(one.file.name)])  # it was reinstalled since

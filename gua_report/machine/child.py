@@ -1,8 +1,7 @@
 """Ask questions in a child process: with a timeout, and as another user if need be.
 
 Root reads another user's files in a child that has become that user for good: a file's owner controls its content, so
-its reader must not have more rights. The child sends texts and bytes; nothing of them is executed, and their size is
-limited.
+its reader must not have more rights. What the child sends is not executed, and its size is limited.
 """
 
 import fcntl
@@ -31,13 +30,11 @@ Produce = Callable[[], Iterable[Message]]
 
 LONGEST_LABEL_BYTES = 64 << 10
 LARGEST_MESSAGE_BYTES = 1 << 30
-# A timeout, as the owner can stop the child, or let it read a file that blocks for ever. The longest task, a report
-# from years of ticks, takes minutes.
+# The owner can stop the child, or let it read a file that blocks for ever. The longest task takes minutes.
 LONGEST_SILENCE_SECONDS = 3600.0
 STALLED_SECONDS = 60.0  # without any work of its processor: whatever the task, it was stopped, or hangs
-LONGEST_END_SECONDS = 10.0
 MOMENT_SECONDS = 0.5
-ANSWER, ERROR, BUG = "answer", "error", "bug"
+ANSWER, ERROR, BUG, END = "answer", "error", "bug", "end"
 NO_ANSWER, CRASHED = "no answer", "crashed"
 PR_SET_PDEATHSIG = 1
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GuaError)]
@@ -74,11 +71,7 @@ def stream_as_owner(data_dir: str, produce: Callable[[], Iterator[Message]]) -> 
 
 
 def ask(question: Callable[[], Any], seconds: float, user: Identity | None = None) -> Answer:
-    """The question's answer from a child, or why there is none.
-
-    A child that hangs in the driver may not even be killable. So it is never waited for, and inherits none of our
-    streams, which somebody may be reading to their end.
-    """
+    """The question's answer from a child, which inherits none of our streams: somebody may read them to their end."""
     try:
         return Answer(answer_of(question, user, seconds, range(3)))
     except Silent:
@@ -124,15 +117,12 @@ def stream(
     try:
         with io.BufferedReader(Pipe(reading, seconds or LONGEST_SILENCE_SECONDS, None if seconds else pid)) as file:
             yield from _receive(file)
-        _check_end(pid)
-    except BaseException:  # the caller stopped early, or the child sent nonsense
+    finally:
         abandon(pid)
-        raise
 
 
 def _produce(writing: int, produce: Produce, user: Identity | None, parent: int, replaced: Iterable[int]) -> NoReturn:
     """Send what `produce` yields, then exit the child: it never returns into the parent's code, whatever happens."""
-    status = 1
     try:
         with open(writing, "wb") as file:
             try:
@@ -142,6 +132,7 @@ def _produce(writing: int, produce: Produce, user: Identity | None, parent: int,
                 _die_with(parent)
                 for label, content in produce():
                     _send(file, label, content)
+                _send(file, END, b"")
             except GuaError as error:
                 name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
                 _send(file, ERROR, json.dumps([name, str(error)]).encode())
@@ -152,9 +143,8 @@ def _produce(writing: int, produce: Produce, user: Identity | None, parent: int,
                 if "--debug" in sys.argv:
                     show_traceback()
                 _send(file, BUG, f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace"))
-        status = 0
     finally:
-        os._exit(status)
+        os._exit(0)
 
 
 def _let_go(writing: int, replaced: Iterable[int]) -> None:
@@ -179,7 +169,6 @@ def _die_with(parent: int) -> None:
 
 
 def limit_memory(more_bytes: int) -> None:
-    """Let this process, which is a child of ours, have no more memory than it has, and so much beside."""
     with open("/proc/self/statm", encoding="ascii") as file:
         now_bytes = int(file.read().split()[0]) * resource.getpagesize()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
@@ -201,7 +190,9 @@ def _receive(file: BinaryIO) -> Iterator[Message]:
                 raise ValueError("no message")
         content = file.read(size)
         if len(content) < size:
-            raise StoreError("what reads the folder ended early: is a file in it damaged, or memory short?")
+            break
+        if label == END:
+            return
         if label == ERROR:
             with understanding():
                 name, text = json.loads(content)
@@ -210,6 +201,7 @@ def _receive(file: BinaryIO) -> Iterator[Message]:
         if label == BUG:
             raise ReadingFailed(content.decode("utf-8", "replace"))
         yield label, content
+    raise StoreError("what reads the folder ended early: is a file in it damaged, or memory short?")
 
 
 def open_pipe() -> tuple[int, int]:
@@ -222,10 +214,7 @@ def open_pipe() -> tuple[int, int]:
 
 
 class Pipe(io.FileIO):
-    """The reading end of a pipe for a BufferedReader, with a timeout: raises Silent.
-
-    The timeout is for all that is read; with `pid`, who must be seen to work, for each silence.
-    """
+    """The reading end of a pipe, with a timeout for all; with `pid`, who must be seen to work, for each silence."""
 
     def __init__(self, pipe: int, seconds: float, pid: int | None = None) -> None:
         super().__init__(pipe)
@@ -249,26 +238,11 @@ def _work_of(pid: int | None) -> list[bytes]:
     return (read_file(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()[11:15]
 
 
-def _check_end(pid: int) -> None:
-    """Raise StoreError unless the child ends well. It has closed its pipe, which is its last action."""
-    ends = time.monotonic() + LONGEST_END_SECONDS
-    while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > ends:
-            raise StoreError("what reads the folder does not end: has its owner stopped it?")
-        time.sleep(0.001)
-    status = os.waitstatus_to_exitcode(ended[1])
-    if status < 0:
-        name = signal.Signals(-status).name
-        raise StoreError(f"what reads the folder was ended by {name}: is a file in it damaged, or memory short?")
-    if status:
-        raise StoreError("what reads the folder failed")
-
-
 _left: list[int] = []  # children that may not have ended yet
 
 
 def abandon(pid: int) -> None:
-    """Kill a child, and wait only a moment for it: it may hang in the kernel, or be a user's whom we may not kill.
+    """Kill a child, and wait only a moment: it may hang in the kernel, or be a user's whom we may not kill.
 
     One that is still ending when a unit's run is over would be reported as left over by the unit's next run.
     """

@@ -76,7 +76,7 @@ def find_names(wanted: Mapping[str, str], label: str, now_ms: int, complain: Com
 
 
 def _ask_directory(traces: Mapping[str, Traces]) -> dict[str, list[str]] | None:
-    """The owners; None if the directory of users does not answer. It may hang for minutes, so a child asks it."""
+    # In a child, as the directory may hang for minutes.
     answer = ask(partial(find_owners, traces), ANSWER_SECONDS, NOBODY if os.geteuid() == 0 else None)
     return answer.value if isinstance(answer.value, dict) else None
 
@@ -158,10 +158,7 @@ def find_pod_names(keys: Collection[str], logs: str = LOGS) -> dict[str, str]:
 
 
 def take_note(path: str) -> dict[str, str]:
-    """Remove the note, and return what it asks for, as `parse_wanted` does: nothing if it is no regular file.
-
-    With the rights of the folder's owner, who could put a link there, or a file of somebody else's.
-    """
+    """Remove the note, and return what it asks for: as the folder's owner, who could put a link there."""
     text = ask_as_owner(os.path.dirname(os.path.abspath(path)), lambda: _take(path), TAKE_SECONDS)
     lines = dict.fromkeys(text.split("\n")) if isinstance(text, str) else ()
     return dict(list(filter(None, map(parse_wanted, lines)))[:MOST_WANTED])

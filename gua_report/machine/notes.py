@@ -37,11 +37,8 @@ class KnownNotes(NamedTuple):
         ]
 
     def find(self, identity: str, gpu_uuid: str, pid: int, start_time_ms: int | None, ts_ms: int) -> MeantNow | None:
-        found = [
-            note
-            for note in self.about(identity)
-            if note.is_in_force(ts_ms) and note.is_about(gpu_uuid, pid, start_time_ms)
-        ]
+        in_force = (note for note in self.about(identity) if note.is_in_force(ts_ms))
+        found = [note for note in in_force if note.is_about(gpu_uuid, pid, start_time_ms)]
         if not found:
             return None
         note = max(found, key=lambda one: one.end_ms)
@@ -50,7 +47,8 @@ class KnownNotes(NamedTuple):
 
 
 def find_notes(config: Config, identities: Iterable[str]) -> KnownNotes:
-    notes, problems, path = exempt_notes(config.exempt), list[str](), config.notes.spool
+    notes = [Note(0, None, reason, None, True, identity) for identity, reason in config.exempt.items()]
+    problems, path = list[str](), config.notes.spool
     if count := len(find_clashes(config.exempt, config.people)):
         # It names nobody: it is in reports of one person too, and on pages without names.
         what = f"{plural(count, 'name')} in [exempt] without effect, as [people] gives another"
@@ -71,10 +69,6 @@ def find_notes(config: Config, identities: Iterable[str]) -> KnownNotes:
     except OSError as error:
         problems.append(f"{path} can't be looked at ({error.strerror}): notes are not used")
     return KnownNotes(notes, uids, problems)
-
-
-def exempt_notes(exempt: Mapping[str, str]) -> list[Note]:
-    return [Note(0, None, reason, None, True, identity) for identity, reason in exempt.items()]
 
 
 def find_clashes(exempt: Iterable[str], people: Mapping[str, str]) -> list[str]:

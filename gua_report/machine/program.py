@@ -77,8 +77,7 @@ class Untrusted(GuaError):
 def check_target(path: str) -> None:
     """Raise Untrusted unless the file and every folder above it are root's, and nobody else may write to them.
 
-    Nothing is said of how to change a folder: it may be /tmp, or somebody's home. An access list that lets others
-    write shows in the bits of the group.
+    Nothing is said of how to change a folder: it may be somebody's home. An access list shows in the group's bits.
     """
     if not path.startswith("/") or os.path.realpath(path) != path:
         raise Untrusted(

@@ -97,10 +97,7 @@ class SystemctlFailed(Exception):
 
 
 def _show(of_user: bool, seconds: float) -> tuple[Properties, Properties]:
-    """The properties of timer and service. Raises SystemctlFailed.
-
-    Does without `subprocess`, which takes about as long to import as systemctl to answer.
-    """
+    # Without `subprocess`, which takes about as long to import as systemctl to answer.
     scope = ["--user"] if of_user else []
     command = ["systemctl", *scope, "show", "--no-pager", TIMER, SERVICE, "-p", PROPERTIES]
     reading, writing = open_pipe()

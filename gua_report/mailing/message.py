@@ -88,7 +88,6 @@ def paragraph(text: str, indent: str = "") -> str:
 
 
 def sign(prog: str) -> str:
-    """The last lines of a mail: where it comes from, as mail programs recognize it."""
     return f"\n-- \n{prog} on {host_name()}"
 
 

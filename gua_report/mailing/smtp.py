@@ -39,7 +39,6 @@ class Login(NamedTuple):
 
 
 def read_login(mail: Mail) -> Login | None:
-    """What to log in with. Raises GuaError if the password's file is not used: why, and what to do."""
     if mail.smtp_user is None or mail.password_file is None:
         return None
     path = mail.password_file

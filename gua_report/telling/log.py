@@ -1,9 +1,8 @@
 """The log of what was done: `reminders.sqlite` and `hook.sqlite` in the data folder; and what gua doctor says of it.
 
-A row is written, and on the disk, before something is done, and its outcome after it. So whatever ends a run in
-between, it is known that it may have been done. A row is only written if no other run has written one since this run
-read the log: of two runs at once, one goes on. The files are private to the folder's owner, with whose rights they are
-read and written.
+A row is on the disk before something is done, and its outcome after it: whatever ends a run in between, it is known
+that it may have been done. Of two runs at once, the first to write a row goes on. The files are private to the
+folder's owner, with whose rights they are read and written.
 """
 
 import json
@@ -15,7 +14,7 @@ from datetime import tzinfo
 from typing import Any, NamedTuple
 
 from gua_report.config import SYSTEM_CONFIG, Config, Remind
-from gua_report.console.spelling import first_of
+from gua_report.console.spelling import as_json, first_of
 from gua_report.doctor.findings import Finding, moment, ok, shell, warning
 from gua_report.machine.child import ask_as_owner, understanding
 from gua_report.machine.program import Untrusted, check_target
@@ -38,7 +37,6 @@ LONGEST_TEXT = 300
 REMEMBER_MS = 7 * DAY_MS  # nothing older makes a difference
 BEGUN, DONE, FAILED, UNSURE = "begun", "done", "failed", "unsure"
 
-SCHEMA_VERSION = 1  # of the JSON
 SHOWN_PIDS = 3
 AS_OWNER = "run this as the folder's owner, or as root"
 OUTCOMES = {BEGUN: "interrupted, so it may have been done", UNSURE: "not known whether it was done"}
@@ -90,13 +88,9 @@ def _read(path: str) -> list[Act]:
     with suppress(EmptyPartition):  # the run that made it was killed
         if os.path.lexists(path):
             with open_database(path, KIND) as connection:
-                return _acts(connection)
+                rows = connection.execute("SELECT * FROM act ORDER BY rowid")
+                return [_check(*row[:4], json.loads(row[4]), *row[5:]) for row in rows]
     return _former_acts(path)
-
-
-def _acts(connection: sqlite3.Connection) -> list[Act]:
-    rows = connection.execute("SELECT * FROM act ORDER BY rowid")
-    return [_check(*row[:4], json.loads(row[4]), *row[5:]) for row in rows]
 
 
 def _former_acts(path: str) -> list[Act]:
@@ -128,8 +122,7 @@ class Log:
         self._data_dir, self._path, self._count = data_dir, os.path.join(data_dir, name), count
 
     def begin(self, ts_ms: int, who: str, to: str | None, episodes: Iterable[Episode], is_trial: bool = False) -> Act:
-        """Write down that something is about to be done. Raises StoreError if that is not on the disk, and
-        PartitionBusy if another run has done something since the log was read."""
+        """Write down what is about to be done. Raises StoreError, also if another run has done something meanwhile."""
         act = Act(os.urandom(8).hex(), ts_ms, who, to, tuple(episodes), is_trial)
         ask_as_owner(self._data_dir, lambda: _add(self._path, act, self._count))
         self._count += 1
@@ -137,7 +130,12 @@ class Log:
 
     def end(self, act: Act, outcome: str, text: str | None) -> None:
         said = text and printable(text)[:LONGEST_TEXT]
-        ask_as_owner(self._data_dir, lambda: _finish(self._path, act.id, outcome, said))
+
+        def finish() -> None:
+            with _writing(self._path) as connection:
+                connection.execute("UPDATE act SET outcome = ?, text = ? WHERE id = ?", (outcome, said, act.id))
+
+        ask_as_owner(self._data_dir, finish)
 
 
 def open_log(data_dir: str, name: str) -> tuple[Log, Read]:
@@ -176,11 +174,6 @@ def _insert(connection: sqlite3.Connection, act: Act) -> None:
     connection.execute("INSERT INTO act VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _finish(path: str, id_: str, outcome: str, text: str | None) -> None:
-    with _writing(path) as connection:
-        connection.execute("UPDATE act SET outcome = ?, text = ? WHERE id = ?", (outcome, text, id_))
-
-
 @contextmanager
 def _writing(path: str) -> Iterator[sqlite3.Connection]:
     with errors_of(path), closing(connect(path, "rw", WAIT_SECONDS)) as connection:
@@ -189,11 +182,10 @@ def _writing(path: str) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")
 
 
-def show_log(found: Read, zone: tzinfo, as_json: bool) -> str:
-    if as_json:
+def show_log(found: Read, zone: tzinfo, is_for_programs: bool) -> str:
+    if is_for_programs:
         acts = [{**act._asdict(), "episodes": [one._asdict() for one in act.episodes]} for act in found.acts]
-        document = {"schema_version": SCHEMA_VERSION, "acts": acts, "problems": found.problems}
-        return json.dumps(document, indent=2)
+        return as_json(acts=acts, problems=found.problems)
     lines = [_spell(act, zone) for act in found.acts] + [f"problem: {one}" for one in found.problems]
     return "\n".join(map(printable, lines)) or "nothing yet"
 
@@ -201,10 +193,13 @@ def show_log(found: Read, zone: tzinfo, as_json: bool) -> str:
 def _spell(act: Act, zone: tzinfo) -> str:
     pids = first_of(list(dict.fromkeys(str(one.pid) for one in act.episodes)), SHOWN_PIDS)
     to = f" <{act.to}>" if act.to else ""
-    what = OUTCOMES.get(act.outcome, act.outcome) + (f": {act.text}" if act.text else "")
     trial = "trial, " if act.is_trial else ""
-    outcome = "" if act.outcome == DONE and not act.text else f", {what}"
+    outcome = "" if act.outcome == DONE and not act.text else f", {_spell_outcome(act)}"
     return f"{show(act.ts_ms, zone)}  {trial}{act.who}{to}, pid {pids or '-'}{outcome}"
+
+
+def _spell_outcome(act: Act) -> str:
+    return OUTCOMES.get(act.outcome, act.outcome) + (f": {act.text}" if act.text else "")
 
 
 def check_telling(config: Config, data_dir: str, config_path: str | None) -> list[Finding]:
@@ -214,7 +209,7 @@ def check_telling(config: Config, data_dir: str, config_path: str | None) -> lis
         edit = shell("sudoedit", config_path or SYSTEM_CONFIG)
         bad = [warning(REMIND, problem, edit) for problem in find_problems(config)] + bad
         if last and last.outcome != DONE:
-            text = f"the last mail, to {last.to}, {moment(last.ts_ms)}: {_spell_failure(last)}"
+            text = f"the last mail, to {last.to}, {moment(last.ts_ms)}: {_spell_outcome(last)}"
             bad.append(warning(REMIND, text, "sudo gua remind --log"))
         what = "a trial was last sent" if last and last.is_trial else "somebody was last told"
         when = f"{what} {moment(last.ts_ms)}" if last else hidden or "nobody was told yet"
@@ -231,7 +226,7 @@ def _check_hook(program: str, data_dir: str) -> list[Finding]:
     except Untrusted as problem:
         bad.append(warning(HOOK, f"it is not run: {problem}", shell("ls", "-ld", program)))
     if last and last.outcome != DONE:
-        text = f"the last run, {moment(last.ts_ms)}: {_spell_failure(last)}"
+        text = f"the last run, {moment(last.ts_ms)}: {_spell_outcome(last)}"
         bad.append(warning(HOOK, text, "sudo gua hook --log"))
     when = f"last run {moment(last.ts_ms)}: {last.text}" if last else hidden or "it was not run yet"
     return bad or [ok(HOOK, f"{program}: {when}")]
@@ -245,8 +240,3 @@ def _last(data_dir: str, name: str, check: str) -> tuple[Act | None, str | None,
             return None, "what was done is for root to see (sudo gua doctor)", []
         return None, None, [warning(check, str(problem))]
     return acts[-1] if acts else None, None, [warning(check, problem) for problem in problems]
-
-
-def _spell_failure(act: Act) -> str:
-    what = OUTCOMES.get(act.outcome, act.outcome)
-    return f"{what}: {act.text}" if act.text and act.outcome != BEGUN else what

@@ -31,10 +31,9 @@ class Persons(NamedTuple):
     mapped: frozenset[str] = frozenset()  # identities for which the administrator names a person
 
     def has(self, held: Held) -> bool:
-        """Whether it is a person who holds that: by the name, and by the uid that the kernel tells of the process.
+        """By the name, and by the uid that the kernel tells: names alone may come from files of the sampler's user.
 
-        Names alone may come from files of the sampler's user. So the administrator's word counts for the very identity
-        that [people] names, and not for all that the folder calls by that person's name.
+        So the administrator's word counts for the very identity that [people] names.
         """
         is_mapped = held.unmapped in self.mapped
         name = held.unmapped if is_mapped else held.who
@@ -44,10 +43,9 @@ class Persons(NamedTuple):
 
 
 def find_persons(identities: Iterable[str], mapped: Mapping[str, str], login_defs: str = LOGIN_DEFS) -> Persons:
-    """Tell people from others. `mapped` is the administrator's [people]: who is named there needs no account.
+    """Tell people from others. Whom [people] (`mapped`) names needs no account; the system's accounts never are people.
 
-    A name without an account is no person otherwise; one of the system's accounts never is, whoever names it. Nor is
-    root, whatever the system says where people begin.
+    Nor is root, whatever the system says where people begin.
     """
     told_first = re.findall(rb"^\s*UID_MIN\s+([0-9]{1,9})\s*$", read_file(login_defs) or b"", re.MULTILINE)
     first_uid = max(1, int(told_first[-1])) if told_first else FIRST_UID
@@ -98,7 +96,7 @@ def make_plan(
         return datetime.fromtimestamp(ts_ms / 1000, zone).date().isoformat()
 
     def is_today(who: str, to: str) -> bool:
-        """Whether the person got a mail today, or may have. A clock that was set back does not make it untold."""
+        # A clock that was set back does not make it untold.
         return any((act.who == who or act.to == to) and day(act.ts_ms) >= day(now_ms) for act in before)
 
     def was_told(who: str, one: Held) -> bool:

@@ -48,7 +48,6 @@ class Held(NamedTuple):
 
     @property
     def earliest_ms(self) -> int:
-        """When it may have begun at the earliest: at any time, if the beginning was not seen."""
         return self.since_ms if self.since_is_exact else 0
 
 
@@ -81,7 +80,6 @@ class Watch:
         return self.sight
 
     def is_still_so(self, held: Held) -> bool:
-        """Whether the very same process still holds the card without work; looks again if the last look is old."""
         if time.monotonic() - self._looked > FRESH_SECONDS:
             self.look()
         episode, source = held.episode, self.observer.source

@@ -14,9 +14,7 @@ import pytest
 
 import gua_report
 from gua_sample import __version__
-from tests.lab import free, series, write
-from tests.machine import GUA, SCRIPTS, Machine, call, complaint, one_line
-from tests.users import SOMEBODY, needs_root
+from tests.machine import SCRIPTS, Machine, call, complaint, one_line
 from tests.verbs import Done, run
 
 
@@ -24,30 +22,6 @@ def start(name: str, *arguments: str, **variables: str) -> subprocess.CompletedP
     """Run a script as a shell does; for a report, that takes three times as long as `tests.verbs.run`."""
     command = [str(SCRIPTS / name), *arguments]
     return call(command, env=os.environ | variables)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--interval", "soon"], "'soon'"),
-        (["--interval", ""], "''"),
-        (["--interval", "0s"], "'0s'"),
-        (["--interval"], "expected one argument"),
-        (["--data-dir", ""], "--data-dir is empty"),
-        (["--simulate"], "needs --data-dir"),
-        (["--simulate", "x", "--data-dir", "nowhere"], "'x'"),
-        (["--simulate", "-1", "--data-dir", "nowhere"], "-1"),
-        (["--simulat", "1"], "--simulat"),
-        (["now"], "now"),
-    ],
-)
-def test_bad_values_exit_2_in_one_line_and_write_nothing(
-    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = start("gua-sample", *arguments, XDG_STATE_HOME=str(tmp_path / "state"))
-    assert expected in complaint(done, 2)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -68,14 +42,6 @@ def test_help_has_examples_and_fits_a_narrow_terminal(command: str) -> None:
 @pytest.mark.parametrize("command", [["gua-sample", "--version"], ["gua-report", "--version"], ["gua", "version"]])
 def test_versions_are_told(command: list[str]) -> None:
     assert start(*command).stdout == f"{command[0]} {__version__}\n"
-
-
-def test_gua_runs_the_verbs(machine: Machine) -> None:
-    machine.scenario.add_card()
-    command = [GUA, "sample", "--data-dir", str(machine.data_dir)]
-    done = call(command, env=machine.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(machine.ticks()) == 1
 
 
 def test_an_unknown_verb_is_corrected() -> None:
@@ -293,36 +259,6 @@ def test_a_report_uses_the_width_of_a_terminal_up_to_120_columns(machine: Machin
     assert max(len(line) for line in shown.splitlines()) == expected  # the bar of the headline is as wide as it can be
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--color", "allways"], "did you mean always?"),
-        (["--brief", "--format", "json"], "--brief"),
-        (["--brief", "--section", "gpus"], "--brief"),
-        (["--since", "soon"], "'soon'"),
-        (["--since", "1d", "--from", "2026-01-01"], "--since and --from"),
-        (["--from", "yesterday"], "'yesterday'"),
-        (["--from", "2026-02-01", "--to", "2026-01-01"], "empty"),
-        (["--tz", "Mars/Olympus"], "'Mars/Olympus'"),
-        (["--section", "episode"], "did you mean episodes?"),
-        (["--format", "jsn"], "did you mean json?"),
-        (["--top", "0"], "'0'"),
-        (["--width", "10"], "60 to 400"),
-        (["--util-threshold", "101"], "'101'"),
-        (["--memory-threshold", "nan"], "'nan'"),
-        (["--reclaim-after", "5"], "'5'"),
-        (["--config", "/nowhere.toml"], "/nowhere.toml"),
-        (["--format", "csv", "--section", "gpus", "--section", "episodes"], "--section"),
-        (["--quiet-if-clean", "soon"], "'soon'"),
-        (["--quiet-if-clean", "--format", "csv", "--section", "gpus", "--section", "episodes"], "--section"),
-    ],
-)
-def test_mistakes_are_named_with_what_was_expected(tmp_path: Path, arguments: list[str], expected: str) -> None:
-    write(tmp_path, series(time.time_ns() // 1_000_000, 1, free()))
-    done = run("report", "--data-dir", tmp_path, *arguments)
-    assert expected in complaint(done, 2)
-
-
 @pytest.mark.parametrize("arguments", [[], ["1h"], ["-o", "report"]])
 def test_a_report_is_quiet_if_there_is_nothing_to_act_on(holding: Machine, arguments: list[str]) -> None:
     target = holding.folder / "report"
@@ -341,24 +277,6 @@ def test_a_report_says_what_there_is_to_act_on(holding: Machine, name: str) -> N
     assert ("1 idle-held episode of 10s or more" in done.stdout) == (name != "csv")
     assert report(holding, "--format", name, "--quiet-if-clean", "10s", "-o", str(target)).stdout == ""
     assert ("1 idle-held episode of 10s or more" in target.read_text()) == (name != "csv")
-
-
-def test_the_configuration_sets_prices_people_and_thresholds(machine: Machine) -> None:
-    machine.scenario.add_card(utilization_percent=5, compute=[(os.getpid(), 4000)])
-    machine.tick()
-    config = machine.folder / "gua.toml"
-    user = json.loads(report(machine, "--json").stdout)["identities"][0]["identity"]
-    config.write_text(f'[policy]\nutilization_percent = 5\n[price]\nper_gpu_hour = 2\n[people]\n"{user}" = "ada"\n')
-    found = json.loads(report(machine, "--json", "--config", str(config)).stdout)
-    assert found["policy"]["utilization_percent"] == 5
-    assert found["identities"][0]["identity"] == "ada"
-    assert found["capacity"]["states"]["active"]["cost"] == pytest.approx(
-        2 * found["headline"]["states"]["active"]["gpu_hours"], abs=1e-3
-    )
-    config.write_text("[price]\nper_gpu_hours = 2\n")
-    done = report(machine, "--config", str(config))
-    assert done.returncode == 2
-    assert "did you mean per_gpu_hour?" in done.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--quiet-if-clean",)])  # nor is it taken for a clean week
@@ -424,12 +342,3 @@ def test_the_demo_keeps_its_history_in_a_folder_if_asked_to(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     assert len(list((tmp_path / "try" / "samples").iterdir())) == 2
     assert run("demo", "--keep", tmp_path / "try").returncode == 2  # never into a folder with data
-
-
-@needs_root
-def test_another_user_may_read_what_the_service_wrote(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.data_dir.mkdir()
-    os.chown(machine.data_dir, SOMEBODY, SOMEBODY)
-    machine.tick()
-    assert machine.partitions()[0].stat().st_mode & 0o444 == 0o444

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.config import MOST_BYTES, PIPE_SECONDS
-from tests.machine import GUA, SCRIPTS, Machine, one_line
+from tests.machine import SCRIPTS, Machine, one_line
 from tests.odd_files import endless, fifo, folder
 
 LONGEST_SECONDS = 20
@@ -62,27 +62,4 @@ def test_a_config_may_come_through_a_pipe(machine: Machine) -> None:
         assert (TAKEN in done.stdout) == is_taken
     command = f'"{SCRIPTS}/gua-report" --json --data-dir {machine.data_dir} --config <(sleep 1; echo "$0"; sleep 1)'
     done = subprocess.run(["bash", "-c", command, POLICY], capture_output=True, text=True, check=True)
-    assert TAKEN in done.stdout
-
-
-def test_a_pipe_that_does_not_end_is_not_waited_for(machine: Machine) -> None:
-    machine.scenario.add_card()
-    read_end, write_end = os.pipe()
-    os.write(write_end, POLICY.encode())
-    command = ["timeout", str(LONGEST_SECONDS), GUA, "status", "--config", f"/dev/fd/{read_end}"]
-    variables = machine.environment()
-    done = subprocess.run(command, env=variables, pass_fds=[read_end], stderr=subprocess.PIPE, text=True, check=False)
-    os.close(read_end)
-    os.close(write_end)
-    assert done.returncode == 2
-    assert "did not come to an end within 5 s" in done.stderr
-
-
-def test_a_named_pipe_with_a_writer_is_read(machine: Machine) -> None:
-    machine.scenario.add_card()
-    machine.tick()
-    path = machine.folder / "gua.toml"
-    os.mkfifo(path)
-    with subprocess.Popen(["sh", "-c", 'sleep 1; printf %s "$1" > "$0"', str(path), POLICY]):
-        done = run(machine, ["gua-report", "--json"], path)
     assert TAKEN in done.stdout

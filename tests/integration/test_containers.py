@@ -1,6 +1,5 @@
 """gua-containers: from the sampler's note, or an id given by hand, to names and owners in the data folder."""
 
-import json
 import os
 import pwd
 import time
@@ -13,7 +12,7 @@ from gua_report.config import Containers
 from gua_report.machine import container_names
 from gua_report.people.containers import write_containers
 from gua_report.people.identities import FIRST_UID
-from gua_sample.containers import LABEL, MOUNT, NOTHING, Container, Known
+from gua_sample.containers import LABEL, MOUNT, Container, Known
 from gua_sample.processes import ANSWER_SECONDS
 from gua_sample.service import MOST_WANTED
 from tests.integration.containers import ID, KEY, ContainerHost, container_host
@@ -36,21 +35,12 @@ def test_a_noted_container_gets_its_name_and_nothing_is_said(host: ContainerHost
     host.docker.knows(inspection())
     host.note(KEY)
     before_ms = time.time_ns() // 1_000_000
-    done = host.ask()
-    assert done == (0, "", "")
+    assert host.ask("--debug") == (0, "", "")
+    assert SECRET not in (host.data / "containers.json").read_text()  # neither an environment nor a command
     (container,) = host.known().containers.values()
     assert container[:5] == ("docker", "train-resnet", "pytorch:2.9", None, None)
     assert before_ms <= container.seen_ms <= time.time_ns() // 1_000_000
     assert not host.note_path.exists()
-
-
-def test_neither_environment_nor_command_is_stored_or_said(host: ContainerHost) -> None:
-    host.docker.knows(inspection())
-    host.note(KEY)
-    done = host.ask("--debug")
-    text = (host.data / "containers.json").read_text()
-    assert SECRET not in text + done.stdout + done.stderr
-    assert set(json.loads(text)["containers"][KEY]) == set(Container._fields)
 
 
 def test_a_known_container_is_not_asked_for_again(host: ContainerHost) -> None:
@@ -73,6 +63,28 @@ def test_pods_and_what_runs_in_them_are_named_by_their_logs(host: ContainerHost)
     assert host.docker.calls == []
 
 
+@pytest.mark.parametrize(
+    ("labels", "mounts", "owner", "how"),
+    [
+        ({"team": "ada"}, [], "ada", LABEL),
+        ({"team": "ada"}, ["/home/somebody"], "ada", LABEL),
+        ({"team": "nobody-here"}, ["/home/ada/data"], "ada", MOUNT),
+        ({"gua.owner": "ada"}, [], None, None),  # the configuration names another label
+        ({"com.docker.compose.project": "ada"}, [], None, None),
+        ({"team": "root"}, ["/root"], None, None),
+    ],
+)
+def test_a_label_and_a_home_directory_are_hints(
+    host: ContainerHost, people: None, labels: dict[str, str], mounts: list[str], owner: str | None, how: str | None
+) -> None:
+    (host.folder / "gua.toml").write_text('[containers]\nowner_label = "team"\n')
+    host.docker.knows(inspection(labels=labels, mounts=mounts))
+    host.note(KEY)
+    assert host.ask("--config", str(host.folder / "gua.toml")) == (0, "", "")
+    container = host.known().containers[KEY]
+    assert (container.owner, container.how) == (owner, how)
+
+
 def test_a_directory_of_users_that_hangs_costs_names_alone(
     host: ContainerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,18 +99,6 @@ def test_a_directory_of_users_that_hangs_costs_names_alone(
     assert one_line(done.stderr)
     assert "the directory of users does not answer: 1 container" in done.stderr
     assert list(host.known().containers) == ["c" * 12]  # in an hour the other may have its owner
-
-
-def test_a_runtime_that_hangs_costs_a_line_and_no_more_than_its_time(host: ContainerHost) -> None:
-    host.docker.does("exec sleep 60")
-    host.note(f"docker:{KEY}")
-    with within(5):
-        done = host.ask()
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == (
-        "gua-containers: warning: 1 container left without a name: docker: it does not answer in time\n"
-    )
-    assert host.known() == NOTHING
 
 
 def test_the_note_is_gone_even_if_the_configuration_is_wrong(host: ContainerHost) -> None:
@@ -127,11 +127,6 @@ def test_an_id_is_asked_for_at_once_and_shown(host: ContainerHost, spelling: str
 
 def test_an_id_that_nobody_knows_is_an_error_of_one_line(host: ContainerHost) -> None:
     assert f"nobody knows {POD.replace('-', '')}" in complaint(host.ask(f"pod:{POD}"), 1)
-
-
-@pytest.mark.parametrize("text", ["3f2a9c81d0b", "docker:", "train-resnet", "f" * 65, "../../x"])
-def test_what_is_no_id_is_wrong_usage(host: ContainerHost, text: str) -> None:
-    complaint(host.ask(text), 2)
 
 
 def test_what_is_known_is_listed_within_78_columns_the_newest_first(host: ContainerHost) -> None:

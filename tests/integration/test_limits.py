@@ -51,15 +51,6 @@ def test_a_group_over_a_limit_is_found_though_the_section_of_groups_is_not_shown
     assert report(data, tmp_path, GROUP, *options, "--who", "alice") == (0, "")
 
 
-def test_sections_that_show_no_limit_read_no_week(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gua_report.summary.build.read_week", lambda *_: 1 / 0)
-    status, output = report(data, tmp_path, PEOPLE, "--since", "1d", "--section", "gpus")
-    assert (status, "limit" in output) == (0, False)
-    monkeypatch.undo()
-    _, output = report(data, tmp_path, PEOPLE, "--since", "1d", "--section", "identities")
-    assert "of limit" in output
-
-
 def test_ones_own_report_has_a_sentence_whatever_the_window(data: Path, tmp_path: Path) -> None:
     said = "bob is within the limit of 20 idle-held GPU-hours a week: 0.0 in the 7 days up to 23 Nov 00:00."
     for since in ("2d", "7d", "30d"):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.lab import DAY_MS
 from tests.machine import GUA, Machine, call, complaint
 from tests.notes import REASON, make_spool
 from tests.systemctl import replace_systemctl
@@ -128,15 +127,6 @@ def test_others_are_refused_and_told_what_to_do(lab: Lab) -> None:
         done = lab.note_as(ANOTHER, "--until", "3d", *options, "mine")
         assert said in complaint(done, 1)
     assert lab.notes() == []
-
-
-def test_a_card_that_one_uses_is_marked_with_all_that_one_has_there(lab: Lab) -> None:
-    done = lab.note_as(SOMEBODY, "--until", "3d", "--gpu", "0", "--json", REASON)
-    assert (done.returncode, done.stderr) == (0, "")
-    (written,) = lab.notes()
-    assert written["gpu_uuids"] == json.loads(done.stdout)["note"]["gpu_uuids"] == [lab.status()["gpus"][0]["uuid"]]
-    assert written["until_ms"] - written["from_ms"] == 3 * DAY_MS
-    assert lab.status()["gpus"][0]["users"][0]["meant"]["reason"] == REASON
 
 
 def test_root_marks_anything_with_the_name_that_it_has_if_the_driver_can_be_used(lab: Lab) -> None:

@@ -13,9 +13,7 @@ from tests import verbs
 from tests.lab import DAY_MS, HOUR_MS, Job, busy, held, series, write
 from tests.machine import GUA, call, one_line
 from tests.repository import ROOT
-from tests.rolling import roll_up, write_week
 from tests.svg import Page
-from tests.users import SOMEBODY
 
 FILES = ("index.html", "month.html", "year.html")
 RECIPES = ROOT / "contrib" / "web"
@@ -79,20 +77,6 @@ def test_without_names_nobody_can_be_told_and_a_number_is_the_same_person_on_all
         assert not [secret for secret in SECRETS if secret in text]
 
 
-def test_whose_names_is_a_decision_and_has_no_default(history: Path, tmp_path: Path) -> None:
-    for arguments, expected in (
-        ([], "--names is missing"),
-        (["--names", "all"], "one of people, groups, none"),
-        (["--names", "groups"], "no groups are configured, see [groups] in gua.toml"),
-        (["--names", "none", "--page", "weak"], "did you mean week?"),
-    ):
-        done = run(tmp_path, history, *arguments)
-        assert done.returncode == 2
-        assert one_line(done.stderr)
-        assert expected in done.stderr
-    assert os.listdir(tmp_path) == []
-
-
 @pytest.fixture
 def groups(tmp_path: Path) -> Path:
     """A config: one of the two is in both groups, the other in none."""
@@ -149,16 +133,6 @@ def test_a_folder_that_is_missing_is_named_in_one_line(history: Path, tmp_path: 
     assert expected in done.stderr
 
 
-@needs_root
-def test_a_folder_that_can_not_be_written_keeps_its_older_page(hour: tuple[Path, Path]) -> None:
-    data, pages = hour
-    command = ("page", pages, "--names", "none", "--data-dir", data, "--config", "/dev/null")
-    done = verbs.run(*command, uid=SOMEBODY)
-    assert done.returncode == 1
-    assert one_line(done.stderr)
-    assert (pages / "index.html").read_text() == "older"
-
-
 def test_a_page_that_can_not_be_written_whole_leaves_the_older_one(history: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("older")
     command = f"ulimit -f 8; '{GUA}' page {tmp_path} --names none --data-dir {history} --config /dev/null"
@@ -177,18 +151,6 @@ def test_a_week_without_a_tick_has_a_page_that_says_so(tmp_path: Path) -> None:
     assert run(pages, data, "--names", "none").returncode == 0
     assert "Nothing was observed in the last 7 days" in (pages / "index.html").read_text()
     assert "GPU time was idle-held" in (pages / "month.html").read_text()
-
-
-def test_no_history_at_all_is_nothing_to_report(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for name, expected in (
-        ("data", f"run gua doctor --data-dir {tmp_path / 'data'} to see why"),
-        ("nowhere", f"{tmp_path / 'nowhere'} does not exist: give another --data-dir, or install gua first"),
-    ):
-        done = run(tmp_path, tmp_path / name, "--names", "none")
-        assert done.returncode == 3
-        assert one_line(done.stderr)
-        assert expected in done.stderr
 
 
 @needs_root
@@ -224,19 +186,3 @@ def test_the_servers_ask_for_a_password_and_send_the_policy_that_the_page_gets_b
         text = (RECIPES / name).read_text()
         assert CONTENT_POLICY in text
         assert f"\n    {login}" in text
-
-
-def test_closed_days_come_from_rollups_and_only_todays_ticks_are_read(tmp_path: Path) -> None:
-    data, pages = tmp_path / "data", tmp_path / "pages"
-    pages.mkdir()
-    write_week(data)
-    roll_up(data)
-    # Not the two oldest, as the window may begin in an hour of which only a part has ticks, nor yesterday, which tells
-    # what was before midnight.
-    for path in sorted((data / "samples").glob("*.sqlite"))[2:-2]:
-        status, content = path.stat(), path.read_bytes()
-        path.write_bytes(content[:4096] + b"x" * (len(content) - 4096))  # whoever reads a tick of it complains
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    done = run(pages, data, "--names", "none", "--page", "week")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "from rollups)." in (pages / "index.html").read_text()

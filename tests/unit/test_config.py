@@ -224,13 +224,6 @@ def test_no_message_shows_a_password(load: Load, text: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text", ["[policy", "a = ", "a = 1\na = 2", "[people]\nuid:1 = 'a'", "a = \x1b", "a=" + "[" * 9999]
-)
-def test_bad_toml_is_a_usage_error(load: Load, text: str) -> None:
-    check_message(load, text, ["expected a TOML file"])
-
-
 def check_message(load: Load, text: str, said: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         load(text)
@@ -247,6 +240,8 @@ lines = st.builds("[{}]\n{} = {}".format, tables, keys, values)
 
 
 @given(lines | st.builds("{} = {}".format, tables | keys, values) | st.text(max_size=40))
+@example("a = 1\na = 2")
+@example("a=" + "[" * 9999)
 @example("\r")
 @example("\ufeff[price]")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -11,47 +11,45 @@ HALF = WEEK._replace(observed_share=0.5)
 UNTIL = "16 Nov 00:00"
 
 
-def verdicts(used: Used, limit: Limit, week: Week = WEEK) -> dict[str, str]:
-    return {standing.kind: standing.verdict for standing in judge(used, limit, week)}
-
-
 def sentences(used: Used, limit: Limit, week: Week = WEEK, who: str | None = None) -> list[str]:
     return [tell(standing, used, week, UNTIL, who) for standing in judge(used, limit, week)]
 
 
-def test_a_limit_is_what_may_be_used_and_more_is_over() -> None:
-    limit = Limit(idle_held_hours=20, gpu_hours=100)
-    assert verdicts(Used(100, 20, 0), limit) == {"idle_held_hours": WITHIN, "gpu_hours": WITHIN}
-    assert verdicts(Used(100, 20.01, 0), limit) == {"idle_held_hours": OVER, "gpu_hours": WITHIN}
-    assert verdicts(Used(100.01, 20, 0), limit) == {"gpu_hours": OVER, "idle_held_hours": WITHIN}
-    assert verdicts(Used(0, sum([0.1] * 3), 0), Limit(0.3)) == {"idle_held_hours": WITHIN}  # as no clock measures more
+IDLE, GPU = "idle_held_hours", "gpu_hours"
+BOTH = Limit(20, 100)
 
 
-def test_only_limits_that_are_set_are_judged() -> None:
-    assert judge(Used(1000, 1000, 0), Limit(), WEEK) == []
-    assert verdicts(Used(1000, 1, 0), Limit(gpu_hours=5)) == {"gpu_hours": OVER}
-
-
-def test_over_a_limit_comes_first_then_what_is_not_known_then_what_is_nearest_to_it() -> None:
-    assert list(verdicts(Used(90, 21, 0), Limit(20, 100))) == ["idle_held_hours", "gpu_hours"]
-    assert list(verdicts(Used(90, 10, 0), Limit(20, 100))) == ["gpu_hours", "idle_held_hours"]
-    assert list(verdicts(Used(101, 19.9, 5), Limit(20, 100))) == ["gpu_hours", "idle_held_hours"]
-    assert list(verdicts(Used(99, 1, 95), Limit(20, 100))) == ["idle_held_hours", "gpu_hours"]
-
-
-def test_where_too_little_was_observed_over_is_over_and_nothing_is_called_fine() -> None:
-    assert verdicts(Used(101, 3, 0), Limit(20, 100), HALF) == {"gpu_hours": OVER, "idle_held_hours": UNSURE}
-    almost, enough = (WEEK._replace(observed_share=share) for share in (0.949, 0.95))
-    assert verdicts(Used(1, 1, 0), Limit(20), almost) == {"idle_held_hours": UNSURE}
-    assert verdicts(Used(1, 1, 0), Limit(20), enough) == {"idle_held_hours": WITHIN}
-
-
-def test_hours_of_unknown_state_may_have_been_idle_held() -> None:
-    assert verdicts(Used(30, 15, 5), Limit(20, 100)) == {"idle_held_hours": WITHIN, "gpu_hours": WITHIN}
-    assert verdicts(Used(30, 15, 5.5), Limit(20, 100)) == {"idle_held_hours": UNSURE, "gpu_hours": WITHIN}
-    assert verdicts(Used(30, 21, 5.5), Limit(20)) == {"idle_held_hours": OVER}
-    for hours, verdict in ((15, UNSURE), (21, OVER)):  # a sum that lacks something
-        assert verdicts(Used(30, hours, 0, is_whole=False), Limit(20)) == {"idle_held_hours": verdict}
+@pytest.mark.parametrize(
+    ("used", "limit", "share", "expected"),
+    [
+        (Used(100, 20, 0), BOTH, 1, {IDLE: WITHIN, GPU: WITHIN}),  # what may be used is no more than the limit
+        (Used(100, 20.01, 0), BOTH, 1, {IDLE: OVER, GPU: WITHIN}),
+        (Used(100.01, 20, 0), BOTH, 1, {GPU: OVER, IDLE: WITHIN}),
+        (Used(0, sum([0.1] * 3), 0), Limit(0.3), 1, {IDLE: WITHIN}),  # as no clock measures more
+        (Used(1000, 1000, 0), Limit(), 1, {}),
+        (Used(1000, 1, 0), Limit(gpu_hours=5), 1, {GPU: OVER}),
+        # What is over comes first, then what is not known, then what is nearest to its limit.
+        (Used(90, 21, 0), BOTH, 1, {IDLE: OVER, GPU: WITHIN}),
+        (Used(90, 10, 0), BOTH, 1, {GPU: WITHIN, IDLE: WITHIN}),
+        (Used(101, 19.9, 5), BOTH, 1, {GPU: OVER, IDLE: UNSURE}),
+        (Used(99, 1, 95), BOTH, 1, {IDLE: UNSURE, GPU: WITHIN}),
+        # Where too little was observed, over is over, and nothing is called fine.
+        (Used(101, 3, 0), BOTH, 0.5, {GPU: OVER, IDLE: UNSURE}),
+        (Used(1, 1, 0), Limit(20), 0.949, {IDLE: UNSURE}),
+        (Used(1, 1, 0), Limit(20), 0.95, {IDLE: WITHIN}),
+        # Hours of unknown state may have been idle-held.
+        (Used(30, 15, 5), BOTH, 1, {IDLE: WITHIN, GPU: WITHIN}),
+        (Used(30, 15, 5.5), BOTH, 1, {IDLE: UNSURE, GPU: WITHIN}),
+        (Used(30, 21, 5.5), Limit(20), 1, {IDLE: OVER}),
+        (Used(30, 15, 0, is_whole=False), Limit(20), 1, {IDLE: UNSURE}),  # a sum that lacks something
+        (Used(30, 21, 0, is_whole=False), Limit(20), 1, {IDLE: OVER}),
+    ],
+)
+def test_hours_are_judged_by_each_limit_and_the_worst_comes_first(
+    used: Used, limit: Limit, share: float, expected: dict[str, str]
+) -> None:
+    found = judge(used, limit, WEEK._replace(observed_share=share))
+    assert [(one.kind, one.verdict) for one in found] == [*expected.items()]
 
 
 LIMITS = Limits(Limit(20, 100), {"ada": Limit(gpu_hours=500), "uid:7": Limit(5), "unit:ollama.service": Limit(1)})
@@ -65,6 +63,7 @@ LIMITS = Limits(Limit(20, 100), {"ada": Limit(gpu_hours=500), "uid:7": Limit(5),
         ("ada", Limit(20, 500)),  # the hours that are not said of ada are everyone's
         ("Grace", Limit(5, 100)),  # whom the config calls uid:7
         ("unit:ollama.service", Limit(1)),  # not a person: by name alone
+        ("root", Limit()),  # who is not everyone
         ("docker:3f2a9c81d0b7", Limit()),
         ("slurm:4711", Limit()),
         ("unknown", Limit()),
@@ -109,11 +108,3 @@ def test_a_lower_bound_is_said_to_be_one_and_why() -> None:
         "It is not known whether you are within the limit of 20 idle-held GPU-hours a week: at least 15.0 in the 7 days"
         " up to 16 Nov 00:00."
     ]
-
-
-def test_root_is_not_everyone_and_has_a_limit_only_by_name() -> None:
-    limits = Limits(everyone=Limit(20, 300), people={}, groups={})
-    assert limit_of("ada", limits, {}) == Limit(20, 300)
-    assert limit_of("root", limits, {}) == Limit()
-    assert limit_of("root", limits._replace(people={"root": Limit(5)}), {}) == Limit(5)
-    assert limit_of("ada", limits, {"root": "ada"}) == Limit(20, 300)

@@ -299,7 +299,6 @@ def test_no_owner_of_a_source_hangs_an_import(
 ) -> None:
     """By then the parent is somebody else, who may not end the child."""
     monkeypatch.setattr(child, "LONGEST_SILENCE_SECONDS", 1.0)
-    monkeypatch.setattr(child, "LONGEST_END_SECONDS", 1.0)
     monkeypatch.setattr(verbs, "SECONDS", 10)
     copy(history, open_folder / "source", lonely())
     copy(history, open_folder / "data", lonely() + 1_000_000)

@@ -103,7 +103,6 @@ def test_a_child_that_is_stopped_does_not_hang_root(folder: Path, monkeypatch: p
 
 
 def test_a_child_that_does_not_end_does_not_hang_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "LONGEST_END_SECONDS", 0.5)
     monkeypatch.setattr(child, "_produce", child_that_sends(message("2026-11-10", b"x"), seconds=60))
     with within(10):
         assert command("export", folder).returncode == 1

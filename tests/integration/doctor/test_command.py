@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -55,20 +54,6 @@ def test_the_text_fits_a_mail_and_has_no_colour_in_a_pipe(healthy: Machine) -> N
     assert [line[0] for line in plain.splitlines() if line[:1].strip()] == [
         {"✓": "+", "✗": "x"}.get(mark, mark) for mark in marks
     ]
-
-
-@pytest.mark.skipif(not shutil.which("script"), reason="there is no script(1) here to make a terminal")
-def test_a_terminal_gets_colour_unless_told_otherwise(healthy: Machine) -> None:
-    command = f"'{GUA}' doctor --data-dir {healthy.data_dir}"
-    for variables, expected in ({}, True), ({"NO_COLOR": "1"}, False):
-        terminal = subprocess.run(
-            ["script", "-qec", command, "/dev/null"],
-            env=healthy.environment() | variables,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert ("\x1b[32m" in terminal.stdout) == expected
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
@@ -139,11 +124,3 @@ def test_without_any_history_it_says_how_to_begin_and_makes_nothing(machine: Mac
     assert one(document, "newest tick")["remedy"] == f"gua-sample --data-dir {machine.data_dir}"
     assert document["newest_tick_ms"] is None
     assert not machine.data_dir.exists()
-
-
-def test_a_folder_with_odd_characters_works(healthy: Machine) -> None:
-    odd = healthy.folder / "50% #1? ü"
-    healthy.data_dir.rename(odd)
-    healthy.data_dir = odd
-    healthy.samples = odd / "samples"
-    assert examine(healthy)["ok"]

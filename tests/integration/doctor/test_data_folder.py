@@ -15,13 +15,6 @@ from tests.users import SOMEBODY, gua_for_others, needs_mounts, needs_root, run_
 
 
 @needs_root
-def test_a_folder_of_another_than_the_samplers_user_is_an_error(healthy: Machine, no_systemctl: Path) -> None:
-    install(no_systemctl, "service", ActiveState="inactive", User=str(SOMEBODY))
-    found = one(examine(healthy), "data folder")
-    assert (found["status"], found["remedy"]) == ("error", f"sudo chown -R {SOMEBODY}: {healthy.data_dir}")
-
-
-@needs_root
 def test_a_file_of_roots_among_the_samplers_is_an_error(healthy: Machine) -> None:
     os.chown(healthy.data_dir, SOMEBODY, SOMEBODY)
     os.chown(healthy.samples, SOMEBODY, SOMEBODY)
@@ -120,16 +113,3 @@ def test_what_is_not_for_this_user_says_nothing_of_the_sampler(healthy: Machine,
         found = one(document, check)
         assert (found["status"], found["remedy"]) == ("warning", f"sudo gua doctor --data-dir {healthy.data_dir}")
     assert document["partitions"] is None
-
-
-@needs_root
-def test_another_user_judges_by_owner_and_mode(healthy: Machine, open_folder: Path, no_systemctl: Path) -> None:
-    """Anybody may find out why sampling fails, not only those who may become its user."""
-    other = SOMEBODY + 1
-    for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
-        os.chown(path, other, other)
-    install(no_systemctl, "service", ActiveState="inactive", User=str(other))
-    assert one(examine_as_somebody(healthy, open_folder), "data folder")["status"] == "ok"
-    healthy.samples.chmod(0o555)
-    found = one(examine_as_somebody(healthy, open_folder), "data folder")
-    assert found["text"] == f"uid {other} can't write to {healthy.samples}"

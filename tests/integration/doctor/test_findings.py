@@ -1,20 +1,18 @@
 """gua doctor on drivers, clocks, timers, partitions and a /proc that are not as they should be."""
 
-import json
 import os
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
 
 from gua_sample import schema
 from tests.damage import DAMAGES
-from tests.integration.doctor.examination import Finding, errors, examine, of_check, one, sample_before
+from tests.integration.doctor.examination import errors, examine, of_check, one, sample_before
 from tests.lab import HOUR_MS
-from tests.machine import GUA, Machine, call, query, within
+from tests.machine import Machine, query, within
 from tests.systemctl import install
-from tests.users import SOMEBODY, needs_mounts, needs_root
+from tests.users import SOMEBODY, needs_root
 
 
 @pytest.mark.parametrize(("code", "name", "remedy"), [(9, "driver_not_loaded", "modprobe"), (18, "mismatch", "reboot")])
@@ -80,24 +78,6 @@ def test_root_asks_the_driver_as_the_sampler_would(healthy: Machine, no_systemct
     assert "NVML" in errors(examine(healthy, variables=variables))
 
 
-# Ticks and the clock
-def test_a_tick_is_not_stale_while_the_timer_is_not_late(healthy: Machine, no_systemctl: Path) -> None:
-    def spelled(ts_ms: int) -> str:
-        return time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(ts_ms // 1000))
-
-    tick_ms = healthy.ticks()[-1]["ts_ms"]
-    late = healthy.environment(clock_offset_ms=HOUR_MS)
-    for last_ms, status in (tick_ms, "ok"), (tick_ms + HOUR_MS // 2, "error"):
-        following_ms = tick_ms + 2 * HOUR_MS
-        install(no_systemctl, "timer", LastTriggerUSec=spelled(last_ms), NextElapseUSecRealtime=spelled(following_ms))
-        document = examine(healthy, variables=late)
-        assert one(document, "newest tick")["status"] == status
-        assert document["newest_tick_is_stale"] is (status == "error")
-
-
-# The timer
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_partition_is_named_with_a_way_to_save_it(healthy: Machine, damage: object) -> None:
     assert callable(damage)
@@ -136,39 +116,3 @@ def test_a_partition_of_a_newer_gua_is_an_error_only_today(healthy: Machine) -> 
         document = examine(healthy)
         assert ("partitions" in errors(document)) == is_error
         assert f"schema version {schema.VERSION + 1}" in of_check(document, "partitions")[-1]["text"]
-
-
-def examine_with_proc(machine: Machine, options: str) -> Finding:
-    """What is found about processes where /proc is mounted with these options."""
-    script = f'mount -t proc -o {options} proc /proc && exec "$@"'
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", GUA, "doctor", "--json"]
-    done = call([*command, "--data-dir", str(machine.data_dir)], env=machine.environment())
-    return one(json.loads(done.stdout), "processes")
-
-
-@needs_mounts
-@pytest.mark.parametrize(
-    ("options", "status", "remedy"),
-    [
-        ("hidepid=2,gid=4242", "warning", "SupplementaryGroups=4242"),
-        (f"hidepid=2,gid={SOMEBODY}", "ok", None),
-        ("hidepid=0", "ok", None),
-    ],
-)
-def test_a_proc_that_hides_processes_is_found_even_by_root(
-    healthy: Machine, no_systemctl: Path, options: str, status: str, remedy: str | None
-) -> None:
-    install(no_systemctl, "service", ActiveState="inactive", User=str(SOMEBODY))
-    found = examine_with_proc(healthy, options)
-    assert found["status"] == status
-    assert remedy in found["remedy"] if remedy else found["remedy"] is None
-
-
-@needs_mounts
-def test_a_unit_that_writes_elsewhere_does_not_lend_its_proc(healthy: Machine, no_systemctl: Path) -> None:
-    for path in (healthy.data_dir, healthy.samples, *healthy.partitions()):
-        os.chown(path, SOMEBODY, SOMEBODY)
-    for folder, status in (str(healthy.data_dir), "ok"), ("/elsewhere", "warning"):
-        service = {"User": str(SOMEBODY), "Environment": f"GUA_DATA_DIR={folder}", "ProtectKernelTunables": "yes"}
-        install(no_systemctl, "service", ActiveState="inactive", **service)
-        assert examine_with_proc(healthy, "hidepid=2")["status"] == status

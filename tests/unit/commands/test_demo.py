@@ -9,9 +9,8 @@ import pytest
 
 from gua_report.rollups.index import read_meta
 from gua_sample.errors import CorruptPartition
-from gua_sample.simulate import Laboratory
-from gua_sample.simulate_plan import A100, A6000, EXAMPLE_END_MS, H100, L40S, NAMES
-from tests.lab import DAY_MS, HOUR_MS, NOON_MS
+from gua_sample.simulate_plan import A100, A6000, H100, L40S, NAMES
+from tests.lab import DAY_MS, NOON_MS
 from tests.machine import query
 from tests.machine import run_here as gua
 
@@ -70,24 +69,16 @@ def test_what_is_kept_is_a_fleets_folder(fleet: Path) -> None:
 
 
 def test_hosts_differ_and_people_are_on_several(fleet: Path) -> None:
-    found = []
-    for host in ("gpu01", "gpu02"):
-        path = fleet / host / "rollups.sqlite"
-        cards = query(path, "SELECT DISTINCT uuid, name FROM card WHERE name IS NOT NULL")
-        identities = query(path, "SELECT DISTINCT text FROM word JOIN identity_hour ON identity = id")
-        found.append(
-            (
-                {card["uuid"] for card in cards},
-                {card["name"] for card in cards},
-                {row["text"] for row in identities} & set(NAMES),
-            )
-        )
-    (uuids, models, people), (other_uuids, other_models, other_people) = found
-    assert (len(uuids), len(other_uuids)) == (8, 4)
-    assert not uuids & other_uuids
-    assert (models, other_models) == ({A100[0], A6000[0]}, {H100[0], L40S[0]})
-    assert people & other_people
-    assert people ^ other_people
+    def texts(host: str, sql: str) -> set[str]:
+        return {row["text"] for row in query(fleet / host / "rollups.sqlite", f"SELECT DISTINCT {sql}")}
+
+    uuids, models = "uuid AS text FROM card", "name AS text FROM card WHERE name IS NOT NULL"
+    assert len(texts("gpu01", uuids) | texts("gpu02", uuids)) == 8 + 4
+    assert texts("gpu01", models) == {A100[0], A6000[0]}
+    assert texts("gpu02", models) == {H100[0], L40S[0]}
+    one, other = (texts(host, "text FROM word JOIN identity_hour ON identity = id") for host in ("gpu01", "gpu02"))
+    assert one & other & set(NAMES)
+    assert (one ^ other) & set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +119,3 @@ def test_eight_hosts_take_half_a_minute_and_leave_nothing(tmp_path: Path, monkey
     assert "GPU use on 7 hosts" in output
     assert sum(ended[:4]) - sum(began[:4]) < 30  # on one core
     assert os.listdir(tmp_path) == []
-
-
-def test_a_laboratory_has_the_cards_and_the_people_that_it_is_given() -> None:
-    (tick,) = Laboratory(1, 8, (H100, L40S), ["ada"]).history(EXAMPLE_END_MS - HOUR_MS, EXAMPLE_END_MS, HOUR_MS)
-    assert {card.facts.name for card in tick.cards} == {H100[0], L40S[0]}
-    assert {process.user for process in tick.processes.values()} <= {"ada", "root", "ollama"}

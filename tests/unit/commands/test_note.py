@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gua_sample.notes import LONGEST_DAYS
 from tests.json_keys import key_paths
 from tests.lab import DAY_MS
 from tests.machine import one_line, run_here
@@ -75,34 +74,6 @@ def test_the_clock_is_that_of_the_zone_that_was_given(note: Note, spool: Path) -
     assert " 18:00: all" in note("--until", "tomorrow 18:00", *zone, *SERVICE, "why")[1]
     assert " 18:00  unit:" in note("--list", *zone)[1]
     assert " 12:30  unit:" in note("--list")[1]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "say until when, and why: gua note --until friday"),
-        (("--until", "3d", *SERVICE), "say until when, and why"),
-        ((*SERVICE, "why"), "say until when, and why"),
-        (("--until", "3d", *SERVICE, " "), "bad reason"),
-        (("--until", "3d", *SERVICE, "x" * 201), "200 printable characters"),
-        (("--until", "3d", *SERVICE, "\x1b[2J"), "bad reason '\\x1b[2J'"),
-        (("--until", "yesterday", *SERVICE, "why"), "bad end 'yesterday'"),
-        (("--until", "15d", *SERVICE, "why"), f"{LONGEST_DAYS} days at most"),
-        (("--until", "3d", "--tz", "Mars", *SERVICE, "why"), "unknown time zone"),
-        (("--until", "3d", *SERVICE, "--pid", "1", "why"), "both say whose"),
-        (("--list", "why"), "three commands"),
-        (("--list", "--remove", "1"), "three commands"),
-        (("--remove", "1", "--until", "3d", "why"), "three commands"),
-        (("--remove", "x"), "bad note 'x' for --remove"),
-        (("--remove", "10"), "bad note '10' for --remove"),
-        (("--remove", "../1.1"), "bad note '../1.1' for --remove"),
-        (("--remove", "٣"), "for --remove"),
-        (("--pid", "x"), "invalid int value"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_writes_nothing(note: Note, spool: Path, words: tuple[str, ...], said: str) -> None:
-    assert said in refusal(note(*words), 2)
-    assert names(spool) == []
 
 
 def test_without_a_spool_that_reports_would_read_it_says_what_to_do(note: Note, spool: Path) -> None:

@@ -8,57 +8,52 @@ from pathlib import Path
 import pytest
 
 from gua_report.config import Notes
-from gua_report.doctor import optional
+from gua_report.doctor import optional, user
+from gua_report.doctor.data import find_sampler
 from gua_report.doctor.findings import NAMED, OK, WARNING, Finding
 from gua_report.doctor.optional import check_config, check_containers, check_notes
 from gua_report.people.containers import write_containers
 from gua_sample.containers import FILE_NAME, Container, Known
 from gua_sample.service import WANTED
+from tests.facts import units
 from tests.lab import CONFIG, DAY_MS
 from tests.notes import content, make_spool, put
 from tests.users import SOMEBODY, needs_root
 
+GOOD = """
+people = {"uid:5" = "zoe"}
+groups = {vision = ["root", "zoe", "docker:3f2a9c81d0b7", "@root"], nlp = []}
+exempt = {"unit:ollama.service" = "serves"}
+"""
+CLASH = '[people]\nroot = "Ada L."\n"uid:5" = "zoe"\n[exempt]\nroot = "x"\nzoe = "y"\n'
+STRANGERS = '[groups]\nvision = ["root", "nobody-here", "@no-such-group"]\n[exempt]\nnobody-else = "serves"\n'
 
-def check_text(tmp_path: Path, text: str) -> list[Finding]:
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (GOOD, OK, ["gua.toml: 1 name, 2 groups, 1 exemption"]),
+        ("[polcy]", WARNING, ["mean policy?; until then reports, status and rollups fail"]),
+        ("= 5", WARNING, ["; until then reports, status and rollups fail"]),
+        (STRANGERS, WARNING, ["nobody whom [people] names: nobody-here, nobody-else", ": no-such-group"]),
+        (CLASH, WARNING, ["gives another, to be exempted instead: root (Ada L.)"]),  # it has no effect
+    ],
+)
+def test_a_config_is_named_with_what_it_has_or_what_is_wrong(
+    tmp_path: Path, text: str, status: str, said: list[str]
+) -> None:
     path = tmp_path / "gua.toml"
     path.write_text(text)
-    return check_config(str(path))[1]
-
-
-def test_a_good_config_is_named_with_what_it_has(tmp_path: Path) -> None:
-    text = '[people]\n"uid:5" = "zoe"\n[groups]\nvision = ["root", "zoe", "docker:3f2a9c81d0b7", "@root"]\nnlp = []\n'
-    (found,) = check_text(tmp_path, text + '[exempt]\n"unit:ollama.service" = "serves"\n')
-    assert (found.status, found.remedy) == (OK, None)
-    assert found.text == f"{tmp_path}/gua.toml: 1 name, 2 groups, 1 exemption"
-
-
-def test_a_broken_config_is_a_warning_that_says_what_fails(tmp_path: Path) -> None:
-    path = tmp_path / "gua.toml"
-    for text, said in ("[polcy]", "did you mean policy?"), ("= 5", "expected a TOML file"):
-        path.write_text(text)
-        config, (found,) = check_config(str(path))
-        assert config is None
-        assert (found.check, found.status, found.remedy) == ("gua.toml", WARNING, f"sudoedit {path}")
-        assert said in found.text
-        assert "reports, status and rollups fail" in found.text
-
-
-def test_people_and_unix_groups_that_do_not_exist_are_named(tmp_path: Path) -> None:
-    text = '[groups]\nvision = ["root", "nobody-here", "@no-such-group"]\n[exempt]\nnobody-else = "serves"\n'
-    users, groups = check_text(tmp_path, text)
-    assert users.status == groups.status == WARNING
-    assert users.text.endswith("no such user on this machine, and nobody whom [people] names: nobody-here, nobody-else")
-    assert groups.text.endswith(": no-such-group")
-
-
-def test_exemptions_without_effect_are_named(tmp_path: Path) -> None:
-    (found,) = check_text(tmp_path, '[people]\nroot = "Ada L."\n"uid:5" = "zoe"\n[exempt]\nroot = "x"\nzoe = "y"\n')
-    assert found.status == WARNING
-    assert found.text.endswith("gives another, to be exempted instead: root (Ada L.)")
+    config, found = check_config(str(path))
+    assert (config is None) == any("fail" in one for one in said)
+    for one, end in zip(found, said, strict=True):
+        assert (one.check, one.status, one.text[-len(end) :]) == ("gua.toml", status, end)
+        assert one.remedy == (None if status == OK else f"sudoedit {path}")
 
 
 def test_a_directory_that_hangs_costs_seconds_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optional, "ANSWER_SECONDS", 0.2)
+    for module in (optional, user):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
     over = threading.Event()
 
     def hang(name: str) -> None:
@@ -66,10 +61,13 @@ def test_a_directory_that_hangs_costs_seconds_and_a_line(tmp_path: Path, monkeyp
         raise KeyError(name)
 
     monkeypatch.setattr("pwd.getpwnam", hang)
-    (found,) = check_text(tmp_path, '[groups]\nvision = ["ada"]\n')
+    path = tmp_path / "gua.toml"
+    path.write_text('[groups]\nvision = ["ada"]\n')
+    _, (found,) = check_config(str(path))
+    _, sampler = find_sampler(units(), str(tmp_path))
     over.set()
-    assert found.status == WARNING
-    assert "does not answer" in found.text
+    for one in (found, sampler):
+        assert (one.status, "does not answer" in one.text) == (WARNING, True)
 
 
 def test_without_a_config_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -371,7 +371,7 @@ def test_what_ends_a_child_costs_that_host_and_no_other(
     files = [HostFile(host, host, str(tmp_path / host)) for host in hosts]
     found, problems = by_host(map_in_children(files, Trouble(), together, 2))
     assert found == {host: host for host in ("a", "b", "once", "c", "d", "e", "f")}
-    assert "SIGKILL" in problems["kill"]
+    assert "ended early" in problems["kill"]
     assert "timed out" in problems["hang"]
     assert "memory" in problems["eat"]
     assert "RecursionError" in problems["bug"]

@@ -7,7 +7,7 @@ import pytest
 
 from gua_report.machine import container_names
 from gua_report.machine.container_names import find_names, find_pod_names, take_note
-from gua_sample.containers import LABEL, UNNAMED, Container
+from gua_sample.containers import UNNAMED, Container
 from gua_sample.errors import StoreError
 from tests.machine import within
 from tests.runtimes import FINE, HOSTILE, ID, KEY, SECRET, Program, inspection, says
@@ -99,16 +99,6 @@ def test_labels_and_mounts_of_another_type_name_nobody(desk: Desk, odd: object) 
     assert (one.name, one.owner) == ("train", None)
 
 
-def test_the_label_that_the_configuration_names_is_a_hint(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pwd
-
-    entry = pwd.struct_passwd(("ada", "x", 1001, 1001, "", "/home/ada", "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwnam", lambda name: {"ada": entry}[name])
-    desk.docker.knows(inspection(labels={"team.owner": "ada", "gua.owner": "bob"}))
-    one = desk.find("team.owner", docker=KEY)[KEY]
-    assert (one.owner, one.how) == ("ada", LABEL)
-
-
 @needs_root
 @pytest.mark.parametrize("place", ["bin", "bin/docker"])
 def test_root_runs_no_program_that_somebody_else_could_exchange(desk: Desk, place: str) -> None:
@@ -190,32 +180,10 @@ def test_what_is_no_id_is_passed_over(tmp_path: Path) -> None:
     assert take_note(str(note)) == {"3f2a9c81d0b7": "container"}
 
 
-@pytest.mark.parametrize(("lines", "taken"), [(1_000, 50), (1_000_000, 0)])  # the latter are megabytes
-def test_of_very_many_lines_the_first_fifty_are_taken(tmp_path: Path, lines: int, taken: int) -> None:
-    note = tmp_path / "note"
-    note.write_text("".join(f"{number:012x}\n" for number in range(lines)))
-    assert list(take_note(str(note))) == [f"{number:012x}" for number in range(taken)]
-    assert not note.exists()
-
-
 def test_a_folder_is_said_to_be_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "note").mkdir()
     with pytest.raises(StoreError, match=r"note can't be removed \(Is a directory\): remove it"):
         take_note(str(tmp_path / "note"))
-
-
-@needs_root
-def test_root_takes_it_with_the_rights_of_the_folders_owner(open_folder: Path) -> None:
-    """In that folder its owner could put a second name of a file that only root may read."""
-    folder = open_folder / "run"
-    folder.mkdir()
-    secret = open_folder / "secret"
-    secret.write_text(f"{LINES[0]}\n")
-    secret.chmod(0o600)
-    os.link(secret, folder / "note")
-    os.chown(folder, SOMEBODY, SOMEBODY)
-    assert take_note(str(folder / "note")) == {}
-    assert not (folder / "note").exists()
 
 
 def test_a_folder_that_is_missing_has_no_note(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gua_report.machine.notes import KnownNotes, MeantNow, _restore, exempt_notes
+from gua_report.config import Notes
+from gua_report.machine.notes import KnownNotes, MeantNow, _restore, find_notes
 from gua_sample.notes import Note, parse_note, read_entries
-from tests.lab import DAY_MS, HOUR_MS, NOON_MS
+from tests.lab import CONFIG, DAY_MS, HOUR_MS, NOON_MS
 from tests.notes import REASON, content, make_spool, put, today
 
 UNTIL_MS = NOON_MS + DAY_MS
@@ -65,6 +66,7 @@ def test_what_is_said_is_of_the_note_in_force_that_lasts_longest() -> None:
 def test_it_is_told_who_says_so_and_exemptions_are_of_all_time(uid: int | None, by: str) -> None:
     note = Note(0, None, REASON, uid, True, "bob")
     assert known(note).find("bob", "GPU-0", 1, None, NOON_MS) == MeantNow(None, REASON, by)
-    (exempt,) = exempt_notes({"bob": REASON})
+    config = CONFIG._replace(exempt={"bob": REASON}, notes=Notes("/nowhere"))
+    (exempt,) = find_notes(config, []).notes
     assert exempt == note._replace(uid=None)
     assert exempt.is_in_force(0)

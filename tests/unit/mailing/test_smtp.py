@@ -76,15 +76,6 @@ def test_a_wrong_certificate_gets_nothing(
     assert (server.received, server.logins) == ([], [])
 
 
-def test_an_address_that_the_certificate_does_not_name_gets_nothing(server: MailServer) -> None:
-    """The certificate has 127.0.0.1 and localhost, and so has another name of this machine."""
-    before = len(server.received)
-    assert post(settings(server.url.replace("localhost", "127.0.0.1"))) == {}
-    (why,) = post(settings(server.url.replace("localhost", "[::ffff:127.0.0.1]"))).values()
-    assert "IP address mismatch, certificate is not valid for '::ffff:127.0.0.1'" in why
-    assert len(server.received) == before + 1
-
-
 def test_a_server_that_takes_back_starttls_gets_nothing(password_file: Path) -> None:
     with scripted(b"220 hi\r\n", b"250-hi\r\n250 STARTTLS\r\n", b"454 not now\r\n") as server:
         mail = settings(f"smtp://localhost:{server.port}", password_file)

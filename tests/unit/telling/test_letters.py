@@ -115,56 +115,27 @@ def test_a_second_template_is_a_second_language_in_the_same_mail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("content", "said"),
     [
-        ("Hello $persom: $held", "$persom has no meaning: expected one of $after, "),
-        ("5 $ for $held", "invalid placeholder in string: line 1, col 3: write $$ for a dollar sign"),
-        ("Hello", "the text has no $held, so it would not say what it is about"),
-        ("$$held", "the text has no $held"),
-        ("Subject: $x\n$held", "$x has no meaning"),
-        ("Each: $person\n$held", "in the line Each:: $person has no meaning: expected one of $command"),
+        (b"Hello $persom: $held", "$persom has no meaning: expected one of $after, "),
+        (b"5 $ for $held", "invalid placeholder in string: line 1, col 3: write $$ for a dollar sign"),
+        (b"Hello", "the text has no $held, so it would not say what it is about"),
+        (b"$$held", "the text has no $held"),
+        (b"Subject: $x\n$held", "$x has no meaning"),
+        (b"Each: $person\n$held", "in the line Each:: $person has no meaning: expected one of $command"),
+        (b"l\xe4nger $held", "a text in UTF-8"),
+        (b"$held" * 20_000, "at most 64 kB"),
+        (None, "No such file"),
     ],
 )
-def test_a_bad_template_is_found(text: str, said: str, tmp_path: Path) -> None:
+def test_a_bad_template_is_found(content: bytes | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "remind.txt"
-    path.write_text(text)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
         load_templates((str(path),))
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
-
-
-def test_a_template_that_can_not_be_read_is_found(tmp_path: Path) -> None:
-    latin, large = tmp_path / "latin", tmp_path / "large"
-    latin.write_bytes(b"l\xe4nger $held")
-    large.write_text("$held" * 20_000)
-    for path, said in (
-        (latin, "a text in UTF-8"),
-        (large, "at most 64 kB"),
-        (tmp_path, "it is a directory"),
-        (tmp_path / "missing", "No such file"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            load_templates((str(path),))
-
-
-HOSTILE = ["$held", "${ask}", "a\nBcc: eve@evil.example", "\x1b[2J", "=?utf-8?q?Bcc=3A?=", "%s%n", "\u202etxt", "-- "]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_is_taken_for_a_field_a_line_or_a_header(name: str) -> None:
-    about = occasion("Subject: $person $summary\nEach: $command\n$person\n$held\n")
-    letter = write_reminder(name, "ada@lab.example", [held_by(name, command=name)], about)
-    message = build_message(letter, "gua@lab.example")
-    assert sorted(message.keys()) == sorted(
-        [
-            *("From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version"),
-            *("Content-Type", "Content-Transfer-Encoding"),
-        ]
-    )
-    assert message["To"] == "ada@lab.example"
-    assert "eve" not in str(message["To"])
-    assert not [line for line in text_of(message).splitlines() if line.startswith("Bcc") or "\x1b" in line]
 
 
 def test_login_report_and_reminder_say_the_same(desk: Desk) -> None:

@@ -99,12 +99,6 @@ def overwrite(path: Path) -> None:
     path.write_bytes(b"garbage" * 1000)
 
 
-def rot(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[4096:4200] = b"\xff" * 104
-    path.write_bytes(content)
-
-
 def change(statement: str, *values: object) -> Callable[[Path], None]:
     def make(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection, connection:
@@ -115,11 +109,8 @@ def change(statement: str, *values: object) -> Callable[[Path], None]:
 
 DAMAGE = {
     "no database": overwrite,
-    "a page of nonsense": rot,
-    "somebody else's": change("PRAGMA application_id = 7"),
     "without a table": change("DROP TABLE act"),
     "no episodes": change("UPDATE act SET episodes = '[7]'"),
-    "a view": change("ALTER TABLE act RENAME TO other"),
     "a trigger": change("CREATE TRIGGER t AFTER INSERT ON act BEGIN DELETE FROM act; END"),
     "no outcome": change("UPDATE act SET outcome = 'x'"),
     "before 1970": change("UPDATE act SET ts_ms = -1"),
