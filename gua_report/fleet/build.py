@@ -62,7 +62,7 @@ class Mapped(NamedTuple):
 def build_fleet_report(asked: AskedFleet, executor: Executor = map_in_children) -> Report:
     """Build the report. Raises NothingToReport or StoreError if nothing is in the window."""
     mapped = map_fleet(asked, executor)
-    if not len(mapped.frames["hosts"]):
+    if not mapped.frames:
         raise _why_none(mapped)
     return _put_together(asked, mapped)
 
@@ -101,7 +101,7 @@ def map_fleet(asked: AskedFleet, executor: Executor = map_in_children) -> Mapped
             else:
                 notices[notice] += 1
     found = total.frames
-    problems += same_cards(found["claims"])
+    problems += same_cards(found["claims"]) if found else []
     notes = [f"{plural(hosts, 'host')}: {spell_published(notice)}" for notice, hosts in notices.items()]
     return Mapped(window, common, found, sorted(notes), looked, problems)
 

@@ -31,11 +31,6 @@ NO_DAY = "1970-01-01"
 GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
 MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
 ASKED = ".before"  # left by contrib/fleet/gua-collect beside the file
-MOST = 1 << 46  # no figure of one host is as large: 128 cards for 17 years, in milliseconds
-Types = tuple[type, ...]  # of a column's values
-NONE = type(None)
-TEXT, TEXT_OR_NONE, YES_OR_NO, YES_NO_OR_NONE = (str,), (str, NONE), (bool,), (bool, NONE)
-WHOLE, WHOLE_OR_NONE, KNOWN, NUMBER = (int,), (int, NONE), (int, float), (int, float, NONE)
 
 
 class HostFile(NamedTuple):
@@ -131,12 +126,6 @@ class Look(NamedTuple):
     asked_ms: int | None  # when, by the collector's clock, the host's newest file was not there yet
 
 
-LOOK_TYPES: list[Types] = [
-    *(TEXT, TEXT_OR_NONE, TEXT_OR_NONE, WHOLE_OR_NONE, WHOLE_OR_NONE, WHOLE, WHOLE, WHOLE, TEXT, TEXT),
-    *((list,), WHOLE, YES_OR_NO, (list,), WHOLE_OR_NONE),
-]
-
-
 def look_at(file: HostFile, check: bool = False) -> Look:
     """Look at a file, with `check` at every page. Raises StoreError."""
     found = check_whole(file.path)
@@ -189,7 +178,8 @@ class LookAtFiles(NamedTuple):
         return looks
 
     def restore(self, files: Sequence[HostFile], sent: Any) -> list[Look]:
-        return [restore_look(files, one) for one in sent]
+        looks = (Look(*one) for one in sent)
+        return [look._replace(thresholds=[(Policy(*one), days) for one, days in look.thresholds]) for look in looks]
 
 
 def check_whole(path: str) -> os.stat_result:
@@ -201,30 +191,3 @@ def check_whole(path: str) -> os.stat_result:
     if has_log(path) or os.path.lexists(path + JOURNAL_SUFFIX):
         raise CorruptPartition(f"{path} has a log or a journal, as no published file has: collect it again")
     return found
-
-
-def restore_look(files: Sequence[HostFile], value: Any) -> Look:
-    for one, types in zip(value, LOOK_TYPES, strict=True):
-        check([one], types)
-    look = Look(*value)
-    check(look.warnings, TEXT)
-    if look.name not in [file.name for file in files]:
-        raise ValueError("another file")
-    number_of(look.first_day), number_of(look.newest_day)
-    thresholds = []
-    for policy, days in look.thresholds:
-        check(policy, (int, float))
-        check([days], WHOLE)
-        thresholds.append((Policy(*policy), days))
-    return look._replace(thresholds=thresholds)
-
-
-def check(values: Any, types: Types) -> None:
-    """Raise TypeError or ValueError unless it is a list of values of these types, and of a sensible size."""
-    if not isinstance(values, list) or not set(map(type, values)) <= set(types):
-        raise TypeError("no such values")
-    known = [value for value in values if value is not None]
-    if str in types:
-        "".join(known).encode()  # no report could show half a character
-    elif int in types and not all(0 <= number < MOST for number in known):  # so not for NaN either
-        raise ValueError("no such number")

@@ -125,7 +125,7 @@ class Together:
         of_hosts = self.sums.identities["host"].groupby(person).nunique()
         found["meant_gpu_hours"] = [meant.get(who, 0.0) for who in found.index]
         found["hosts"] = of_hosts.set_axis(names[of_hosts.index]).reindex(found.index)
-        found["episodes"] = self.listed["identity"].value_counts().reindex(found.index).fillna(0)
+        found["episodes"] = self.listed["identity"].value_counts().reindex(found.index, fill_value=0)
         return (
             found.groupby(self._fewer_names(found))
             .sum()

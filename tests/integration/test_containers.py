@@ -63,28 +63,6 @@ def test_pods_and_what_runs_in_them_are_named_by_their_logs(host: ContainerHost)
     assert host.docker.calls == []
 
 
-@pytest.mark.parametrize(
-    ("labels", "mounts", "owner", "how"),
-    [
-        ({"team": "ada"}, [], "ada", LABEL),
-        ({"team": "ada"}, ["/home/somebody"], "ada", LABEL),
-        ({"team": "nobody-here"}, ["/home/ada/data"], "ada", MOUNT),
-        ({"gua.owner": "ada"}, [], None, None),  # the configuration names another label
-        ({"com.docker.compose.project": "ada"}, [], None, None),
-        ({"team": "root"}, ["/root"], None, None),
-    ],
-)
-def test_a_label_and_a_home_directory_are_hints(
-    host: ContainerHost, people: None, labels: dict[str, str], mounts: list[str], owner: str | None, how: str | None
-) -> None:
-    (host.folder / "gua.toml").write_text('[containers]\nowner_label = "team"\n')
-    host.docker.knows(inspection(labels=labels, mounts=mounts))
-    host.note(KEY)
-    assert host.ask("--config", str(host.folder / "gua.toml")) == (0, "", "")
-    container = host.known().containers[KEY]
-    assert (container.owner, container.how) == (owner, how)
-
-
 def test_a_directory_of_users_that_hangs_costs_names_alone(
     host: ContainerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

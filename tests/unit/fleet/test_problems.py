@@ -1,14 +1,11 @@
 """What goes wrong with a host is a line in the fleet's report, and never its end."""
 
-import copy
 import os
 import resource
 import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,9 @@ import pandas as pd
 import pytest
 
 from gua_report.fleet import executors
-from gua_report.fleet.executors import Outcome, map_in_children, work_on
+from gua_report.fleet.executors import map_in_children, work_on
 from gua_report.fleet.fleet_tables import same_cards
-from gua_report.fleet.host_files import MOST_FILES, HostFile, LookAtFiles
+from gua_report.fleet.host_files import MOST_FILES, HostFile
 from gua_report.fleet.sums import SumHosts
 from gua_report.machine import child
 from gua_report.machine.child import Message
@@ -409,7 +406,7 @@ def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkey
         fleet_report(make_fleet(tmp_path, "small"))
 
 
-@pytest.mark.parametrize("value", [17, "x", [], [{}, []], [[], {}], [["small", 1, 2]], {"a": 1}])
+@pytest.mark.parametrize("value", [17, "x", [], [[], {}], [["small", 1, 2]], {"a": 1}])
 def test_what_a_child_sends_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
     make_fleet(tmp_path, "small")
     monkeypatch.setattr(SumHosts, "combine", lambda *_: value)
@@ -428,56 +425,6 @@ def test_a_host_whose_sums_make_no_sense_costs_itself_alone(tmp_path: Path, monk
     report = fleet_report(tmp_path)
     assert report.fleet
     assert (report.fleet.missing, report.fleet.hosts["host"].tolist()) == (["small"], ["lab1", "lab2"])
-
-
-JUNK: tuple[Any, ...] = (None, "\x1b[2J\nx", -1, 5, 1 << 70, 1.5, float("inf"), float("nan"), True, [], {}, [[]])
-
-
-def with_junk(value: Any) -> Iterator[Any]:
-    """The value with one item replaced, at each place in turn."""
-    for key, item in list(enumerate(value) if isinstance(value, list) else value.items()):
-        changed = with_junk(item) if isinstance(item, list | dict) else iter(())
-        for one in (*JUNK, *changed):
-            value[key] = one
-            yield copy.deepcopy(value)
-        value[key] = item
-
-
-@pytest.mark.parametrize("kind", [LookAtFiles, pytest.param(SumHosts, marks=pytest.mark.real)])
-def test_each_value_that_a_child_sends_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
-    """Whatever it is, the report is built and shown, with these hosts or without them."""
-    make_fleet(tmp_path, "small", "lab1")
-    sent, restores = dict[type, Any](), dict[type, Any]()
-
-    def executor(files: Any, work: Any, most: int) -> Iterator[Outcome]:
-        if type(work) not in sent:
-            monkeypatch.setattr(type(work), "restore", lambda _, files, value: value)
-            (outcome,) = map_in_children(files, work, most)
-            monkeypatch.undo()
-            sent[type(work)] = outcome.value
-        restores[type(work)] = partial(work.restore, files)
-        yield Outcome(files, work.restore(files, copy.deepcopy(sent[type(work)])))
-
-    fleet_report(tmp_path, executor=executor)
-    honest = sent[kind]
-    if kind is SumHosts:  # the first row of each frame, and all states
-        frames, _ = honest
-        for name, columns in frames.items():
-            frames[name] = columns if name == "states" else {column: rows[:1] for column, rows in columns.items()}
-        honest = [frames, [[0, "warning", ["2026-11-16"], "words"]]]
-    tried, shown = list(with_junk(honest)), 0
-    for value in tried:
-        try:
-            restores[kind](copy.deepcopy(value))
-        except (AttributeError, LookupError, TypeError, ValueError):
-            continue
-        sent[kind] = value
-        with suppress(NothingToReport):
-            report = fleet_report(tmp_path, executor=executor)
-        for form in ("text", "json"):
-            assert "\x1b" not in renderer(form)(report, Options())
-        shown += 1
-    assert len(tried) > 5 * shown > 50
 
 
 def leave_stamp(folder: Path, asked_ms: int) -> Path:
