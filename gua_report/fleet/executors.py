@@ -20,7 +20,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
-from gua_report.fleet.host_files import HostFile
+from gua_report.fleet.host_files import HostFile, is_short_of_memory
 from gua_report.machine.child import Message, ReadingFailed, Silent, limit_memory, stream, understanding
 from gua_sample.errors import GuaError, StoreError
 
@@ -61,21 +61,29 @@ Run = Callable[[list[Together], Work, int | None], Iterator[Outcome]]
 def map_with(run: Run, files: Sequence[HostFile], work: Work, most: int) -> Iterator[Outcome]:
     """The outcome of all files, in any order: `most` together, without parting those of one host.
 
-    Whatever ends the work on some files may be due to any of them, or to what went on beside it. So each of them is
-    tried again, alone.
+    Whatever ends the work on some files may be due to any of them, or to what went on beside it. So each host is tried
+    again, alone, and then each of its files.
     """
-    batches, suspects = list[Together](), list[Together]()
+    waiting, at_a_time = _put_together(files, most), None
+    while waiting:
+        suspects = list[Together]()
+        for outcome in run(waiting, work, at_a_time):
+            if outcome.may_be_others:
+                hosts = _put_together(outcome.files, 1)
+                suspects += hosts if len(hosts) > 1 else [[file] for file in outcome.files]
+            else:
+                yield outcome
+        waiting, at_a_time = suspects, 1
+
+
+def _put_together(files: Sequence[HostFile], most: int) -> list[Together]:
+    found = list[Together]()
     for _, own in groupby(files, lambda file: file.host):
         together = [*own]
-        if not batches or len(batches[-1]) + len(together) > most:
-            batches.append([])
-        batches[-1] += together
-    for outcome in run(batches, work, None):
-        if outcome.may_be_others:
-            suspects += [[file] for file in outcome.files]
-        else:
-            yield outcome
-    yield from run(suspects, work, 1)
+        if not found or len(found[-1]) + len(together) > most:
+            found.append([])
+        found[-1] += together
+    return found
 
 
 def map_in_children(files: Sequence[HostFile], work: Work, most: int, workers: int | None = None) -> Iterator[Outcome]:
@@ -100,9 +108,9 @@ def understand(files: Sequence[HostFile], work: Work, content: bytes) -> Outcome
         return Outcome(files, None if value is None else work.restore(files, value), told)
 
 
-def failed(files: Sequence[HostFile], problem: str, is_final: bool = False) -> Outcome:
+def failed(files: Sequence[HostFile], problem: str, is_final: bool) -> Outcome:
     told = dict.fromkeys(range(len(files)), problem[:MOST_PROBLEM_BYTES])
-    return Outcome(files, None, told, not is_final)
+    return Outcome(files, None, told, len(files) > 1 or not is_final)
 
 
 def _ask(children: int, batches: list[Together], work: Work, most: int | None) -> Iterator[Outcome]:
@@ -119,8 +127,7 @@ def _ask(children: int, batches: list[Together], work: Work, most: int | None) -
                 _, content = next(messages, (DONE, b"no answer"))
             yield understand(files, work, content)
         except (GuaError, ReadingFailed) as error:
-            # What hangs alone would hang again.
-            is_final = most is not None or (len(files) == 1 and isinstance(error, Silent))
+            is_final = most is not None or isinstance(error, Silent)  # what hangs alone would hang again
             yield failed(files, f"not readable: {error}", is_final)
 
 
@@ -138,6 +145,8 @@ def work_on(files: Together, work: Work) -> bytes:
             read.append(work.read(number, file))
         except Exception as error:  # a damaged file may raise any
             problems[number] = _spell(error)
+            if len(files) > 1 and is_short_of_memory(error):  # another than this one may have taken it
+                raise StoreError(problems[number]) from error
     try:
         return json.dumps([work.combine(read) if read else None, problems], allow_nan=False).encode()
     except Exception as error:  # so may what was read of it
@@ -145,10 +154,10 @@ def work_on(files: Together, work: Work) -> bytes:
 
 
 def _spell(error: Exception) -> str:
+    if is_short_of_memory(error):
+        return "its file takes more memory than that of any host"
     if isinstance(error, GuaError):
         return str(error)
-    if isinstance(error, MemoryError):
-        return "its file takes more memory than that of any host"
     return f"its file holds what no gua writes ({type(error).__name__}: {error})"
 
 
@@ -191,22 +200,21 @@ class Cluster:
                 together = waiting.popleft()
                 tasks[self._client.submit(_work_on_cluster, together, work, pure=False)] = together
             task = self._first_done(tasks)
-            found = self._outcome(tasks.pop(task), work, task)
-            yield found if most is None else found._replace(may_be_others=False)
+            yield self._outcome(tasks.pop(task), work, task, most is not None)
             task.release()
 
-    def _outcome(self, files: Together, work: Work, task: Any) -> Outcome:
+    def _outcome(self, files: Together, work: Work, task: Any, is_final: bool) -> Outcome:
         """What a task has found; its worker may have gone since: then another one does it again."""
         try:
             if task.status != "finished":
-                return failed(files, _explain(task.exception()))
+                return failed(files, _explain(task.exception()), is_final)
             return understand(files, work, self._patiently(task.result))
         except NoWorkers:
             raise
         except StoreError as error:
-            return failed(files, str(error))
+            return failed(files, str(error), is_final)
         except Exception as error:  # the cluster's own, of many kinds: it costs these hosts alone
-            return failed(files, _explain(error))
+            return failed(files, _explain(error), is_final)
 
     def _first_done(self, tasks: Collection[Any]) -> Any:
         while not (done := [task for task in tasks if task.status != "pending"]):

@@ -182,6 +182,11 @@ class LookAtFiles(NamedTuple):
         return [look._replace(thresholds=[(Policy(*one), days) for one, days in look.thresholds]) for look in looks]
 
 
+def is_short_of_memory(error: BaseException) -> bool:
+    """Whether there was no memory, which other hosts may have taken, and not damage."""
+    return isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
+
+
 def check_whole(path: str) -> os.stat_result:
     """The stat of a host's file. Raises CorruptPartition if it is too large, or does not stand alone.
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gua_report.config import Config
-from gua_report.fleet.host_files import HostFile, check_whole
+from gua_report.fleet.host_files import HostFile, check_whole, is_short_of_memory
 from gua_report.people.identities import NOBODY, UID, apply_mapping, is_person
 from gua_report.rollups.hourly_sums import CARD_SUMS, Rollup
 from gua_report.rollups.index import keep_open, open_rollups
@@ -55,6 +55,8 @@ def read_host(number: int, file: HostFile, newest_day: str, window: Window, conf
             try:
                 return _Source(file, plan, window, config).read(number, newest_day)
             except CorruptPartition as error:
+                if is_short_of_memory(error):
+                    raise
                 plan = make_smaller(plan, error)
         return _Source(file, plan, window, config).read(number, newest_day)
 
