@@ -67,24 +67,39 @@ def batches(files: Sequence[HostFile], most: int) -> list[list[HostFile]]:
     return found
 
 
+def _apart(together: Sequence[HostFile]) -> list[list[HostFile]]:
+    """Each host for itself, as what is free there counts once; each file of a single host."""
+    hosts = batches(together, 1)
+    return hosts if len(hosts) > 1 else [[file] for file in together]
+
+
 def map_in_children(files: Sequence[HostFile], work: Work, most: int, workers: int | None = None) -> Iterator[Outcome]:
     """The outcome of all files, `most` in a child, in any order. Nothing is kept of those that were taken."""
     waiting = deque(batches(files, most))
-    suspects: list[list[HostFile]] = []
+    suspects = deque[list[HostFile]]()
     gc.freeze()  # else the search for garbage would write to all memory that children share with this process
     try:
         for together, found in _ask(waiting, work, workers or CHILDREN_PER_CORE * len(os.sched_getaffinity(0))):
             if not isinstance(found, Trouble):
                 yield found
                 continue
-            at = [together[found.at]] if found.at < len(together) else together
-            if found.is_silent and len(at) == 1:  # what hangs once would hang again
-                yield Outcome(at, None, {0: found.problem})
+            if found.is_silent and len(together) == 1:  # what hangs once would hang again
+                yield Outcome(together, None, {0: found.problem})
+            elif found.is_silent:  # another than the one that it was at may have taken the time
+                waiting += _apart(together)
+            elif found.at == len(together):
+                suspects += _apart(together)
             else:
-                suspects += [[file] for file in at]
-            waiting += [rest] if (rest := [file for file in together if file not in at]) else []
-        for together, found in _ask(deque(suspects), work, 1):
-            yield found if isinstance(found, Outcome) else Outcome(together, None, {0: found.problem})
+                own = [file for file in together if file.host == together[found.at].host]
+                suspects.append(own)
+                waiting += [rest] if (rest := [file for file in together if file not in own]) else []
+        for together, found in _ask(suspects, work, 1):
+            if isinstance(found, Outcome):
+                yield found
+            elif len(together) > 1:
+                suspects += _apart(together)
+            else:
+                yield Outcome(together, None, {0: found.problem})
     finally:
         gc.unfreeze()
 
@@ -147,12 +162,13 @@ def work_on(files: Sequence[HostFile], work: Work) -> Iterator[Message]:
         yield AT, str(number).encode()
         try:
             read.append(work.read(number, file))
-        except GuaError as error:
-            problems[number] = str(error)
-        except MemoryError:
-            problems[number] = f"its file {SHORT_OF_MEMORY}"
         except Exception as error:  # a damaged file may raise any
-            problems[number] = f"its file holds what no gua writes ({type(error).__name__}: {error})"
+            is_short = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
+            if is_short and len(files) > 1:  # another than this one may have taken it
+                yield AT, str(len(files)).encode()
+                raise
+            why = SHORT_OF_MEMORY if is_short else f"holds what no gua writes ({type(error).__name__}: {error})"
+            problems[number] = str(error) if isinstance(error, GuaError) and not is_short else f"its file {why}"
     yield AT, str(len(files)).encode()
     try:
         found = json.dumps([work.combine(read) if read else None, problems], allow_nan=False)
@@ -197,7 +213,7 @@ class Cluster:
         for together, task in self._run(batches(files, most), work):
             found = self._outcome(together, work, task)
             if found.problems.keys() == set(range(len(together))) and found.value is None:
-                suspects += [[file] for file in together]
+                suspects += _apart(together)
             else:
                 yield found
         for together, task in self._run(suspects, work, most=1):

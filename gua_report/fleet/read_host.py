@@ -55,6 +55,8 @@ def read_host(number: int, file: HostFile, newest_day: str, window: Window, conf
             try:
                 return _Source(file, plan, window, config).read(number, newest_day)
             except CorruptPartition as error:
+                if isinstance(error.__cause__, MemoryError):  # no damage: other hosts may have taken it
+                    raise
                 plan = make_smaller(plan, error)
         return _Source(file, plan, window, config).read(number, newest_day)
 
