@@ -477,6 +477,15 @@ def test_a_host_whose_sums_make_no_sense_costs_itself_alone(tmp_path: Path, monk
     assert (report.fleet.missing, report.fleet.hosts["host"].tolist()) == (["small"], ["lab1", "lab2"])
 
 
+def test_no_host_can_take_energy_from_others(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1")
+    whole = fleet_report(tmp_path)
+    change(add_host(tmp_path, "bad", "lab2"), "UPDATE card_hour SET energy_joules = -1000")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"bad": ["not usable"]}
+    assert report.capacity["energy_kwh"].tolist() == pytest.approx(whole.capacity["energy_kwh"].tolist())
+
+
 JUNK: tuple[Any, ...] = (None, "\x1b[2J\nx", -1, 5, 1 << 70, 1.5, float("inf"), float("nan"), True, [], {}, [[]])
 
 
