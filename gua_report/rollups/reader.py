@@ -26,7 +26,7 @@ from gua_report.rollups.schema import CARD_FACTS
 from gua_report.ticks.arrays import Integers
 from gua_report.ticks.coverage import SPAN_COLUMNS
 from gua_report.ticks.episodes import COLUMNS as EPISODE_COLUMNS
-from gua_report.ticks.read_partition import NOT_KNOWN, check_range, read_columns
+from gua_report.ticks.read_partition import LARGEST_NUMBER, NOT_KNOWN, check_range, read_columns
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.partition_names import DAY_MS
 from gua_sample.policy import STATES
@@ -137,6 +137,7 @@ class Reader:
     def cards(self) -> Columns:
         found, (energy, energy_ms, memory) = self._hours("card_hour", "energy_joules", ENERGY_MS, "memory_mib")
         check_range(energy_ms, 0, HOUR_MS, "a part of an hour")
+        check_range(energy[energy != NOT_KNOWN], 0, LARGEST_NUMBER, "energy")  # less than none would be others' loss
         told = memory != NOT_KNOWN
         found["energy_joules"] = np.where(energy == NOT_KNOWN, 0, energy).astype(float)
         found["energy_ms"] = energy_ms

@@ -6,6 +6,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gua_report.fleet.sums import SumHosts
 from gua_report.machine import child
 from gua_report.machine.child import Message
 from gua_report.render import Options, renderer
+from gua_report.rollups.reader import Columns, Reader
 from gua_report.summary.report import Report
 from gua_report.ticks.coverage import LEFT_OUT, NOT_COLLECTED
 from gua_sample.errors import NothingToReport, StoreError
@@ -200,6 +202,17 @@ def test_a_reinstalled_host_counts_apart_from_what_it_was(tmp_path: Path) -> Non
     assert (report.fleet.expected, report.fleet.missing) == (1, [])
 
 
+def test_a_reinstalled_host_has_its_free_cards_once_beside_a_host_that_is_left_out(tmp_path: Path) -> None:
+    """The others are read again then: not file by file."""
+    add_host(tmp_path, "gpu07", "lab1")
+    add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
+    whole = fleet_report(tmp_path)
+    change(add_host(tmp_path, "bad", "lab2"), f"UPDATE card SET gpu_index = {1 << 60}")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"bad": ["not usable"]}
+    pd.testing.assert_frame_equal(report.heatmap, whole.heatmap)
+
+
 def test_a_file_without_a_day_in_the_window_is_not_missed(tmp_path: Path) -> None:
     add_host(tmp_path, "gpu07", "lab1")
     path = add_host(tmp_path, "gpu07", "small", file="rollups-2025.sqlite")
@@ -375,6 +388,41 @@ def test_what_ends_a_child_costs_that_host_and_no_other(
     assert len(problems["bug"]) == executors.MOST_PROBLEM_BYTES  # it may quote any name
 
 
+class Hog(EachFile):
+    """Work that leaves no memory to those after one host."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytearray] = []
+
+    def find(self, file: HostFile) -> Any:
+        if file.host != "hog":
+            return len(bytearray(8 << 20))
+        with suppress(MemoryError):
+            while True:
+                self.kept.append(bytearray(1 << 20))
+        return len(self.kept.pop())
+
+
+def test_time_and_memory_that_another_host_takes_are_not_held_against_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "SECONDS", 1.0)
+    monkeypatch.setattr(executors, "MORE_MEMORY_BYTES", 64 << 20)
+    works = {Trouble(): ["very long nap", "another long nap"], Hog(): ["hog", "modest", "b"]}
+    for work, hosts in works.items():
+        found, problems = by_host(map_in_children([HostFile(host, host, host) for host in hosts], work, 16))
+        assert (sorted(found), problems) == (sorted(hosts), {})
+
+
+def test_days_are_not_left_out_for_want_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def holds(reader: Reader) -> Columns:
+        monkeypatch.undo()
+        raise MemoryError
+
+    make_fleet(tmp_path, "small")
+    monkeypatch.setattr(Reader, "holds", holds)
+    with pytest.raises(StoreError, match="more memory than that of any host"):
+        fleet_report(tmp_path)
+
+
 def test_two_threads_of_a_worker_leave_its_limit_as_it_was() -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     files = [[HostFile(host, host, host)] for host in ("nap", "long nap")]
@@ -425,6 +473,15 @@ def test_a_host_whose_sums_make_no_sense_costs_itself_alone(tmp_path: Path, monk
     report = fleet_report(tmp_path)
     assert report.fleet
     assert (report.fleet.missing, report.fleet.hosts["host"].tolist()) == (["small"], ["lab1", "lab2"])
+
+
+def test_no_host_can_take_energy_from_others(tmp_path: Path) -> None:
+    make_fleet(tmp_path, "lab1")
+    whole = fleet_report(tmp_path)
+    change(add_host(tmp_path, "bad", "lab2"), "UPDATE card_hour SET energy_joules = -1000")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"bad": ["not usable"]}
+    assert report.capacity["energy_kwh"].tolist() == pytest.approx(whole.capacity["energy_kwh"].tolist())
 
 
 def leave_stamp(folder: Path, asked_ms: int) -> Path:
