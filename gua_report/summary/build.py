@@ -73,7 +73,7 @@ class Request(NamedTuple):
     reclaim_after_ms: tuple[int, ...]
     progress: Progress | None
     told: Told | None = None  # the reservations, if a source of them is configured
-    has_times: bool = True  # whether what happened when is wanted; a fleet has it in cells of its own
+    has_times: bool = True  # whether what happened when is wanted, which takes a while; else those frames are empty
     now_ms: int | None = None  # no time to come was observed, unless the history is ahead of this clock
 
 
@@ -91,11 +91,12 @@ def build_report(
     progress: Progress | None = None,
     told: Told | None = None,
     now_ms: int | None = None,
+    has_times: bool = True,
 ) -> Report:
     """Build a report, which ends by `now_ms` unless ticks are younger. Raises NothingToReport if no tick is in it."""
     people = find_people(data_dir, config.people)
     told = told or read_told(config, requested.start_ms)
-    request = Request(requested, config, reclaim_after_ms, progress, told, now_ms=now_ms)
+    request = Request(requested, config, reclaim_after_ms, progress, told, has_times, now_ms)
     unreadable: dict[str, StoreError] = {}
     for attempts_left in reversed(range(ATTEMPTS)):
         history = History(data_dir)
