@@ -1,6 +1,7 @@
 """Behaviour shared by all commands: one-line errors, exit codes, output to a closed pipe."""
 
 import argparse
+import gc
 import io
 import os
 import sys
@@ -33,6 +34,8 @@ def run(
     arguments: list[str] | None,
     was_logged: Callable[[str], bool] = lambda text: False,
 ) -> int:
+    # To import pandas makes 100,000 objects, none of them garbage: to look for it is a tenth of a short report.
+    gc.set_threshold(1_000_000)
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # false if the stream is closed, or in a notebook

@@ -128,7 +128,8 @@ def run(options: argparse.Namespace) -> int:
     config = config._replace(policy=config.policy._replace(**thresholds))
     reclaim = tuple(settings.duration_ms(text) for text in options.reclaim_after or RECLAIM_AFTER)
     longest_ms = settings.duration_ms(options.quiet_if_clean if quiet else LONG_EPISODE)
-    ask = find_question(options, config, window, reclaim)
+    has_times = not (name in BRIEF_FORMATS and display.is_whole)  # which would not show them
+    ask = find_question(options, config, window, reclaim, has_times)
 
     from gua_report.render.attention import reasons
     from gua_report.summary.names import select
@@ -166,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find_question(
-    options: argparse.Namespace, config: Config, window: Window, reclaim: tuple[int, ...]
+    options: argparse.Namespace, config: Config, window: Window, reclaim: tuple[int, ...], has_times: bool
 ) -> Callable[[Make], dict[str, Any]]:
     if options.fleet is not None:
         if options.data_dir is not None:
@@ -190,7 +191,9 @@ def find_question(
         from gua_report.summary.reserved_hours import read_told
 
         told, now_ms = read_told(config, window.start_ms), time.time_ns() // 1_000_000
-        build = partial(build_report, data_dir, window, config, reclaim, terminal.progress_bar(), told, now_ms)
+        build = partial(
+            build_report, data_dir, window, config, reclaim, terminal.progress_bar(), told, now_ms, has_times
+        )
         made: dict[str, Any] = ask_as_owner(data_dir, lambda: make(build()))
         return made
 

@@ -32,7 +32,7 @@ from gua_report.summary.meant import (
 )
 from gua_report.summary.names import name_containers
 from gua_report.summary.now import NewestTick, look_at_newest, read_now, with_beginnings, with_newest
-from gua_report.summary.over_time import over_time
+from gua_report.summary.over_time import NOTHING, over_time
 from gua_report.summary.plan import FROM_TICKS, DayPlan, Scope, WindowPart, find_grid, make_plan
 from gua_report.summary.report import (
     LATE,
@@ -70,6 +70,7 @@ class Request(NamedTuple):
     reclaim_after_ms: tuple[int, ...]
     progress: Progress | None
     told: Told | None = None  # the reservations, if a source of them is configured
+    has_times: bool = True  # whether what happened when is wanted, which takes a while; else those frames are empty
     now_ms: int | None = None  # no time to come was observed, unless the history is ahead of this clock
 
 
@@ -81,11 +82,12 @@ def build_report(
     progress: Progress | None = None,
     told: Told | None = None,
     now_ms: int | None = None,
+    has_times: bool = True,
 ) -> Report:
     """Build a report, which ends by `now_ms` unless ticks are younger. Raises NothingToReport if no tick is in it."""
     people = find_people(data_dir, config.people)
     told = told or read_told(config, requested.start_ms)
-    request = Request(requested, config, reclaim_after_ms, progress, told, now_ms=now_ms)
+    request = Request(requested, config, reclaim_after_ms, progress, told, has_times, now_ms)
     unreadable: dict[str, StoreError] = {}
     for attempts_left in reversed(range(ATTEMPTS)):
         history = History(data_dir)
@@ -219,7 +221,7 @@ def _add_up(
         gpus=tables.gpus(cards, facts, config),
         identities=tables.identities(identities, meant_hours, config),
         heatmap=tables.heatmap(cards, window, scope.grid[1], gaps),
-        **over_time(scope, sums, facts, gaps),
+        **(over_time(scope, sums, facts, gaps) if request.has_times else NOTHING),
         reclaim_curve=freed_gpu_hours(holds, found, meant, window, CURVE_MS),
         episodes=episodes,
         gaps=gaps,

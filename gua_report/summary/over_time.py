@@ -33,6 +33,8 @@ HOLDER_STATES = tuple(state for state in STATES if state != TRULY_IDLE)
 # What is summed in each unit, and how much of it is one. Seconds are those of the card, or MIG instance, itself.
 UNITS = {"seconds": ("weight_ms", 1000), "gpu_hours": ("gpu_ms", HOUR_MS)}
 NAMES = ("timeline", "timeline_holders", "timeline_cell_seconds", "trend", "identity_days")  # fields of a Report
+NOBODY = pd.DataFrame(columns=["identity"])
+NOTHING = dict(zip(NAMES, (pd.DataFrame(), NOBODY, 0.0, pd.DataFrame(), NOBODY), strict=True))
 
 
 def over_time(scope: Scope, sums: Rollup, facts: pd.DataFrame, gaps: pd.DataFrame) -> dict[str, Any]:
