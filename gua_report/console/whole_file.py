@@ -143,11 +143,11 @@ def _exchange(folder: int, other: int) -> int:
 def _judge(folder: int, place: int, path: str, follow: bool) -> os.stat_result:
     """The status of what is opened. Raises StoreError at another user's in a folder that all may write to.
 
-    That is the kernel's rule for such folders (see proc_sys_fs(5)), which does not know that we pass on a file's owner.
+    It would be given to that user. The kernel's rule for such folders (see proc_sys_fs(5)) does not cover that, nor
+    folders where everybody may also remove others' files.
     """
     found, around = os.fstat(place), os.fstat(folder)
-    shared = stat.S_ISVTX | stat.S_IWOTH
-    if around.st_mode & shared == shared and found.st_uid not in (os.geteuid(), around.st_uid):
+    if around.st_mode & stat.S_IWOTH and found.st_uid not in (os.geteuid(), around.st_uid):
         raise StoreError(f"{path} is uid {found.st_uid}'s, where everybody may write: give another file")
     if stat.S_ISFIFO(found.st_mode) and os.geteuid() == 0 and found.st_uid != 0:
         raise StoreError(f"not as root: {path} is a pipe of uid {found.st_uid}'s: give another file")

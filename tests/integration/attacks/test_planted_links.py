@@ -267,10 +267,11 @@ def test_a_lock_that_is_held_for_ever_does_not_hang_root(folder: Path, monkeypat
 
 
 @pytest.mark.parametrize("verb", ["report", "export"])
-@pytest.mark.parametrize("planted", ["link", "file"])
+@pytest.mark.parametrize(("planted", "mode"), [("link", 0o1777), ("file", 0o1777), ("file", 0o777)])
 def test_an_output_that_somebody_planted_in_a_shared_folder_is_refused(
-    folder: Path, shared: Path, victim: Path, verb: str, planted: str
+    folder: Path, shared: Path, victim: Path, verb: str, planted: str, mode: int
 ) -> None:
+    shared.chmod(mode)
     output = shared / "output.csv"
     output.symlink_to(victim) if planted == "link" else output.write_text("")
     os.chown(output, SOMEBODY, SOMEBODY, follow_symlinks=False)
