@@ -157,3 +157,18 @@ def test_each_page_that_names_contrib_says_where_it_is_installed() -> None:
     pages = [page for page in (path.read_text() for path in DOCS.glob("*.md")) if "contrib/" in page]
     assert len(pages) > 3
     assert all("`/opt/gua/share/gua/contrib`" in page for page in pages)
+
+
+def test_the_readme_says_that_no_real_gpu_was_tried_and_leads_to_a_recording_of_ones_own() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    (line,) = [line for line in lines if "real GPU" in line]
+    assert "stand-in" in line
+    heading = line.split("CONTRIBUTING.md#")[1].split(")")[0].replace("-", " ")
+    section = (ROOT / "CONTRIBUTING.md").read_text().lower().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    assert "gua doctor --record" in section
+    assert "before you send it" in section
+
+
+def test_no_page_installs_a_package_of_somebody_elses_that_is_called_gua() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")):
+        assert not re.search(r"pip install [^\n]*(?<![./\w])gua\b(?![-/.])", page.read_text()), page

@@ -142,6 +142,21 @@ def test_a_user_with_a_made_up_cgroup_speaks_for_nobody(guest: Guest) -> None:
     assert guest.journal(SERVICE) == []
 
 
+@pytest.mark.parametrize("made_up", ["docker", "slurm"])
+def test_in_a_unit_that_may_make_cgroups_nobody_is_a_container_or_a_job(guest: Guest, made_up: str) -> None:
+    names = {"docker": f"docker-{'3f2a9c81' * 8}.scope", "slurm": "slurmstepd.scope/job_777/step_0"}
+    hub = "/sys/fs/cgroup/system.slice/hub.service"
+    delegated = ("--unit=hub", "--uid=ben", "--property=Delegate=yes")
+    guest.run("systemd-run", "--quiet", *delegated, "sleep", "600")
+    pid = int(guest.run("systemctl", "show", "--property=MainPID", "--value", "hub").stdout)
+    guest.run("mkdir", "-p", f"{hub}/{names[made_up]}", user="ben")
+    guest.run("sh", "-c", f"echo {pid} >{hub}/{names[made_up]}/cgroup.procs")
+    sample(guest, pid)
+    assert "/system.slice/hub.service" in laboratory.rows(guest, "process_ticks")[-1]["cgroup"].split(";")
+    (shown,) = json.loads(guest.run("gua", "status", "--json").stdout)["gpus"][0]["processes"]
+    assert (shown["user"], shown["slurm_job"]) == ("ben", None)
+
+
 def test_where_the_history_is_for_a_group_so_are_the_names(guest: Guest) -> None:
     guest.run("install", "-D", "-m644", f"{laboratory.SOURCE}/systemd/gua-readers.conf", "/etc/readers.conf")
     guest.run("install", "-d", "/etc/systemd/system/gua-.service.d")
