@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gua_report.commands import demo
+from gua_report.config import load_config, rules
 from gua_report.live import observer
 from gua_report.live.shown import SCHEMA_VERSION
 from gua_sample import policy, schema
@@ -17,7 +18,7 @@ from gua_sample.partition_names import DAY_MS
 from gua_sample.simulate_plan import EXAMPLE_END_MS
 from tests.json_keys import key_paths
 from tests.machine import GUA, SCRIPTS, call
-from tests.repository import DOCS, ROOT, documented
+from tests.repository import DOCS, ROOT, documented, page
 
 
 def test_the_readme_shows_what_the_demo_prints() -> None:
@@ -46,8 +47,8 @@ def test_a_history_that_was_kept_is_reported_as_the_help_of_the_demo_says(tmp_pa
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:
-    shown = (ROOT / "README.md").read_text().split("$ gua demo --keep ./week > demo.txt\n")[1].split("```")[0]
+def test_operations_shows_what_rolling_up_prints(tmp_path: Path) -> None:
+    shown = page("operations.md").split("$ gua demo --keep ./week > demo.txt\n")[1].split("```")[0]
     printed = ""
     for line in ("gua demo --keep ./week > demo.txt", *re.findall(r"^\$ (.*)$", shown, re.MULTILINE)):
         done = call(["bash", "-c", f'PATH="{SCRIPTS}:$PATH"; {line}'], cwd=tmp_path, check=True)
@@ -55,13 +56,24 @@ def test_the_readme_shows_what_rolling_up_prints(tmp_path: Path) -> None:
     assert printed.removeprefix("$ gua demo --keep ./week > demo.txt\n") == shown
 
 
-def test_the_readme_keeps_each_demo_in_a_folder_of_its_own() -> None:
+def test_a_page_keeps_each_demo_in_a_folder_of_its_own() -> None:
     """Who follows it from the top would be refused: made-up ticks are put into new folders alone."""
-    folders = re.findall(r"--(keep|data-dir) (\./\w+)", (ROOT / "README.md").read_text())
-    kept = [place for place, (option, _) in enumerate(folders) if option == "keep"]
-    assert len(kept) >= 2
-    for place in kept:
-        assert folders[place][1] not in [folder for _, folder in folders[:place]]
+    kept_folders = 0
+    for path in (ROOT / "README.md", *DOCS.glob("*.md")):
+        folders = re.findall(r"--(keep|data-dir) (\./\w+)", path.read_text())
+        kept = [place for place, (option, _) in enumerate(folders) if option == "keep"]
+        kept_folders += len(kept)
+        for place in kept:
+            assert folders[place][1] not in [folder for _, folder in folders[:place]], path
+    assert kept_folders >= 3
+
+
+def test_the_configuration_that_is_shown_is_read_and_every_table_has_a_page(tmp_path: Path) -> None:
+    section = page("operations.md").split("\n## Configuration\n")[1].split("\n## ")[0]
+    (tmp_path / "gua.toml").write_text(section.split("```toml\n")[1].split("```")[0])
+    assert load_config(str(tmp_path / "gua.toml")).price_per_gpu_hour == 1.8
+    tables = {name.partition(".")[0] for name in (*rules.TABLES, *rules.NAMES)}
+    assert {f"[{table}]" for table in tables} == set(re.findall(r"`(\[\w+\])`", section))
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +89,8 @@ def simulated(day: Path, verb: str, *options: str) -> subprocess.CompletedProces
     return call(command, env=variables)
 
 
-def test_the_readme_shows_what_status_and_free_print(day: Path) -> None:
-    readme = (ROOT / "README.md").read_text()
-    shown, rest = readme.split("$ gua status\n")[1].split("...\n", 1)
+def test_the_page_of_the_status_shows_what_status_and_free_print(day: Path) -> None:
+    shown, rest = page("status.md").split("$ gua status\n")[1].split("...\n", 1)
     printed = simulated(day, "status").stdout
     assert printed.startswith(shown)
     last, refusal = rest.split("$ gua free -n 2\n")
@@ -95,9 +106,9 @@ def test_every_key_of_the_status_is_documented_and_no_other(day: Path) -> None:
 
 
 def test_the_page_of_the_status_tells_its_limits() -> None:
-    page = (ROOT / "docs" / "status.md").read_text()
-    assert f"does not answer within {observer.DRIVER_TIMEOUT.rstrip('s')} s" in page
-    assert f"no more than {policy.DEFAULT.process_memory_mib:g} MiB" in page
+    text = page("status.md")
+    assert f"does not answer within {observer.DRIVER_TIMEOUT.rstrip('s')} s" in text
+    assert f"no more than {policy.DEFAULT.process_memory_mib:g} MiB" in text
 
 
 def test_the_readme_tells_the_thresholds_of_the_policy() -> None:
@@ -113,7 +124,7 @@ def first_column(table: str) -> list[str]:
 
 
 def test_every_column_of_every_view_and_every_table_is_documented() -> None:
-    page = (ROOT / "docs" / "schema.md").read_text()
+    text = page("schema.md")
     connection = sqlite3.connect(":memory:")
     for statement in schema.TABLES:
         connection.execute(statement)
@@ -123,26 +134,26 @@ def test_every_column_of_every_view_and_every_table_is_documented() -> None:
     for statement in schema.VIEWS:
         connection.execute(statement)
     for view in ("ticks", "card_ticks", "process_ticks"):
-        section = page.split(f"## View {view}:")[1].split("\n## ")[0]
+        section = text.split(f"## View {view}:")[1].split("\n## ")[0]
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})")]
         assert sorted(first_column(section)) == sorted(columns)
     tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    section = page.split("\n## Tables")[1].split("\n## ")[0]
+    section = text.split("\n## Tables")[1].split("\n## ")[0]
     assert sorted(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))) == sorted(
         tables
     )
     connection.close()
-    assert f"{schema.APPLICATION_ID:#x}" in page
-    assert f"`user_version` {schema.VERSION}" in page
+    assert f"{schema.APPLICATION_ID:#x}" in text
+    assert f"`user_version` {schema.VERSION}" in text
 
 
 def test_every_module_is_described() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    text = page("architecture.md")
     for package in ("gua_sample", "gua_report"):
         for module in (ROOT / package).glob("*.py"):
-            assert module.stem == "__init__" or f"`{module.stem}`" in page, module
+            assert module.stem == "__init__" or f"`{module.stem}`" in text, module
         for room in (ROOT / package).glob("*/__init__.py"):
-            assert f"`{room.parent.name}/`" in page, room
+            assert f"`{room.parent.name}/`" in text, room
 
 
 def test_every_make_target_is_listed_by_make_help() -> None:
@@ -154,21 +165,20 @@ def test_every_make_target_is_listed_by_make_help() -> None:
 
 
 def test_each_page_that_names_contrib_says_where_it_is_installed() -> None:
-    pages = [page for page in (path.read_text() for path in DOCS.glob("*.md")) if "contrib/" in page]
+    pages = [text for text in (path.read_text() for path in DOCS.glob("*.md")) if "contrib/" in text]
     assert len(pages) > 3
-    assert all("`/opt/gua/share/gua/contrib`" in page for page in pages)
+    assert all("`/opt/gua/share/gua/contrib`" in text for text in pages)
 
 
-def test_the_readme_says_that_no_real_gpu_was_tried_and_leads_to_a_recording_of_ones_own() -> None:
-    lines = (ROOT / "README.md").read_text().splitlines()
-    (line,) = [line for line in lines if "real GPU" in line]
-    assert "stand-in" in line
-    heading = line.split("CONTRIBUTING.md#")[1].split(")")[0].replace("-", " ")
-    section = (ROOT / "CONTRIBUTING.md").read_text().lower().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def test_the_readme_says_that_no_physical_gpu_was_tried_and_leads_to_a_recording_of_ones_own() -> None:
+    section = (ROOT / "README.md").read_text().split("\n## Not yet run on a physical GPU\n")[1].split("\n## ")[0]
+    assert "simulated drivers only" in section
     assert "gua doctor --record" in section
-    assert "before you send it" in section
+    heading = section.split("CONTRIBUTING.md#")[1].split(")")[0].replace("-", " ")
+    how = (ROOT / "CONTRIBUTING.md").read_text().lower().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    assert "before you send it" in how
 
 
 def test_no_page_installs_a_package_of_somebody_elses_that_is_called_gua() -> None:
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")):
-        assert not re.search(r"pip install [^\n]*(?<![./\w])gua\b(?![-/.])", page.read_text()), page
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")):
+        assert not re.search(r"pip install [^\n]*(?<![./\w])gua\b(?![-/.])", path.read_text()), path

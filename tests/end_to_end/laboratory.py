@@ -16,7 +16,7 @@ from tests.driver import Scenario, build
 from tests.end_to_end.guest import Guest
 from tests.mail_server import PASSWORD, USER
 from tests.redis_server import CERTIFICATE
-from tests.repository import ROOT
+from tests.repository import ROOT, page
 
 SOURCE = "/usr/local/src/gua"
 WHEELS = "/usr/local/src/wheels"
@@ -312,10 +312,9 @@ def files(guest: Guest) -> set[str]:
     return {path for path in found if not path.startswith(passing) and not path.endswith("-")}
 
 
-def readme_output(command: str) -> list[str]:
-    """The output that README's section on installing shows for a command."""
-    readme = (ROOT / "README.md").read_text()
-    (block,) = [block for block in readme.split("```") if "$ sudo make install\n" in block]
+def documented_output(command: str) -> list[str]:
+    """The output that docs/operations.md shows for a command, where it is about installing."""
+    (block,) = [block for block in page("operations.md").split("```") if "$ sudo make install\n" in block]
     parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
     (output,) = [output for shown, _, output in parts if shown == command]
     return without_numbers(output.strip("\n"))
@@ -330,9 +329,9 @@ def without_numbers(text: str) -> list[str]:
     return [re.sub(r"#( #)+", "#", " ".join(line.split())) for line in text.splitlines()]
 
 
-def assert_like_readme(guest: Guest, command: str) -> None:
-    """Compare the command's output with README's, word for word, except for numbers and text after an ellipsis."""
-    said, shown = without_numbers(guest.run("sh", "-c", command).stdout), readme_output(command)
+def assert_like_docs(guest: Guest, command: str) -> None:
+    """Compare a command's output with the docs, word for word, except for numbers and text after an ellipsis."""
+    said, shown = without_numbers(guest.run("sh", "-c", command).stdout), documented_output(command)
     assert len(said) == len(shown), said
     for line, expected in zip(said, shown, strict=True):
         start, ellipsis, _ = expected.partition("...")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.end_to_end import laboratory
 from tests.end_to_end.guest import Guest
-from tests.end_to_end.laboratory import NO_INDEX, SOURCE, WHEELS, make, readme_output, without_numbers
+from tests.end_to_end.laboratory import NO_INDEX, SOURCE, WHEELS, documented_output, make, without_numbers
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -26,8 +26,8 @@ def test_a_fresh_clone_installs_a_service_that_samples(guest: Guest) -> None:
     assert left.stdout == ""
 
 
-def test_the_readme_shows_what_make_install_says(guest: Guest) -> None:
-    assert readme_output("sudo make install") == without_numbers(guest.read("/root/install.log"))
+def test_the_docs_show_what_make_install_says(guest: Guest) -> None:
+    assert documented_output("sudo make install") == without_numbers(guest.read("/root/install.log"))
 
 
 def test_an_upgrade_loses_no_tick_and_nothing_of_the_administrators(guest: Guest) -> None:

@@ -34,8 +34,8 @@ def test_ticks_come_on_the_half_minute_and_somebody_reads_them_meanwhile(
         assert [ts_ms // 30_000 for ts_ms in ticks] == [ticks[0] // 30_000 + number for number in range(3)]
         assert max(ts_ms % 30_000 for ts_ms in ticks) < 5_000  # how long a busy machine takes to start it
         assert guest.journal("gua-sample.service") == []
-        laboratory.assert_like_readme(guest, "systemctl list-timers 'gua-*'")
-        laboratory.assert_like_readme(guest, "gua doctor")
+        laboratory.assert_like_docs(guest, "systemctl list-timers 'gua-*'")
+        laboratory.assert_like_docs(guest, "gua doctor")
 
 
 def test_anybody_is_told_who_holds_what_now_and_that_sampling_is_alive(guest: Guest) -> None:
