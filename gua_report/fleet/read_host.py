@@ -25,10 +25,11 @@ from gua_report.ticks.coverage import DRIVER_ERROR, LEFT_OUT, NOT_COLLECTED, Gap
 from gua_report.ticks.episodes import follow, keys_of
 from gua_report.ticks.history import History
 from gua_report.window import HOUR_MS, Window, midnight_ms, number_of, show
-from gua_sample.errors import CorruptPartition, NothingToReport
+from gua_sample.errors import CorruptPartition, NothingToReport, StoreError
 from gua_sample.partition_names import DAY_MS, day_of
 from gua_sample.policy import DEFAULT_INTERVAL_MS, STATES
 
+MOST_NAMES = 10_000  # of people, and of cards: the machine that reports keeps all of them
 Shares = dict[int, float]  # of hours that the window cuts, by their beginning: the share of their time that counts
 
 
@@ -87,6 +88,10 @@ class _Source(NamedTuple):
             if not (inside & pd.isna(spans["kind"])).any():
                 raise _nothing(own, bool(inside.any()), notices)
             rows = {name: self._rows(reader, getattr(Reader, name)) for name in Rollup._fields}
+            people = filter(is_of_fleet, pd.unique(rows["identities"]["identity"]))
+            cards = {*rows["unpartitioned"]["gpu_uuid"], *pd.unique(rows["cards"]["gpu_uuid"])}
+            if max(len(cards), sum(1 for _ in people)) > MOST_NAMES:
+                raise StoreError("its file has more people and cards than any host")
             shares = _shares(spans, self.window)
             return Host(
                 number=number,

@@ -17,6 +17,7 @@ from gua_report.fleet import executors
 from gua_report.fleet.executors import map_in_children, work_on
 from gua_report.fleet.fleet_tables import same_cards
 from gua_report.fleet.host_files import MOST_FILES, HostFile
+from gua_report.fleet.read_host import MOST_NAMES
 from gua_report.fleet.sums import SumHosts
 from gua_report.machine import child
 from gua_report.machine.child import Message
@@ -452,6 +453,23 @@ def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkey
     monkeypatch.setattr(executors, "MOST_ANSWER_BYTES", 1000)
     with pytest.raises(StoreError, match="more people and cards than any host"):
         fleet_report(make_fleet(tmp_path, "small"))
+
+
+@pytest.mark.parametrize("what", ["people", "cards"])
+def test_a_host_with_more_names_than_any_costs_itself_alone(tmp_path: Path, what: str) -> None:
+    """The others would pay for them: all are kept by the machine that reports."""
+    make_fleet(tmp_path, "small")
+    path = add_host(tmp_path, "bad", "lab1")
+    numbers = f"WITH RECURSIVE i(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM i WHERE n < {1000 + MOST_NAMES})"
+    day = START_MS // DAY_MS
+    if what == "people":
+        change(path, f"INSERT INTO word {numbers} SELECT n, 'person' || n FROM i")
+        change(path, f"INSERT INTO identity_hour {numbers} SELECT {day}, 5, 1, n, 1, 1, NULL FROM i")
+    else:
+        change(path, f"INSERT INTO unpartitioned_hour {numbers} SELECT {day}, 5, 'GPU-' || n, 1 FROM i")
+    report = fleet_report(tmp_path)
+    assert problems(report) == {"bad": ["not usable"]}
+    assert "more people and cards" in details(report, "bad")
 
 
 @pytest.mark.parametrize("value", [17, "x", [], [[], {}], [["small", 1, 2]], {"a": 1}])
