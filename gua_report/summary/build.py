@@ -153,6 +153,8 @@ def _build(history: History, plan: DayPlan, request: Request) -> Summed:
     if not _in_window(observed, window).any():
         raise never_saw_cards(history, window, _find_notices(plan, window))
     newest = look_at_newest(history, plan, window, max(outermost_ms))
+    if _observed_share(spans, before) < LEAST_OBSERVED_BEFORE:
+        scope = scope._replace(windows=[window])  # nothing will be compared
     gathered = gather(scope, spans, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
@@ -208,8 +210,7 @@ def _add_up(
     kinds = {**dict.fromkeys(plan.lost, EXPIRED), **dict.fromkeys(history.unreadable, NOT_READABLE)}
     gaps = mark_days(find_gaps(spans, window.start_ms, window.end_ms), kinds)
     observed_ms = _observed_ms(gaps, window)
-    before = request.window.before()
-    before_share = _observed_ms(find_gaps(spans, before.start_ms, before.end_ms), before) / before.length_ms
+    before_share = _observed_share(spans, request.window.before())
     now = None if newest.seen_ms is None else read_now(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     notes = find_notes(config, gathered.episodes["identity"].unique().tolist())
@@ -264,6 +265,10 @@ def _moment(window: Window, newest: NewestTick) -> Moment:
 
 def _observed_ms(gaps: pd.DataFrame, window: Window) -> int:
     return window.length_ms - int((gaps["end_ms"] - gaps["start_ms"]).sum())
+
+
+def _observed_share(spans: pd.DataFrame, window: Window) -> float:
+    return _observed_ms(find_gaps(spans, window.start_ms, window.end_ms), window) / window.length_ms
 
 
 def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:
