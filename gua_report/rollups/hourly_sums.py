@@ -73,7 +73,7 @@ def _find_instant_only(day: Classified, pieces: Pieces) -> Floats:
 
 
 def clip_holds(holds: pd.DataFrame, start_ms: int, end_ms: int) -> pd.DataFrame:
-    if not len(holds):
+    if not len(holds) or (holds["start_ms"].min() >= start_ms and holds["end_ms"].max() <= end_ms):
         return holds
     clipped = holds.assign(start_ms=holds["start_ms"].clip(start_ms), end_ms=holds["end_ms"].clip(upper=end_ms))
     return clipped[clipped["end_ms"] > clipped["start_ms"]]

@@ -136,6 +136,8 @@ def _build(history: History, plan: DayPlan, request: Request) -> Report:
     if not _in_window(observed, window).any():
         raise never_saw_cards(history, window, find_notices(plan, window))
     newest = look_at_newest(history, plan, window, max(outermost_ms))
+    if _observed_share(spans, before) < LEAST_OBSERVED_BEFORE:
+        scope = scope._replace(windows=[window])  # nothing will be compared
     gathered = gather(scope, spans, request.progress)
     if not gathered.rollups[window] and history.warnings:
         raise unreadable(history)
@@ -190,8 +192,7 @@ def _add_up(
     kinds = {**dict.fromkeys(plan.lost, EXPIRED), **dict.fromkeys(history.unreadable, NOT_READABLE)}
     marked = mark_days(find_gaps(spans, window.start_ms, window.end_ms), kinds)
     gaps, observed_ms = gap_frame(marked), window.length_ms - length_of(marked)
-    before = request.window.before()
-    before_share = 1 - length_of(find_gaps(spans, before.start_ms, before.end_ms)) / before.length_ms
+    before_share = _observed_share(spans, request.window.before())
     now = None if newest.seen_ms is None else read_now(history, config, newest.seen_ms)
     from_rollups_ms = _observed_from_rollups_ms(gathered.parts, gaps, window)
     found = with_newest(gathered.episodes, newest)
@@ -242,6 +243,10 @@ def _add_up(
 
 def _moment(window: Window, newest: NewestTick) -> Moment:
     return Moment(max(window.end_ms, newest.seen_ms or 0), window.end_ms)
+
+
+def _observed_share(spans: pd.DataFrame, window: Window) -> float:
+    return 1 - length_of(find_gaps(spans, window.start_ms, window.end_ms)) / window.length_ms
 
 
 def _in_window(spans: pd.DataFrame, window: Window) -> pd.Series[bool]:

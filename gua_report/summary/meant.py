@@ -117,6 +117,8 @@ def meant_gpu_hours(
     On each card and in each hour they are at most the identity's own idle-held time, as somebody who works there with
     another process is not idle.
     """
+    if not meant.times:
+        return {}
     days, cell_ms = ([*map(number_of, scope.plan.days)], scope.grid[1]) if scope else ([], HOUR_MS)
     marked = episodes.iloc[[*meant.times]]
     idle = presences[presences["state"].to_numpy(dtype=np.int64) == CODE_OF[IDLE_HELD]]
@@ -138,6 +140,8 @@ def meant_gpu_hours(
 
 def meant_card_hours(holds: pd.DataFrame, episodes: pd.DataFrame, meant: Meant, window: Window) -> float:
     """The idle-held GPU-hours of cards on which all that is held is meant."""
+    if not meant.times:
+        return 0.0
     cards = set(episodes["gpu_uuid"].iloc[[*meant.times]])
     whole = episodes[["start_ms", "end_ms"]].to_numpy(dtype=np.int64)
     (others,) = np.nonzero(episodes["gpu_uuid"].isin(cards) & ~np.isin(np.arange(len(episodes)), [*meant.times]))

@@ -104,17 +104,17 @@ def state_codes(frame: pd.DataFrame) -> Integers:
 def gpus(cards: pd.DataFrame, facts: pd.DataFrame, config: Config) -> pd.DataFrame:
     hours = _by_state(cards, "gpu_uuid")
     known = facts.set_index("uuid").reindex(hours.index)
-    frame = known[["gpu_index", "mig_index", "name", "parent_uuid"]].rename_axis("uuid").reset_index()
-    frame = frame.rename(columns={"gpu_index": "index"})
-    frame = frame.astype({"mig_index": "float64", "name": object, "parent_uuid": object})
-    frame["gpu_hours"] = hours.sum(axis=1).to_numpy()
-    for state, hours_column, share_column in zip(STATES, HOURS, state_columns("share").values(), strict=True):
-        frame[hours_column] = hours[state].to_numpy()
-        frame[share_column] = (hours[state] / hours.sum(axis=1)).to_numpy()
+    total = hours.sum(axis=1)
     idle = cards[state_codes(cards) == CODE_OF[IDLE_HELD]]
     energy = idle.groupby("gpu_uuid")[["energy_joules", "energy_ms"]].sum().reindex(hours.index, fill_value=0)
     energy_kwh = known_kwh(energy["energy_joules"], energy["energy_ms"], hours[IDLE_HELD])
-    frame["idle_held_cost"] = cost_of(hours[IDLE_HELD], energy_kwh, config).to_numpy(dtype="float64")
+    columns = {"uuid": hours.index, "index": known["gpu_index"], "mig_index": known["mig_index"].astype("float64")}
+    columns |= {name: known[name].astype(object) for name in ("name", "parent_uuid")}
+    columns["gpu_hours"] = total
+    for state, hours_column, share_column in zip(STATES, HOURS, state_columns("share").values(), strict=True):
+        columns |= {hours_column: hours[state], share_column: hours[state] / total}
+    columns["idle_held_cost"] = cost_of(hours[IDLE_HELD], energy_kwh, config).astype("float64")
+    frame = pd.DataFrame({name: column.to_numpy() for name, column in columns.items()})
     return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
 
 

@@ -100,11 +100,13 @@ def join_episodes(days: list[pd.DataFrame]) -> pd.DataFrame:
     if pieces.empty:
         return pieces
     pieces = pieces.sort_values([*KEY, "start_ms"], kind="stable", ignore_index=True)
-    key = pieces[KEY].fillna({"start_time_ms": -1})
-    same = key.eq(key.shift()).all(axis=1)
-    goes_on = same & pieces["joins_before"].astype(bool) & pieces["joins_after"].shift(fill_value=False).astype(bool)
-    goes_on &= pieces["start_ms"] <= pieces["end_ms"].shift()  # one that is there after a hole has no other half
-    first, last = np.flatnonzero(~goes_on), np.flatnonzero(~goes_on.shift(-1, fill_value=False))
+    uuid, pid, start, end = (pieces[name].to_numpy() for name in ("gpu_uuid", "pid", "start_ms", "end_ms"))
+    born = pieces["start_time_ms"].to_numpy(dtype="float64", na_value=-1)
+    before, after = (pieces[name].to_numpy(dtype=bool) for name in ("joins_before", "joins_after"))
+    goes_on = (uuid[1:] == uuid[:-1]) & (pid[1:] == pid[:-1]) & (born[1:] == born[:-1])
+    # One that is there after a hole has no other half.
+    goes_on &= before[1:] & after[:-1] & (start[1:] <= end[:-1])
+    first, last = np.flatnonzero(np.append(True, ~goes_on)), np.flatnonzero(np.append(~goes_on, True))
     peaks = np.fmax.reduceat(pieces["peak_memory_mib"].to_numpy(dtype="float64"), first)
     joined = pieces.iloc[last].reset_index(drop=True).assign(peak_memory_mib=peaks)
     for name in ("start_ms", "joins_before"):
