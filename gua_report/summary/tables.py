@@ -12,6 +12,7 @@ import pandas as pd
 from gua_report.config import Config
 from gua_report.console.spelling import state_columns
 from gua_report.rollups.hourly_sums import INSTANT_ONLY, Rollup, empty_rollup
+from gua_report.rollups.reader import frame_of
 from gua_report.summary.intervals import observed_ms
 from gua_report.summary.meant import COLUMNS as MEANT
 from gua_report.summary.of_hosts import HOURS
@@ -114,7 +115,7 @@ def gpus(cards: pd.DataFrame, facts: pd.DataFrame, config: Config) -> pd.DataFra
     for state, hours_column, share_column in zip(STATES, HOURS, state_columns("share").values(), strict=True):
         columns |= {hours_column: hours[state], share_column: hours[state] / total}
     columns["idle_held_cost"] = cost_of(hours[IDLE_HELD], energy_kwh, config).astype("float64")
-    frame = pd.DataFrame({name: column.to_numpy() for name, column in columns.items()})
+    frame = frame_of({name: column.to_numpy() for name, column in columns.items()})
     return frame.sort_values(["index", "mig_index", "uuid"], ignore_index=True, na_position="first")
 
 
