@@ -27,6 +27,7 @@ FILE = re.compile(r"rollups(?:-([A-Za-z0-9._-]{1,40}))?\.sqlite", re.ASCII)
 LONGEST_HOST = 100
 MOST_HOSTS = 100_000
 MOST_FILES = 10  # of one host
+MOST_DAYS = 20_000  # of one file
 NO_DAY = "1970-01-01"
 GroupsOfHosts = Mapping[str, tuple[str, ...]]  # name -> hosts, or patterns such as gpu0*
 MOST_FILE_BYTES = 1 << 30  # a year of 128 cards takes 0.1 GB
@@ -136,6 +137,8 @@ def look_at(file: HostFile, check: bool = False) -> Look:
         raise CorruptPartition("its file is empty, probably a copy that failed: collect it again") from error
     if not index and warnings:
         raise CorruptPartition(warnings[0])
+    if len(index) > MOST_DAYS:
+        raise CorruptPartition(f"{file.path} holds {len(index):,} days, as no gua writes")
     with open_rollups(file.path) as connection:
         is_published = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (META,)).fetchone()
         query, first = "SELECT min(start_ms) FROM span WHERE day_id = ?", min(index, default=NO_DAY)

@@ -1,6 +1,7 @@
 """What goes wrong with a host is a line in the fleet's report, and never its end."""
 
 import os
+import re
 import resource
 import threading
 import time
@@ -455,7 +456,7 @@ def test_a_file_with_more_names_than_any_host_is_not_used(tmp_path: Path, monkey
         fleet_report(make_fleet(tmp_path, "small"))
 
 
-@pytest.mark.parametrize("what", ["people", "cards"])
+@pytest.mark.parametrize("what", ["people", "cards", "days"])
 def test_a_host_with_more_names_than_any_costs_itself_alone(tmp_path: Path, what: str) -> None:
     """The others would pay for them: all are kept by the machine that reports."""
     make_fleet(tmp_path, "small")
@@ -465,11 +466,15 @@ def test_a_host_with_more_names_than_any_costs_itself_alone(tmp_path: Path, what
     if what == "people":
         change(path, f"INSERT INTO word {numbers} SELECT n, 'person' || n FROM i")
         change(path, f"INSERT INTO identity_hour {numbers} SELECT {day}, 5, 1, n, 1, 1, NULL FROM i")
+    elif what == "days":
+        same = "unixepoch'), 1, n, 1, 1, 1, 1, 1, 1, 1, NULL, NULL"
+        many = numbers.replace(str(1000 + MOST_NAMES), str(START_MS // DAY_MS - 1)).replace("1000", "1", 1)
+        change(path, f"INSERT INTO day {many} SELECT n, date(n * 86400, '{same} FROM i")
     else:
         change(path, f"INSERT INTO unpartitioned_hour {numbers} SELECT {day}, 5, 'GPU-' || n, 1 FROM i")
     report = fleet_report(tmp_path)
     assert problems(report) == {"bad": ["not usable"]}
-    assert "more people and cards" in details(report, "bad")
+    assert re.search("more people and cards|holds [0-9,]+ days", details(report, "bad"))
 
 
 @pytest.mark.parametrize("value", [17, "x", [], [[], {}], [["small", 1, 2]], {"a": 1}])
