@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test-deps test test-real torture test-pandas-2 test-all lint format bench truth install uninstall install-user uninstall-user wheels clean
+.PHONY: help venv demo test-deps quick test test-real torture test-pandas-2 test-all lint format bench truth install uninstall install-user uninstall-user wheels clean
 
 help: ## list what one can do
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -47,6 +47,9 @@ test-deps: ## as root: install the servers and the browser that tests use (apt)
 # of their names: those that wait come first.
 WORKERS ?= 4
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+
+quick: $(STAMP) ## run the unit tests that start no processes: half a minute
+	$(BIN)/pytest -n 2 -q -m quick tests/unit
 
 test: $(STAMP) ## run the tests that need nothing but Python and cc
 	$(BIN)/pytest $(PARALLEL) -m 'not real'

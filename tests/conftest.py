@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -47,8 +47,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 REAL_FOLDERS = ("end_to_end", "torture")  # tests that take guests or minutes
 REAL_FIXTURES = {"package_index"}
+UNIT = Path(__file__).parent / "unit"
+# Of tests/unit, what `make quick` runs: rooms and modules that need little time, but for these files and tests.
+QUICK = ("console", "exporting", "live", "people", "sample", "ticks", "unit")
+STARTS_PROCESSES = {"test_groups.py", "test_rights.py", "test_a_problem_is_told", "test_a_missing_file_costs_no_parser"}
+PROCESS_EVENTS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
 skipped: dict[str, str] = {}  # reasons by the test's name
+quick_now: list[str] = []  # the quick test that runs, if one does
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
@@ -59,8 +65,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = REAL_FIXTURES & set(getattr(item, "fixturenames", ()))
         if needed or fixtures or item.path.parent.name in REAL_FOLDERS:
             item.add_marker("real")
+        starts = {item.path.name, getattr(item, "originalname", item.name)} & STARTS_PROCESSES
+        if item.path.is_relative_to(UNIT) and item.path.parent.name in QUICK and not starts:
+            item.add_marker("quick")
         if missing := [name for name in needed if not shutil.which(name)]:
             item.add_marker(pytest.mark.skip(reason=f"not on this machine: {', '.join(missing)} (make test-deps)"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    quick_now.extend(mark.name for mark in item.iter_markers("quick"))
+    try:
+        return (yield)
+    finally:
+        quick_now.clear()
+
+
+def refuse_processes(event: str, _: tuple[object, ...]) -> None:
+    if event in PROCESS_EVENTS and quick_now:
+        raise AssertionError(f"{event} in a quick test: name it in STARTS_PROCESSES of tests/conftest.py")
+
+
+sys.addaudithook(refuse_processes)
 
 
 def pytest_collection_finish() -> None:
