@@ -112,13 +112,13 @@ def run(options: argparse.Namespace) -> int:
 
 def find_encoding(name: str, form: str) -> "Encode":
     """What encodes a table. Its modules are imported here: later they may be unreadable for us."""
+    from gua_report.exporting.days import csv_file, json_file
+
     columns = TABLES[name].columns
     if form == "parquet":
         from gua_report.exporting.parquet import parquet_file
 
         return partial(parquet_file, name, columns)
-    from gua_report.exporting.days import csv_file, json_file
-
     return partial(csv_file if form == "csv" else json_file, columns)
 
 

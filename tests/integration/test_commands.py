@@ -94,7 +94,7 @@ def test_a_tick_imports_nothing_that_it_does_not_need(machine: Machine) -> None:
 
     machine.scenario.add_card(compute=[(os.getpid(), 100)])
     sample = (str(script), "--data-dir", str(machine.data_dir))
-    assert "gua_sample.containers" in imported(*sample)  # a first look at a cgroup
+    imported(*sample)  # compiles them, and looks at a cgroup for the first time
     ours = imported(*sample) - imported(sys.executable, "-c", "import pynvml, sqlite3")
     others = {name for name in ours if not name.startswith("gua_sample")}
     others.discard("gc")  # a part of the interpreter, which a tick turns off: that saves more than a module costs
