@@ -33,10 +33,10 @@ from gua_report.upkeep.outputs import csv_path, list_csvs, publish, remove, remo
 from gua_report.window import HOUR_MS, number_of
 from gua_sample.errors import CorruptPartition, EmptyPartition, StoreError
 from gua_sample.partition_file import BUSY_SECONDS, storage_error
-from gua_sample.partition_names import DAY_MS
+from gua_sample.partition_names import DAY_MS, samples_dir
 from gua_sample.policy import RULE
 from gua_sample.safe_file import connect
-from gua_sample.store import lock_within
+from gua_sample.store import heal, lock_within
 
 LOCK_NAME = ".rollup.lock"
 # The wait for the lock is bounded: its holder may not be working at all.
@@ -64,6 +64,8 @@ class Upkeep:
         self.dry_run, self.complain, self.path = dry_run, complain, path_of(data_dir)
         self.started = time.monotonic()
         self.history = History(data_dir)
+        if self.history.paths and not dry_run:
+            heal(samples_dir(data_dir), complain)  # else compacting would change what was rolled up just before
         # Before the partitions are read, so that a tick written meanwhile makes the stored day outdated.
         self.origins: dict[str, Origin] = {}
         for day, path in self.history.paths.items():
