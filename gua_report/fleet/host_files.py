@@ -1,7 +1,7 @@
 """The files of a fleet folder, FLEET/<host>/rollups.sqlite, and a first look at each: whose it is, which days it has.
 
-A file was written by its host's root: nothing in it is trusted more than that. So it is looked at in a child, which it
-may take control of: what the child sends is checked, too. Without pandas.
+A file was written by its host's root: nothing in it is trusted more than that. So it is looked at in a child, with
+limits. Without pandas.
 """
 
 import fnmatch
